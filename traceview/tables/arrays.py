@@ -1,0 +1,82 @@
+"""Arrays of numbers as columns: their types, absent values, and constants stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count, repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+RowNumbers = npt.NDArray[np.int32]
+TextValues = npt.NDArray[np.object_]
+
+
+def null_of(dtype: np.dtype[Any]) -> int:
+    """The value for "absent" in a nullable integer column: the minimum of its type."""
+    return int(np.iinfo(dtype).min)
+
+
+NULL = null_of(np.dtype(np.int64))
+
+MOST_ROWS = int(np.iinfo(np.int32).max)
+
+
+def row_numbers(rows: Array) -> RowNumbers:
+    """Row numbers as int32; no table has more than MOST_ROWS rows."""
+    return rows.astype(np.int32, copy=False)
+
+
+def constant(value: int | float, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """A read-only array of that length or shape of equal values that stores the value once."""
+    return np.broadcast_to(np.array(value, dtype), shape)
+
+
+def thrifty(values: Array) -> Array:
+    """The same values, as a `constant` if they are all equal."""
+    if len(values) < 2 or values[0] != values[-1] or values.strides == (0,):
+        return values
+    return constant(values[0], len(values), values.dtype) if (values == values[0]).all() else values
+
+
+def picked(values: Array, rows: Array) -> Array:
+    """`values[rows]`, without a copy if either is a `constant`."""
+    if rows.dtype != bool and rows.strides == (0,) and len(rows):
+        return constant(values[rows[0]], len(rows), values.dtype)
+    if values.strides != (0,) or not len(values):
+        return values[rows]
+    return np.broadcast_to(values[:1].reshape(()), _count(rows))
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Concatenate the parts; equal constants stay a `constant`."""
+    there = [part for part in parts if len(part)] or list(parts[:1])
+    if len(there) == 1:
+        return there[0]
+    same = all(part.strides == (0,) and part[0] == there[0][0] for part in there)
+    total = sum(map(len, there))
+    return constant(there[0][0], total, there[0].dtype) if same else np.concatenate(there)
+
+
+def _count(rows: Array) -> int:
+    return int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
+
+
+def places_of(values: Sequence[Any], distinct: Iterable[Any]) -> RowNumbers:
+    """The place of each value among the distinct ones, −1 for those that are not there.
+
+    Without a line of Python per value.
+    """
+    index = dict(zip(distinct, count()))
+    return np.fromiter(map(index.get, values, repeat(-1)), np.int32, len(values))
+
+
+def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """A one-dimensional object array, whatever the values are."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

@@ -1,0 +1,191 @@
+"""Tables: typed columns of equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview import display
+from traceview.errors import ToolNotFoundError
+from traceview.tables.arrays import Array, Integers, Mask, null_of, object_array
+from traceview.tables.texts import Texts, rows_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "bytes"]
+Cell = int | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One declared column. The name of a quantity ends in its unit.
+
+    `prose` is for sentences, which lose their sense where a name may lose its middle.
+    """
+
+    name: str
+    dtype: Dtype
+    meaning: str
+    nullable: bool = False
+    prose: bool = False
+
+
+class Table:
+    """Rows with declared columns.
+
+    Raises TypeError if the data do not match the declared columns in name, type and length.
+    """
+
+    __slots__ = ("_data", "columns")
+
+    def __init__(
+        self, columns: Sequence[Column], data: Mapping[str, Array | Texts | Sequence[Any]]
+    ) -> None:
+        names = [column.name for column in columns]
+        if set(names) != set(data):
+            odd = sorted(set(names) ^ set(data))
+            raise TypeError(f"columns are not those declared: {', '.join(odd)}")
+        self.columns = tuple(columns)
+        self._data = {c.name: _typed(c, data[c.name]) for c in columns}
+        lengths = {len(values) for values in self._data.values()}
+        if len(lengths) > 1:
+            raise TypeError(f"columns differ in length: {sorted(lengths)}")
+
+    @classmethod
+    def empty(cls, columns: Sequence[Column]) -> Table:
+        return cls(columns, {column.name: [] for column in columns})
+
+    @classmethod
+    def from_rows(cls, columns: Sequence[Column], rows: Iterable[Mapping[str, Cell]]) -> Table:
+        """A small table from one mapping per row; None where absent."""
+        listed = list(rows)
+        return cls(columns, {c.name: [row[c.name] for row in listed] for c in columns})
+
+    def __len__(self) -> int:
+        return len(next(iter(self._data.values()))) if self._data else 0
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of a numeric column. For text see `texts`."""
+        values = self._data[name]
+        if isinstance(values, Texts):
+            raise TypeError(f"{name} is text: use texts({name!r})")
+        return values
+
+    def texts(self, name: str) -> Texts:
+        values = self._data[name]
+        if not isinstance(values, Texts):
+            raise TypeError(f"{name} is not text")
+        return values
+
+    def is_null(self, name: str) -> Mask:
+        """True where a value is absent."""
+        values = self._data[name]
+        if isinstance(values, Texts):
+            return values.codes < 0
+        if values.dtype.kind == "f":
+            return np.isnan(values)
+        if values.dtype.kind == "O":
+            return np.array([value is None for value in values], bool)
+        if values.dtype.kind == "i" and self.column(name).nullable:
+            mask: Mask = values == null_of(values.dtype)
+            return mask
+        return np.zeros(len(values), bool)
+
+    @property
+    def duration_ns(self) -> Integers:
+        """`end_ns` less `start_ns` of each row."""
+        duration: Integers = self["end_ns"] - self["start_ns"]
+        return duration
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def take(self, rows: Array) -> Table:
+        """The rows of an index array or a mask, in that order."""
+        if rows.dtype == bool:
+            if rows.all():
+                return self
+            # Applying a mask costs as much per column as finding its rows does once.
+            rows = np.flatnonzero(rows)
+        taken = {name: rows_of(values, rows) for name, values in self._data.items()}
+        return Table(self.columns, taken)
+
+    def with_columns(self, **replaced: Array | Texts) -> Table:
+        return Table(self.columns, {**self._data, **replaced})
+
+    def cells(self, name: str) -> list[Cell]:
+        """One column as Python values, None where absent."""
+        values = self._data[name]
+        if isinstance(values, Texts):
+            return list(values.decode())
+        cells: list[Cell] = values.tolist()
+        absent = np.flatnonzero(self.is_null(name))
+        for row in absent.tolist():
+            cells[row] = None
+        return cells
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """One dict per row, None where absent."""
+        names = [column.name for column in self.columns]
+        for values in zip(*(self.cells(name) for name in names), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame: text as categories, nullable integers as Int64.
+
+        Raises ToolNotFoundError without pandas.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            remedy = "install it: pip install pandas"
+            raise ToolNotFoundError("to_pandas() needs pandas", remedy) from None
+        return pd.DataFrame({c.name: self._series(c) for c in self.columns})
+
+    def _series(self, column: Column) -> Any:
+        import pandas as pd
+
+        values = self._data[column.name]
+        if isinstance(values, Texts):
+            distinct = Texts.of(values.decode())
+            return pd.Categorical.from_codes(distinct.codes, list(distinct.values))
+        if column.nullable and values.dtype.kind == "i":
+            return pd.array(self.cells(column.name), dtype="Int64")
+        return values
+
+
+def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Texts:
+    if column.dtype == "text":
+        return values if isinstance(values, Texts) else Texts.of(values)
+    if isinstance(values, Texts):
+        raise TypeError(f"{column.name} is declared {column.dtype} and holds text")
+    if column.dtype == "bytes":
+        return _byte_strings(column, values)
+    wanted = np.dtype(column.dtype)
+    if isinstance(values, np.ndarray):
+        if values.dtype != wanted:
+            raise TypeError(f"{column.name} is declared {wanted} and holds {values.dtype}")
+        return values
+    absent = np.nan if wanted.kind == "f" else null_of(wanted) if wanted.kind == "i" else None
+    if any(value is None for value in values) and not column.nullable:
+        raise TypeError(f"{column.name} is not nullable and holds None")
+    return np.array([absent if value is None else value for value in values], wanted)
+
+
+def _byte_strings(column: Column, values: Array | Sequence[Any]) -> npt.NDArray[np.object_]:
+    """An object array of bytes, None where absent."""
+    allowed = (bytes, type(None)) if column.nullable else bytes
+    if not all(isinstance(value, allowed) for value in values):
+        raise TypeError(f"{column.name} is declared bytes and holds something else")
+    return object_array(list(values))

@@ -1,0 +1,172 @@
+"""Columns of text: codes into distinct values, which may be built when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.tables.arrays import (
+    Array,
+    Mask,
+    TextValues,
+    object_array,
+    picked,
+    places_of,
+    thrifty,
+)
+
+
+class Texts:
+    """A column of text, stored once: small integer codes into an array of distinct values.
+
+    `codes` is int32, one per row, −1 for absent; `values` is an object array of str. Several
+    columns may share one `values`, and `values` may hold texts that no row uses. If `values` is a
+    function, it is called on first use.
+    """
+
+    __slots__ = ("_values", "codes")
+
+    def __init__(
+        self, codes: npt.NDArray[np.int32], values: TextValues | Callable[[], TextValues]
+    ) -> None:
+        self.codes = codes
+        self._values = values
+
+    @property
+    def values(self) -> TextValues:
+        """The distinct texts, by code."""
+        if callable(self._values):
+            self._values = self._values()
+        return self._values
+
+    def value(self, code: int) -> str:
+        """One of the distinct texts."""
+        return str(self.values[code])
+
+    @classmethod
+    def of(cls, texts: Iterable[str | None]) -> Texts:
+        """Encode a sequence of str or None; values are in order of first appearance."""
+        listed = list(texts)
+        index = dict.fromkeys(listed)
+        index.pop(None, None)
+        return cls(places_of(listed, index), object_array(list(index)))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str | None:
+        code = self.codes[row]
+        return None if code < 0 else str(self.values[code])
+
+    def take(self, rows: Array) -> Texts:
+        """The rows of an index array or a mask."""
+        return Texts(picked(self.codes, rows), self._values)
+
+    def thrifty(self) -> Texts:
+        """The same texts, with equal codes stored once."""
+        return Texts(thrifty(self.codes), self._values)
+
+    def decode(self) -> npt.NDArray[np.object_]:
+        """An object array with one str or None per row."""
+        if not len(self.values):
+            return np.full(len(self.codes), None, object)
+        decoded = self.values[self.codes]
+        decoded[self.codes < 0] = None
+        return decoded
+
+    def map(self, new: Sequence[str | None]) -> Texts:
+        """Replace the i-th distinct value by `new[i]`; equal results share one code."""
+        mapped = Texts.of(new)
+        if (mapped.codes == np.arange(len(mapped))).all():
+            return Texts(self.codes, mapped.values)
+        # Code −1, absent, picks the last element.
+        codes = picked(np.append(mapped.codes, np.int32(-1)), self.codes)
+        return Texts(codes, mapped.values)
+
+    def isin(self, wanted: Iterable[str]) -> Mask:
+        """True for the rows whose text is one of `wanted`."""
+        chosen = set(wanted)
+        hit = np.fromiter(map(chosen.__contains__, self.values), bool, len(self.values))
+        result: Mask = _lookup(hit, self.codes) & (self.codes >= 0)
+        return result
+
+
+class TextSource(Protocol):
+    """Numbered texts that are built on demand."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def every(self) -> TextValues:
+        """All of them."""
+
+    def some(self, codes: Array) -> TextValues:
+        """Those of some numbers, without the others."""
+
+
+class MadeTexts(Texts):
+    """A text column built on demand by a source; for few rows, only their texts."""
+
+    __slots__ = ("_source",)
+
+    # Building one text alone costs as much as this many built together.
+    _FEW = 8
+
+    def __init__(self, codes: npt.NDArray[np.int32], source: TextSource) -> None:
+        super().__init__(codes, lambda: source.every)
+        self._source = source
+
+    def __getitem__(self, row: int) -> str | None:
+        code = self.codes[row : row + 1]
+        return None if code[0] < 0 else str(self._source.some(code)[0])
+
+    def take(self, rows: Array) -> Texts:
+        taken = super().take(rows)
+        if not callable(self._values):
+            # They are made already.
+            return taken
+        codes = taken.codes
+        if self._FEW * len(codes) > len(self._source):
+            return type(self)(codes, self._source)
+        used, places = np.unique(codes, return_inverse=True)
+        absent = int(np.count_nonzero(used < 0))
+        part = _SomeTexts(self._source, used[absent:])
+        return MadeTexts(places.astype(np.int32) - np.int32(absent), part)
+
+
+class _SomeTexts:
+    """Some of the texts of a source, of which fewer still may be wanted."""
+
+    def __init__(self, source: TextSource, wanted: Array) -> None:
+        self._source, self._wanted = source, wanted
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def every(self) -> TextValues:
+        return self._source.some(self._wanted)
+
+    def some(self, codes: Array) -> TextValues:
+        return self._source.some(self._wanted[codes])
+
+
+class TextsOneByOne(MadeTexts):
+    """A text column of which each text costs the same, built alone or with others."""
+
+    __slots__ = ()
+
+    _FEW = 1
+
+
+def _lookup(values: Array, codes: Array) -> Array:
+    """`values[codes]` that also works without any values."""
+    return values[codes] if len(values) else np.zeros(len(codes), values.dtype)
+
+
+def rows_of(values: Array | Texts, rows: Array) -> Array | Texts:
+    """The rows of a column, numbers or text, by an index array or a mask."""
+    return values.take(rows) if isinstance(values, Texts) else picked(values, rows)
