@@ -93,6 +93,9 @@ def test_a_packed_column_reads_as_the_column_of_its_texts(texts: list[str]) -> N
     column = PackedTextColumn(plain.codes, packed(plain))
     assert list(column.values) == list(plain.values)
     assert list(column.decode()) == [*texts, None] == [column[row] for row in range(len(plain))]
+    for some in (range(0, len(plain), 2), range(1, len(plain), 3)):
+        part = PackedTextColumn(plain.codes, packed(plain)).take(np.array(some, np.int64))
+        assert list(part.decode()) == [[*texts, None][row] for row in some]
     rows = np.arange(len(plain) - 1, -1, -1)
     assert list(column.take(rows).decode()) == [None, *texts[::-1]]
     assert list(column.take(rows[:1]).decode()) == [None]

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from traceview.tables import Array, Integers, Texts, TextValues, object_array, picked, thrifty
+from traceview.tables import Array, Integers, Mask, Texts, TextValues, object_array, picked, thrifty
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -58,6 +58,12 @@ class PackedTexts:
         content, ends = self.content.data, (self.starts + self.sizes).tolist()
         for start, end in zip(self.starts.tolist(), ends, strict=True):
             yield bytes(content[start:end])
+
+    def chosen(self, mask: Mask) -> PackedTexts:
+        """The texts of a mask. Texts are separated."""
+        sizes = self.sizes[mask]
+        content = self.content[np.repeat(mask, self.sizes + 1)]
+        return PackedTexts(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
 
     def slice(self, part: slice) -> PackedTexts:
         """Some texts in a row, of the same content."""
@@ -120,9 +126,18 @@ class PackedTextColumn(Texts):
         return None if code < 0 else self.packed.decoded(code)
 
     def decode(self) -> npt.NDArray[np.object_]:
-        if self._FEW * len(self.codes) > len(self.packed):
+        if self._FEW * len(self.codes) <= len(self.packed):
+            return object_array([self[row] for row in range(len(self.codes))])
+        used = np.zeros(len(self.packed) + 1, bool)
+        used[self.codes] = True
+        if not callable(self._values) or used[:-1].all() or not self.packed.separated:
             return super().decode()
-        return object_array([self[row] for row in range(len(self.codes))])
+        # The last place is that of code −1, absent.
+        place = np.cumsum(used) - 1
+        place[-1] = -1
+        some = object_array([*self.packed.chosen(used[:-1]).every, None])
+        decoded: npt.NDArray[np.object_] = some[place[self.codes]]
+        return decoded
 
     def take(self, rows: Array) -> Texts:
         return PackedTextColumn(picked(self.codes, rows), self.packed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.intervals import Intervals, Timed
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.timeline.timeline import Timeline
@@ -51,9 +51,12 @@ class Leaves(Timed):
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
         """Time of the rows of each leaf by class; `classes` has the class of each name."""
         of_row, duration = classes[self.track.name], self.track.duration_ns
+        every = groups.different(of_row).tolist()
+        if len(every) == 1:
+            return {every[0]: self.busy_ns}
         return {
-            int(kind): np.add.reduceat(np.where(of_row == kind, duration, 0), self.first)
-            for kind in np.unique(of_row)
+            kind: np.add.reduceat(np.where(of_row == kind, duration, 0), self.first)
+            for kind in every
         }
 
 

@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from traceview import groups
-from traceview.tables import Array, Integers, RowNumbers, Texts, row_numbers
+from traceview.tables import Array, Integers, RowNumbers, Texts, constant, row_numbers
 
 _LONGEST = 4_000
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """The names in use, numbered anew: `place` has the new number of each number of RowNames.
+
+    `texts` are what to show, `classes` numbers of CLASSES, `whole` the full name where it differs
+    (else empty). `launch` is the launch configuration of a kernel (see stream_lanes), −1 for none.
+    """
+
+    texts: list[str]
+    classes: Integers
+    whole: list[str]
+    launch: Integers
+    place: RowNumbers
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Names that were added together: the row in `texts` and `whole` that has each."""
+
+    row: Array
+    texts: Texts
+    classes: Integers
+    whole: Texts | None
+    launch: Integers
 
 
 @dataclass
 class RowNames:
     """Distinct names; a row refers to its name by number.
 
-    `texts` are what to show, `classes` numbers of CLASSES, `whole` the full name where it differs
-    (else empty). `launch` is the launch configuration of a kernel (see stream_lanes), −1 for none.
+    Numbers without a row are there, too. Names become str when a table is made of those in use: of
+    a million names of ranges, a page shows a part.
     """
 
-    texts: list[str] = field(default_factory=list)
-    classes: list[int] = field(default_factory=list)
-    whole: list[str] = field(default_factory=list)
-    launch: list[int] = field(default_factory=list)
+    _parts: list[_Part] = field(default_factory=list)
+    _count: int = 0
 
     def add(
         self,
@@ -33,26 +61,70 @@ class RowNames:
         launch: Integers | None = None,
     ) -> RowNumbers:
         """Add the names of rows and return the number of each row's name."""
+        if isinstance(classes, int) and whole is None and launch is None:
+            return self._add_of_one_class(texts, classes)
         classes = np.broadcast_to(np.asarray(classes, np.int64), len(texts))
-        parts = [texts.codes, classes]
-        parts += [whole.codes] if whole is not None else []
-        parts += [launch] if launch is not None else []
-        each = groups.group(*parts)
-        offset = len(self.texts)
-        self.texts += _bounded(texts.take(each.first))
-        self.classes += classes[each.first].tolist()
-        self.whole += _whole(whole, each.first)
-        self.launch += [-1] * each.size if launch is None else launch[each.first].tolist()
-        return row_numbers(each.ids + offset)
+        keys = [texts.codes, classes]
+        keys += [whole.codes] if whole is not None else []
+        keys += [launch] if launch is not None else []
+        each = groups.group(*keys)
+        none = constant(-1, each.size, np.int64)
+        launches = none if launch is None else launch[each.first]
+        return self._numbered(
+            _Part(each.first, texts, classes[each.first], whole, launches), row_numbers(each.ids)
+        )
+
+    def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:
+        """As codes already number the texts, no rows are compared; the last is no text, −1."""
+        count = int(texts.codes.max(initial=-1)) + 2
+        row = np.zeros(count, np.int32)
+        row[texts.codes] = np.arange(len(texts), dtype=np.int32)
+        absent = len(texts) > 0 and bool(texts.codes.min() < 0)
+        number = np.where(texts.codes < 0, count - 1, texts.codes) if absent else texts.codes
+        none = constant(-1, count, np.int64)
+        return self._numbered(
+            _Part(row, texts, constant(kind, count, np.int64), None, none), row_numbers(number)
+        )
+
+    def _numbered(self, part: _Part, number: RowNumbers) -> RowNumbers:
+        first = np.int32(self._count)
+        self._parts.append(part)
+        self._count += len(part.row)
+        return number + first
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return self._count
 
+    @property
+    def classes(self) -> Integers:
+        """The class of each name."""
+        return np.concatenate([np.zeros(0, np.int64), *(part.classes for part in self._parts)])
 
-def _whole(whole: Texts | None, first: Integers) -> list[str]:
-    if whole is None:
-        return [""] * len(first)
-    return _bounded(whole.take(first))
+    def text(self, number: int) -> str:
+        """One name."""
+        for part in self._parts:
+            if number < len(part.row):
+                return _bounded(part.texts.take(part.row[number : number + 1]))[0]
+            number -= len(part.row)
+        raise IndexError(number)
+
+    def table(self, numbers: Iterable[RowNumbers]) -> NameTable:
+        """The names that have these numbers."""
+        used = np.zeros(len(self), bool)
+        for some in numbers:
+            used[some] = True
+        texts: list[str] = []
+        whole: list[str] = []
+        launch, first = [np.zeros(0, np.int64)], 0
+        for part in self._parts:
+            chosen = np.flatnonzero(used[first : first + len(part.row)])
+            rows = part.row[chosen]
+            texts += _bounded(part.texts.take(rows))
+            whole += [""] * len(rows) if part.whole is None else _bounded(part.whole.take(rows))
+            launch.append(part.launch[chosen])
+            first += len(part.row)
+        place = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        return NameTable(texts, self.classes[used], whole, np.concatenate(launch), place)
 
 
 def _bounded(texts: Texts) -> list[str]:

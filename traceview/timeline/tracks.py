@@ -61,9 +61,15 @@ class Track(Timed):
 
 def spread(rows: Track) -> tuple[Track, ...]:
     """Rows in any order on as few tracks as they need: each goes to the first that is free."""
-    order = np.lexsort((-rows.end_ns, rows.start_ns))
-    rows = rows if (order[1:] > order[:-1]).all() else rows.take(order)
+    if not _in_order(rows.start_ns, rows.end_ns):
+        rows = rows.take(np.lexsort((-rows.end_ns, rows.start_ns)))
     return tuple(_spread(rows))
+
+
+def _in_order(start: Integers, end: Integers) -> bool:
+    """Whether rows are in order of start, and of equal ones the longest first."""
+    later = start[1:] > start[:-1]
+    return bool(later.all() or (later | (start[1:] == start[:-1]) & (end[1:] <= end[:-1])).all())
 
 
 def _spread(rows: Track) -> Iterator[Track]:

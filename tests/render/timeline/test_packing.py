@@ -8,10 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview.render.base.safe_text import all_visible
 from traceview.render.timeline.packing import (
     differences,
     packed_json,
     packed_numbers,
+    packed_texts,
     script_json,
     zigzag,
 )
@@ -45,6 +47,15 @@ def test_no_text_ends_the_script_element():
     text = script_json({"title": hostile})
     assert "<" not in text
     assert json.loads(text) == {"title": hostile}
+
+
+@given(st.lists(st.text(max_size=9)))
+def test_visible_texts_come_back(texts):
+    texts = all_visible(texts)
+    packed = packed_texts(texts)
+    lines = zlib.decompress(base64.b64decode(packed["data"])).decode().split("\n")
+    assert packed["rows"] == len(texts)
+    assert lines == (texts or [""])
 
 
 def test_json_comes_back():

@@ -23,8 +23,8 @@ from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
 from traceview.render.base.safe_text import visible
-from traceview.render.timeline.packing import differences, packed_json, packed_numbers, zigzag
-from traceview.tables import Array, Integers
+from traceview.render.timeline.packing import differences, packed_numbers, packed_texts, zigzag
+from traceview.tables import Array, Integers, RowNumbers
 from traceview.timeline.levels import Leaves
 from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
@@ -34,11 +34,13 @@ _PATTERNED = ("name", "link")
 _THREADS = 2
 
 
-def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[str, object]:
-    """All columns, packed."""
+def columns(
+    trace: Trace, timeline: Timeline, every: Sequence[Leaves], names: RowNumbers
+) -> dict[str, object]:
+    """All columns, packed; `names` are the numbers on the page of those of the timeline."""
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
-    classes = np.array(timeline.names.classes, np.int64)
+    classes = timeline.names.classes
     by_class = [
         (number, kind, busy)
         for number, each in summed
@@ -47,7 +49,7 @@ def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[s
     made: dict[str, Callable[[], Integers]] = {
         "gap": lambda: _joined(_gaps(each, timeline.start_ns) for each in every),
         "duration": lambda: _joined(each.duration_ns for each in every),
-        "name": lambda: _joined(each.name for each in every),
+        "name": lambda: _joined(names[each.name] for each in every),
         "bytes": lambda: _joined(np.add.reduceat(e.track.bytes, e.first) for e in worked),
         "link": lambda: zigzag(differences(_joined(_links(trace, every)))),
         "count": lambda: _joined(each.count for _, each in summed),
@@ -65,7 +67,7 @@ def columns(trace: Trace, timeline: Timeline, every: Sequence[Leaves]) -> dict[s
 
 
 def _joined(parts: Iterator[Array]) -> Integers:
-    result: Integers = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
+    result: Integers = np.concatenate([np.zeros(0, np.int8), *parts])
     return result
 
 
@@ -116,5 +118,5 @@ def waits_column(trace: Trace, every: Sequence[Leaves]) -> dict[str, object]:
         "idle": packed_numbers(idle[rows]),
         "benign": packed_numbers(cost.benign_ns[rows]),
         "site": packed_numbers(codes.astype(np.int64)),
-        "sites": packed_json(["", *texts]),
+        "sites": packed_texts(["", *texts]),
     }

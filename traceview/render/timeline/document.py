@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from traceview.analyses.gpu_idle.wording import MEANINGS
 from traceview.render.base.safe_text import all_visible, visible
 from traceview.render.timeline.columns import columns, waits_column
-from traceview.render.timeline.packing import differences, packed_json, packed_numbers, zigzag
+from traceview.render.timeline.packing import differences, packed_numbers, packed_texts, zigzag
 from traceview.tables import Integers
 from traceview.timeline.classes import CLASSES
 from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves
-from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, device_title
+from traceview.timeline.names import NameTable
+from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
 
@@ -25,29 +26,29 @@ Document = dict[str, object]
 def timeline_document(trace: Trace, whole: Timeline) -> Document:
     """What the script reads; values are numbers, lists, and text packed or made safe."""
     every = leaves(whole)
+    names = whole.names.table(each.name for each in every)
     return {
         "origin": str(whole.start_ns),
         "end": whole.end_ns - whole.start_ns,
         "classes": CLASSES,
         "causes": MEANINGS,
         "launch_columns": LAUNCH_COLUMNS,
-        "names": packed_json(_names(whole)),
+        "names": _names(names, whole.launches),
         "lanes": _lanes(trace, whole.lanes, every),
         "counters": [_counter(trace, whole, each) for each in whole.counters],
-        "columns": columns(trace, whole, every),
+        "columns": columns(trace, whole, every, names.place),
         "waits": waits_column(trace, every),
         "recorded_rows": int(sum(len(each.track) for each in every)),
     }
 
 
-def _names(timeline: Timeline) -> Document:
-    names = timeline.names
+def _names(names: NameTable, launches: LaunchConfigurations) -> Document:
     return {
-        "texts": all_visible(names.texts),
-        "classes": names.classes,
-        "whole": all_visible(names.whole, 4_000),
-        "launch": names.launch,
-        "launches": timeline.launches.rows.tolist(),
+        "texts": packed_texts(all_visible(names.texts)),
+        "classes": packed_numbers(names.classes),
+        "whole": packed_texts(all_visible(names.whole, 4_000)),
+        "launch": packed_numbers(names.launch + 1),
+        "launches": launches.rows.tolist(),
     }
 
 

@@ -63,7 +63,7 @@ def _phases(lane: Lane, timeline: Timeline, y: int) -> Iterator[str]:
             left, width = (start - timeline.start_ns) * scale, (end - start) * scale
             if width < _LEAST_PHASE:
                 continue
-            text = timeline.names.texts[name]
+            text = timeline.names.text(name)
             yield (
                 f'<rect class="{color_class(text) or ""}" x="{left:.1f}" y="{y}" '
                 f'width="{width:.1f}" height="{_PHASE}">'

@@ -18,10 +18,11 @@ from traceview.tables import Integers, RowNumbers
 from traceview.timeline.classes import CLASSES
 from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
+from traceview.timeline.names import NameTable
 from traceview.timeline.perfetto import packets
 from traceview.timeline.perfetto.slices import edge_order, last_ns, nested
 from traceview.timeline.perfetto.wire import Bytes, columns, interleaved
-from traceview.timeline.stream_lanes import device_title
+from traceview.timeline.stream_lanes import LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import Track
 from traceview.trace import Trace
@@ -41,9 +42,10 @@ _CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls",
 
 def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
     """The bytes of the trace file, in order."""
-    yield from _head(trace, timeline)
+    names = timeline.names.table(track.name for track in timeline.tracks)
+    yield from _head(trace, timeline.launches, names)
     uuids = count(_FIRST_OTHER)
-    writer = _Slices(trace, timeline)
+    writer = _Slices(trace, names)
     for rank, lane in enumerate(timeline.lanes):
         if lane.kind == "thread":
             yield from _thread(trace, lane, writer, uuids, rank)
@@ -53,11 +55,10 @@ def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
         yield from _counter(counter, next(uuids))
 
 
-def _head(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
-    names = timeline.names
-    launches = [_launch_text(row) for row in timeline.launches.rows.tolist()]
+def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Iterator[bytes]:
     whole = [text or short for text, short in zip(names.whole, names.texts, strict=True)]
-    yield packets.interned(names.texts, CLASSES, _KEYS, [*whole, *launches])
+    launched = map(_launch_text, launches.rows.tolist())
+    yield packets.interned(names.texts, CLASSES, _KEYS, [*whole, *launched])
     yield packets.track(_RUN, 0, "Run", rank=0)
     for device in range(len(trace.devices)):
         yield packets.track(_FIRST_DEVICE + device, 0, device_title(trace, device), rank=1 + device)
@@ -112,11 +113,8 @@ def _counter(counter: Counter, uuid: int) -> Iterator[bytes]:
 class _Slices:
     """Writes rows of tracks as slices, with their flows and arguments."""
 
-    def __init__(self, trace: Trace, timeline: Timeline) -> None:
-        names = timeline.names
-        self._class = np.array(names.classes, np.int64)
-        self._launch = np.array(names.launch, np.int64)
-        self._names = len(names)
+    def __init__(self, trace: Trace, names: NameTable) -> None:
+        self._names = names
         self._call = operations(trace).call
         self._flows, self._first = _flows(self._call, len(trace.recorded("api_calls")))
 
@@ -144,8 +142,8 @@ class _Slices:
     def _begins(self, uuid: int, track: Track) -> Iterator[tuple[Integers, Bytes]]:
         """The packets that begin the rows of a track, by shape."""
         for rows, more in self._shapes(track):
-            name = track.name[rows].astype(np.int64)
-            kind = self._class[name]
+            name = self._names.place[track.name[rows]].astype(np.int64)
+            kind = self._names.classes[name]
             yield rows, packets.begins(uuid, track.start_ns[rows], name + 1, kind + 1, *more)
 
     def _shapes(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
@@ -159,15 +157,15 @@ class _Slices:
 
     def _operations(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
         launched = (track.source >= 0) & (np.append(self._call, -1)[track.source] >= 0)
-        launch = self._launch[track.name]
+        name = self._names.place[track.name].astype(np.int64)
+        launch = self._names.launch[name]
         shape = groups.group(launched, launch >= 0, track.bytes > 0)
         for number, first in enumerate(shape.first.tolist()):
             rows = np.flatnonzero(shape.ids == number)
             more: list[Bytes] = []
             if launch[first] >= 0:
-                whole = track.name[rows].astype(np.int64) + 1
-                more.append(packets.text_annotation(_NAME_KEY, whole))
-                texts = launch[rows] + self._names + 1
+                more.append(packets.text_annotation(_NAME_KEY, name[rows] + 1))
+                texts = launch[rows] + len(self._names) + 1
                 more.append(packets.text_annotation(_LAUNCH_KEY, texts))
             if track.bytes[first]:
                 more.append(packets.number_annotation(_BYTES_KEY, track.bytes[rows]))

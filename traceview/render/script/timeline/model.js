@@ -1,6 +1,6 @@
 /** The timeline in memory: tracks of rows as typed arrays, on a clock that starts at 0. */
 
-import { inflated, numbers, signed, text } from "./packing.js";
+import { inflated, numbers, signed, texts } from "./packing.js";
 import { treeOf } from "./tree.js";
 
 /**
@@ -45,9 +45,9 @@ import { treeOf } from "./tree.js";
 /**
  * @typedef {object} Names
  * @property {string[]} texts
- * @property {number[]} classes
+ * @property {ArrayLike<number>} classes
  * @property {string[]} whole
- * @property {number[]} launch
+ * @property {ArrayLike<number>} launch
  * @property {number[][]} launches
  */
 
@@ -88,13 +88,27 @@ export async function modelOf(data) {
     end: data.end,
     classes: data.classes,
     causes: data.causes,
-    names: JSON.parse(await text(data.names)),
+    names: await namesOf(data.names),
     lanes,
     tracks,
     counters: await Promise.all(data.counters.map(counterOf)),
     waits: await waitsOf(data.waits),
     summed: sum(tracks, (track) => (track.count ? summedRows(track.count) : 0)),
     recorded: data.recorded_rows,
+  };
+}
+
+/** @param {any} given @returns {Promise<Names>} */
+async function namesOf(given) {
+  const [classes, launch] = await Promise.all(
+    [given.classes, given.launch].map(async (column) => numbers(column, await inflated(column.data))),
+  );
+  return {
+    texts: await texts(given.texts),
+    classes,
+    whole: await texts(given.whole),
+    launch: Int32Array.from(launch, (each) => each - 1),
+    launches: given.launches,
   };
 }
 
@@ -181,7 +195,7 @@ async function counterOf(given) {
 
 /** @param {any} given @returns {Promise<Map<number, Wait>>} */
 async function waitsOf(given) {
-  const sites = JSON.parse(await text(given.sites));
+  const sites = await texts(given.sites);
   const [row, idle, benign, site] = await Promise.all(
     [given.row, given.idle, given.benign, given.site].map(async (column) =>
       numbers(column, await inflated(column.data)),

@@ -15,6 +15,15 @@ export async function text(packed) {
 }
 
 /**
+ * The lines of a text.
+ * @param {{rows: number, data: string}} lines
+ * @returns {Promise<string[]>}
+ */
+export async function texts({ rows, data }) {
+  return rows ? (await text(data)).split("\n") : [];
+}
+
+/**
  * The numbers of byte planes, lowest bytes first.
  * @param {{rows: number, planes: number}} shape
  * @param {Uint8Array} bytes
