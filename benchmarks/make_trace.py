@@ -15,7 +15,6 @@ import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,103 +23,34 @@ import numpy.typing as npt
 # Run as a program and imported by tests; its neighbours are found either way.
 sys.path.append(str(Path(__file__).parent))
 
-from trace_shapes import SHAPES, Shape
-
-Array = npt.NDArray[np.int64]
-HOST = 1 << 48
-FIRST_PID = 4242
-OPERATIONS_PER_LAYER, LAYERS_PER_PASS, PASSES = 4, 12, ("forward", "backward")
-KERNELS_PER_STEP = OPERATIONS_PER_LAYER * LAYERS_PER_PASS * len(PASSES)
-PUSH_POP, MARK, DOMAIN_CREATE = 59, 34, 75
-LAUNCH_PERIOD_NS, LAUNCH_NS, GAP_NS, WARM_UP_NS = 6_000, 3_500, 1_500, 2_000_000_000
-BATCH = 100_000
-KERNEL_NAMES = 120
-CALLS = (
-    "cudaLaunchKernel_v7000",
-    "cudaStreamIsCapturing_v10000",
-    "cudaMemcpyAsync_v3020",
-    "cudaStreamSynchronize_v3020",
-    "cudaGraphLaunch_v10000",
+from trace_runs import (
+    KERNELS_PER_STEP,
+    LAYERS_PER_PASS,
+    OPERATIONS_PER_LAYER,
+    PASSES,
+    WARM_UP_NS,
+    Array,
+    Run,
+    run_of,
 )
+from trace_shapes import SHAPES, Shape
+from trace_tables import (
+    CALLS,
+    FIRST_CALL_ID,
+    FIRST_FRAME_ID,
+    FIRST_KERNEL_ID,
+    FIRST_SHORT_ID,
+    FRAMES,
+    KERNEL_NAMES,
+    SCHEMA,
+    write_small_tables,
+)
+
+PUSH_POP, MARK, DOMAIN_CREATE = 59, 34, 75
+BATCH = 100_000
 LAUNCH, CAPTURING, COPY, SYNC, GRAPH_LAUNCH = range(len(CALLS))
 OPERATIONS = ("aten::linear", "aten::gelu", "aten::layer_norm", "aten::add", "aten::mul")
-FIRST_CALL_ID, FIRST_KERNEL_ID, FIRST_SHORT_ID, THREAD_NAME_ID = 10, 100, 1_000, 5
-FIRST_FRAME_ID, FRAMES = 2_000, 16
 SAMPLER, SAMPLER_DOMAIN = "Python Periodic Sampling", 1
-
-ON_STREAM = (
-    "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,"
-    " contextId INTEGER NOT NULL, greenContextId INTEGER, streamId INTEGER NOT NULL,"
-    " correlationId INTEGER, globalPid INTEGER, "
-)
-SCHEMA = {
-    "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
-    "CUPTI_ACTIVITY_KIND_KERNEL": ON_STREAM
-    + "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, mangledName INTEGER,"
-    " launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER NOT NULL,"
-    " gridX INTEGER NOT NULL, gridY INTEGER NOT NULL, gridZ INTEGER NOT NULL,"
-    " blockX INTEGER NOT NULL, blockY INTEGER NOT NULL, blockZ INTEGER NOT NULL,"
-    " staticSharedMemory INTEGER NOT NULL, dynamicSharedMemory INTEGER NOT NULL,"
-    " localMemoryPerThread INTEGER NOT NULL, localMemoryTotal INTEGER NOT NULL,"
-    " gridId INTEGER NOT NULL, sharedMemoryExecuted INTEGER, graphNodeId INTEGER,"
-    " sharedMemoryLimitConfig INTEGER",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": ON_STREAM
-    + "bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, deprecatedSrcId INTEGER,"
-    " srcKind INTEGER, dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER,"
-    " dstDeviceId INTEGER, dstContextId INTEGER, migrationCause INTEGER, graphNodeId INTEGER,"
-    " virtualAddress INTEGER, copyCount INTEGER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ON_STREAM
-    + "deprecatedSyncType INTEGER, syncType INTEGER NOT NULL, eventId INTEGER NOT NULL,"
-    " eventSyncId INTEGER",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL,"
-    " eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER,"
-    " nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, callchainId INTEGER",
-    "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL,"
-    " rangeId INTEGER, category INTEGER, color INTEGER, text TEXT, globalTid INTEGER,"
-    " endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER,"
-    " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER,"
-    " floatValue REAL, jsonTextId INTEGER, jsonText TEXT, binaryData TEXT",
-    "TARGET_INFO_GPU": "vmId INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT,"
-    " l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, clockRate INTEGER,"
-    " smCount INTEGER, maxShmemPerBlockOptin INTEGER, maxShmemPerSm INTEGER,"
-    " maxRegistersPerSm INTEGER, maxWarpsPerSm INTEGER, maxBlocksPerSm INTEGER,"
-    " computeMajor INTEGER, computeMinor INTEGER, busLocation TEXT, chipName TEXT",
-    "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL",
-    "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT",
-    "ThreadNames": "nameId INTEGER NOT NULL, priority INTEGER, globalTid INTEGER",
-    "ENUM_CUDA_MEMCPY_OPER": "id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT",
-    "META_DATA_CAPTURE": "name TEXT NOT NULL, value TEXT",
-    "META_DATA_EXPORT": "name TEXT NOT NULL, value TEXT",
-}
-
-
-@dataclass(frozen=True)
-class Run:
-    """One process: when its launch calls and kernels ran, and which call launched each kernel."""
-
-    shape: Shape
-    pid: int
-    gpu: int
-    call_start: Array
-    call_end: Array
-    launch: Array
-    kernel_start: Array
-    kernel_end: Array
-    stream: Array
-
-    @property
-    def global_pid(self) -> int:
-        return HOST | self.pid << 24
-
-    @property
-    def global_tid(self) -> int:
-        return self.global_pid | self.pid
-
-    def ends_of(self, group: int, margin: int) -> tuple[Array, Array]:
-        """Start of the first and end of the last launch call of every `group`, and a margin."""
-        first = np.arange(0, len(self.call_start), group)
-        last = np.minimum(first + group, len(self.call_start)) - 1
-        return self.call_start[first] - margin, self.call_end[last] + margin
 
 
 def make_trace(path: Path, kernels: int, shape: Shape, seed: int = 0) -> int:
@@ -129,44 +59,17 @@ def make_trace(path: Path, kernels: int, shape: Shape, seed: int = 0) -> int:
         pass
     rng = np.random.default_rng(seed)
     each, more = divmod(kernels, shape.processes)
-    runs = [_run(rng, shape, place, each + (place < more)) for place in range(shape.processes)]
+    runs = [run_of(rng, shape, place, each + (place < more)) for place in range(shape.processes)]
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         for table, columns in SCHEMA.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
-        rows = _small_tables(connection, runs)
+        rows = write_small_tables(connection, runs)
         for write in (_kernels, _api_calls, _ranges, _samples, _copies, _syncs):
             rows += write(connection, rng, runs)
     connection.close()
     return rows
-
-
-def _run(rng: np.random.Generator, shape: Shape, place: int, count: int) -> Run:
-    kernels_per_launch = max(shape.graph_nodes, 1)
-    calls = -(-count // kernels_per_launch)
-    # Calls of one thread do not overlap: jitter and longest call stay within the period.
-    jitter = rng.integers(0, LAUNCH_PERIOD_NS // 4, calls)
-    period = LAUNCH_PERIOD_NS * kernels_per_launch
-    call_start = WARM_UP_NS + place * 777 + np.arange(calls) * period + jitter
-    call_end = call_start + LAUNCH_NS // 2 + rng.integers(0, LAUNCH_NS // 2, calls)
-    duration = rng.integers(2_000, 2_000 + 7_000 * shape.streams, count)
-    stream = 7 + np.arange(count) // LAYERS_PER_PASS % shape.streams
-    launch = np.arange(count) // kernels_per_launch
-    kernel_start = np.zeros(count, np.int64)
-    for number in range(7, 7 + shape.streams):
-        own = stream == number
-        ready = call_end[launch[own]] + GAP_NS
-        kernel_start[own] = _queued(ready, duration[own] + GAP_NS)
-    ends = kernel_start + duration
-    pid = FIRST_PID + place
-    return Run(shape, pid, place, call_start, call_end, launch, kernel_start, ends, stream)
-
-
-def _queued(ready: Array, occupied: Array) -> Array:
-    """Start of each operation, which waits until it is ready and the previous one has ended."""
-    before = np.cumsum(occupied) - occupied
-    return np.asarray(np.maximum.accumulate(ready - before) + before, np.int64)
 
 
 def _insert(
@@ -349,48 +252,6 @@ def _beside_calls(
     waited = [None, 2, 4_294_967_295, 4_294_967_295]
     columns = [*common, *(copied if table.endswith("MEMCPY") else waited)]
     return _insert(connection, table, columns, np.argsort(before))
-
-
-def _small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
-    gpu = ("NVIDIA H200", 62914560, 150109880320, 4814304000000, 1980000000, 132, 232448, 233472)
-    captured = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents")]
-    version = [("EXPORT_PRODUCT_VERSION", "2025.3.2.0"), ("EXPORT_SCHEMA_VERSION", "3.20.3")]
-    version += [("EXPORT_SCHEMA_VERSION_MAJOR", "3"), ("EXPORT_SCHEMA_VERSION_MINOR", "20")]
-    # Without it nsys stats skips two of its reports and looks faster than it is.
-    copied = [(1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device")]
-    tables: dict[str, list[tuple[object, ...]]] = {
-        "StringIds": [*_strings()],
-        "TARGET_INFO_GPU": [
-            (HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0, _bus(run), "GH100") for run in runs
-        ],
-        "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in runs],
-        "PROCESSES": [(run.global_pid, run.pid, "python3") for run in runs],
-        "ThreadNames": [(THREAD_NAME_ID, 20, run.global_tid) for run in runs],
-        "ENUM_CUDA_MEMCPY_OPER": [*copied],
-        "META_DATA_CAPTURE": [*captured],
-        "META_DATA_EXPORT": [*version],
-    }
-    for table, rows in tables.items():
-        marks = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-    return sum(map(len, tables.values()))
-
-
-def _bus(run: Run) -> str:
-    return f"0000:{0x18 + run.gpu:02x}:00.0"
-
-
-def _strings() -> list[tuple[int, str]]:
-    names = [(THREAD_NAME_ID, "python3")]
-    names += [(FIRST_CALL_ID + at, name) for at, name in enumerate(CALLS)]
-    for at in range(KERNEL_NAMES):
-        arguments = f"<float, (int){at}, at::native::functor_{at}<float>>(int, T2, T3)"
-        names.append((FIRST_KERNEL_ID + at, f"void at::native::kernel_{at}{arguments}"))
-        names.append((FIRST_SHORT_ID + at, f"kernel_{at}"))
-    for depth in range(FRAMES):
-        names.append((FIRST_FRAME_ID + 2 * depth, f"function_{depth}"))
-        names.append((FIRST_FRAME_ID + 2 * depth + 1, f"/model/file_{depth % 5}.py"))
-    return names
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from make_trace import (
-    FIRST_CALL_ID,
+from make_trace import make_trace
+from trace_runs import (
     FIRST_PID,
     GAP_NS,
     HOST,
@@ -40,9 +40,9 @@ from make_trace import (
     LAUNCH_PERIOD_NS,
     OPERATIONS_PER_LAYER,
     WARM_UP_NS,
-    make_trace,
 )
 from trace_shapes import Shape
+from trace_tables import FIRST_CALL_ID
 
 COMMUNICATION_STREAM, NAME_ID = 20, 50_000
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
