@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +33,10 @@ _LARGER = (
     "Exchange more per call: small messages use little of the link (bucket_cap_mb of "
     "DistributedDataParallel, larger units of FSDP). And overlap it with compute."
 )
+_LESS_WORK = "Give {late_gpu} less work per step, or the other GPUs more."
+_LATE_IDLE = (
+    "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other GPUs wait for it."
+)
 # At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives).
 _SMALL_BYTES = 1 << 20
 _WORTH_NAMING_FRACTION = 0.1
@@ -38,77 +44,78 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 1.01
 
 
+@dataclass(frozen=True)
+class _MostExposed:
+    """Transfers of one GPU after warm-up (`rows`), and how much of their time no compute hides."""
+
+    device: int
+    rows: Integers
+    exposed_ns: int
+    span_ns: int
+
+
+class _Clause(NamedTuple):
+    """A part of the finding's sentence. A remedy takes the place of those of clauses before it."""
+
+    text: str
+    values: dict[str, Value]
+    remedy: str | None = None
+
+
 def exposed_communication(trace: Trace, moved: Transfers, waits: Waiting) -> Iterator[Finding]:
     """One finding, on the GPU with most exposed communication after warm-up."""
-    steady = np.flatnonzero(moved.steady)
-    if not len(steady):
+    most = _most_exposed(trace, moved)
+    severity = severity_of(most.exposed_ns, most.span_ns) if most else None
+    if most is None or severity is None:
         return
-    exposed = {
-        device: _exposed_ns(trace, moved, steady[moved.device[steady] == device])
-        for device in groups.different(moved.device[steady]).tolist()
-    }
-    device = max(exposed, key=lambda each: (exposed[each], -each))
-    exposed_ns, span_ns = exposed[device], steady_spans_ns(trace).get(device, 0)
-    exposed_ns = min(exposed_ns, span_ns)
-    severity = severity_of(exposed_ns, span_ns)
-    if severity is None:
-        return
-    rows = steady[moved.device[steady] == device]
-    values = _values(trace, moved, rows, exposed_ns, device)
-    hides = int(values["communication_ns"] or 0) > _NEARLY_ALL * exposed_ns
-    template = (
-        "{gpu} communicates for {communication_ns}, {exposed_ns} of it without computing"
-        if hides
-        else "{gpu} communicates for {exposed_ns} without computing"
-    )
-    template += ", most of it in {kind} ({kind_exposed_ns} in {calls:call})."
-    remedy = _OVERLAP
-    absent = beyond_fastest(moved, waits, rows)
-    sent = _message(moved, waits, absent, rows, str(values["kind"]))
-    late = _late_gpu(trace, moved, waits, rows, exposed_ns)
-    # What the fastest calls take may be hidden or exposed: the rest of the exposed time waits.
-    beyond_ns = exposed_ns - (int(moved.duration_ns[rows].sum()) - absent.total_ns)
-    if late is None and beyond_ns >= _MOSTLY * exposed_ns:
-        values["beyond_fastest_ns"] = beyond_ns
-        template += (
-            " {beyond_fastest_ns} of it is more than the fastest calls of the same size take: "
-            "most likely waiting for ranks that this recording does not hold."
-        )
-        remedy = how_to_read_all(trace)
-    elif sent is not None and (late is None or int(late["wait_ns"] or 0) < _MOSTLY * exposed_ns):
-        values |= sent
-        template += " Each moves {message_bytes} (median), at {bus_bytes_per_s}."
-        if int(sent["message_bytes"] or 0) < _SMALL_BYTES:
-            remedy = _LARGER
-    if late is not None:
-        values |= late
-        template += " {wait_ns} of it waits for {late_gpu}, which "
-        worked = late["late_cause"] == "gpu-work"
-        template += "works longer between transfers." if worked else "is idle longer between them."
-        if int(late["wait_ns"] or 0) >= _MOSTLY * exposed_ns:
-            remedy = (
-                "Give {late_gpu} less work per step, or the other GPUs more."
-                if worked
-                else "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other "
-                "GPUs wait for it."
-            )
+    clauses = _clauses(trace, moved, waits, most)
+    rows = most.rows
     longest = rows[np.argmax(moved.duration_ns[rows])]
     yield Finding(
         severity,
-        template,
-        remedy,
-        exposed_ns,
-        gpu_subject(trace, device),
+        "".join(clause.text for clause in clauses),
+        [clause.remedy for clause in clauses if clause.remedy][-1],
+        most.exposed_ns,
+        gpu_subject(trace, most.device),
         Evidence(
-            values,
+            {name: value for clause in clauses for name, value in clause.values.items()},
             "ranks",
-            {"rank": int(np.searchsorted(groups.different(moved.device), device))},
+            {"rank": int(np.searchsorted(groups.different(moved.device), most.device))},
             int(moved.start_ns[longest]),
             int(moved.end_ns[longest]),
         ),
-        share_pct(exposed_ns, span_ns),
-        work=LostTime(device, intervals.union(moved.start_ns[rows], moved.end_ns[rows])),
+        share_pct(most.exposed_ns, most.span_ns),
+        work=LostTime(most.device, intervals.union(moved.start_ns[rows], moved.end_ns[rows])),
     )
+
+
+def _most_exposed(trace: Trace, moved: Transfers) -> _MostExposed | None:
+    """The GPU with most exposed communication after warm-up; None without any communication."""
+    steady = np.flatnonzero(moved.steady)
+    if not len(steady):
+        return None
+    rows = {
+        device: steady[moved.device[steady] == device]
+        for device in groups.different(moved.device[steady]).tolist()
+    }
+    exposed = {device: _exposed_ns(trace, moved, own) for device, own in rows.items()}
+    device = max(exposed, key=lambda each: (exposed[each], -each))
+    span_ns = steady_spans_ns(trace).get(device, 0)
+    return _MostExposed(device, rows[device], min(exposed[device], span_ns), span_ns)
+
+
+def _clauses(
+    trace: Trace, moved: Transfers, waits: Waiting, most: _MostExposed
+) -> Sequence[_Clause]:
+    """How much is exposed; then waiting for absent ranks or the size of messages; the late GPU."""
+    exposed = _exposed_clause(trace, moved, most)
+    absent = beyond_fastest(moved, waits, most.rows)
+    late = _late_clause(trace, moved, waits, most)
+    second = None if late else _absent_clause(trace, moved, most, absent)
+    waits_mostly = late is not None and late.remedy is not None
+    if second is None and not waits_mostly:
+        second = _message_clause(moved, waits, absent, most.rows, str(exposed.values["kind"]))
+    return [clause for clause in (exposed, second, late) if clause]
 
 
 def _exposed_ns(trace: Trace, moved: Transfers, rows: Integers) -> int:
@@ -118,28 +125,50 @@ def _exposed_ns(trace: Trace, moved: Transfers, rows: Integers) -> int:
     return int(exposure(trace, moved.device[rows], start, end, together).exposed_ns[0])
 
 
-def _values(
-    trace: Trace, moved: Transfers, rows: Integers, exposed_ns: int, device: int
-) -> dict[str, Value]:
+def _exposed_clause(trace: Trace, moved: Transfers, most: _MostExposed) -> _Clause:
+    rows, device = most.rows, moved.device[most.rows]
     by = groups.group(moved.kind[rows])
     start, end = moved.start_ns[rows], moved.end_ns[rows]
-    share = exposure(trace, moved.device[rows], start, end, by)
-    most = int(np.argmax(share.exposed_ns))
+    share = exposure(trace, device, start, end, by)
+    kind = int(np.argmax(share.exposed_ns))
     together = Groups(np.zeros(len(rows), np.int64), np.zeros(1, np.int64))
-    whole = exposure(trace, moved.device[rows], start, end, together)
-    return {
-        "gpu": gpu_name(trace, device),
-        "exposed_ns": exposed_ns,
-        "communication_ns": int(whole.hidden_ns[0] + whole.exposed_ns[0]),
-        "kind": moved.kinds[int(moved.kind[rows[by.first[most]]])],
-        "kind_exposed_ns": int(share.exposed_ns[most]),
-        "calls": int(groups.count(by)[most]),
+    whole = exposure(trace, device, start, end, together)
+    communication_ns = int(whole.hidden_ns[0] + whole.exposed_ns[0])
+    text = "{gpu} communicates for {exposed_ns} without computing"
+    if communication_ns > _NEARLY_ALL * most.exposed_ns:
+        text = "{gpu} communicates for {communication_ns}, {exposed_ns} of it without computing"
+    values: dict[str, Value] = {
+        "gpu": gpu_name(trace, most.device),
+        "exposed_ns": most.exposed_ns,
+        "communication_ns": communication_ns,
+        "kind": moved.kinds[int(moved.kind[rows[by.first[kind]]])],
+        "kind_exposed_ns": int(share.exposed_ns[kind]),
+        "calls": int(groups.count(by)[kind]),
     }
+    most_of_it = ", most of it in {kind} ({kind_exposed_ns} in {calls:call})."
+    return _Clause(text + most_of_it, values, _OVERLAP)
 
 
-def _message(
+def _absent_clause(
+    trace: Trace, moved: Transfers, most: _MostExposed, absent: BeyondFastest
+) -> _Clause | None:
+    """Waiting for ranks that are not recorded, where that is half of the exposed time."""
+    # What the fastest calls take may be hidden or exposed: the rest of the exposed time waits.
+    fastest_ns = int(moved.duration_ns[most.rows].sum()) - absent.total_ns
+    beyond_ns = most.exposed_ns - fastest_ns
+    if beyond_ns < _MOSTLY * most.exposed_ns:
+        return None
+    return _Clause(
+        " {beyond_fastest_ns} of it is more than the fastest calls of the same size take: "
+        "most likely waiting for ranks that this recording does not hold.",
+        {"beyond_fastest_ns": beyond_ns},
+        how_to_read_all(trace),
+    )
+
+
+def _message_clause(
     moved: Transfers, waits: Waiting, absent: BeyondFastest, rows: Integers, kind: str
-) -> dict[str, Value] | None:
+) -> _Clause | None:
     """Median size of the transfers of a kind, and their bus bandwidth; None where unknown.
 
     Time that they waited, or took beyond the fastest equal ones, is left out of the bandwidth.
@@ -150,30 +179,39 @@ def _message(
     time_ns = int((moved.duration_ns[rows] - waited[rows]).sum())
     if (moved.bus_bytes[rows] < 0).any() or time_ns <= 0:
         return None
-    return {
-        "message_bytes": int(np.median(moved.bytes[rows])),
-        "bus_bytes_per_s": round(int(moved.bus_bytes[rows].sum()) * 1e9 / time_ns),
-    }
+    message_bytes = int(np.median(moved.bytes[rows]))
+    bus_bytes_per_s = round(int(moved.bus_bytes[rows].sum()) * 1e9 / time_ns)
+    return _Clause(
+        " Each moves {message_bytes} (median), at {bus_bytes_per_s}.",
+        {"message_bytes": message_bytes, "bus_bytes_per_s": bus_bytes_per_s},
+        _LARGER if message_bytes < _SMALL_BYTES else None,
+    )
 
 
-def _late_gpu(
-    trace: Trace, moved: Transfers, waits: Waiting, rows: Integers, exposed_ns: int
-) -> dict[str, Value] | None:
-    """The GPU that these transfers wait for most, where that is a tenth of the exposed time."""
-    wait_ns = int(np.maximum(waits.wait_ns[rows], 0).sum())
-    if wait_ns < _WORTH_NAMING_FRACTION * exposed_ns:
+def _late_clause(
+    trace: Trace, moved: Transfers, waits: Waiting, most: _MostExposed
+) -> _Clause | None:
+    """The GPU that these transfers wait for most, where that is a tenth of the exposed time.
+
+    It has a remedy where it is half of the exposed time.
+    """
+    wait_ns = int(np.maximum(waits.wait_ns[most.rows], 0).sum())
+    if wait_ns < _WORTH_NAMING_FRACTION * most.exposed_ns:
         return None
-    device = moved.device[rows[0]]
-    others: Mask = (moved.device != device) & moved.steady & (waits.late_ns > 0)
+    others: Mask = (moved.device != most.device) & moved.steady & (waits.late_ns > 0)
     if not others.any():
         return None
     by = groups.group(moved.device[others])
     last = int(np.argmax(groups.sums(by, waits.late_ns[others])))
     late = int(moved.device[np.flatnonzero(others)[by.first[last]]])
     own = others & (moved.device == late)
-    work, idle = waits.extra_work_ns[own].sum(), waits.extra_idle_ns[own].sum()
-    return {
-        "wait_ns": min(wait_ns, exposed_ns),
+    works = bool(waits.extra_work_ns[own].sum() >= waits.extra_idle_ns[own].sum())
+    text = "works longer between transfers." if works else "is idle longer between them."
+    values: dict[str, Value] = {
+        "wait_ns": min(wait_ns, most.exposed_ns),
         "late_gpu": gpu_name(trace, late),
-        "late_cause": "gpu-work" if work >= idle else "gpu-idle",
+        "late_cause": "gpu-work" if works else "gpu-idle",
     }
+    mostly = min(wait_ns, most.exposed_ns) >= _MOSTLY * most.exposed_ns
+    remedy = (_LESS_WORK if works else _LATE_IDLE) if mostly else None
+    return _Clause(" {wait_ns} of it waits for {late_gpu}, which " + text, values, remedy)
