@@ -23,21 +23,10 @@ def small_messages(
 ) -> Iterator[Finding]:
     """Many small collectives per step: the one kind and size that takes most exposed time."""
     steps = max(int(job.steps.steady.sum()), 1)
-    found = []
-    for row in tables["collectives"].rows():
-        size, per_step = row["bytes"], row["calls_per_step"]
-        if size is None or per_step is None or row["transfer_ns"] is None:
-            continue
-        if int(size) > SMALL_BYTES or float(per_step) < MANY_PER_STEP:
-            continue
-        of = next(place for place, each in enumerate(job.groups) if each.label == row["group"])
-        own = (calls[of].bytes == size) & (calls[of].kind == KINDS.index(str(row["kind"])))
-        own &= np.isin(calls[of].step, np.flatnonzero(job.steps.steady))
-        ranks = max(len(set(calls[of].rank[own].tolist())), 1)
-        found.append((int(_exposed_transfers(calls[of])[own].sum()) // ranks, row))
-    if not found:
+    small = [(_exposed_ns(job, row, calls), row) for row in _many_small(tables["collectives"])]
+    if not small:
         return
-    exposed_ns, row = max(found, key=lambda each: each[0])
+    exposed_ns, row = max(small, key=lambda each: each[0])
     exposed_ns = min(exposed_ns, job.span_ns)
     severity = severity_of(exposed_ns, job.span_ns)
     if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
@@ -69,6 +58,25 @@ def small_messages(
         share_pct(exposed_ns, job.span_ns),
         cause="small-messages",
     )
+
+
+def _many_small(collectives: Table) -> Iterator[dict[str, Cell]]:
+    """The rows of kinds and sizes of small messages that are sent often in each step."""
+    for row in collectives.rows():
+        size, per_step = row["bytes"], row["calls_per_step"]
+        if size is None or per_step is None or row["transfer_ns"] is None:
+            continue
+        if int(size) <= SMALL_BYTES and float(per_step) >= MANY_PER_STEP:
+            yield row
+
+
+def _exposed_ns(job: JobFacts, row: dict[str, Cell], calls: Sequence[GroupCalls]) -> int:
+    """The exposed time of the collectives of a row in steady steps, per rank."""
+    of = calls[next(place for place, each in enumerate(job.groups) if each.label == row["group"])]
+    own = (of.bytes == row["bytes"]) & (of.kind == KINDS.index(str(row["kind"])))
+    own &= np.isin(of.step, np.flatnonzero(job.steps.steady))
+    ranks = max(len(set(of.rank[own].tolist())), 1)
+    return int(_exposed_transfers(of)[own].sum()) // ranks
 
 
 def _exposed_transfers(calls: GroupCalls) -> Integers:

@@ -79,30 +79,11 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     severity = severity_of(each.saved_ns, job.span_ns)
     if severity is None:
         return None
-    place, row, longer = each.place, straggler_row(job, each), longer_class(job, each)
-    others = len(job.ranks) - 1
-    late_steps = max(int(each.late.sum()), 1)
-    own = job.ranks[each.rank]
-    values: dict[str, Value] = {
-        "rank": own.name.rank,
-        "late_median_ns": row["late_median_ns"],
-        "others": others,
-        "wait_ns": each.others_wait_ns // (others * late_steps),
-        "kind": KINDS[each.kind],
-        "path": own.path,
-    }
-    if row["steps"] is not None:
-        values["steps"] = row["steps"]
-    if place is not None and place.text:
-        values["place"] = place.text
-    why = doing(each.cause, place)
-    if each.cause == GPU_WORK:
-        why, more = _why(longer)
-        values |= more
-    elif each.more_work:
-        why, more = _launches(job, each)
-        values |= more
-    when = "is late by {late_median_ns}" + ("" if row["steps"] is None else " in {steps}")
+    own, place, others = job.ranks[each.rank], each.place, len(job.ranks) - 1
+    values = _straggler_values(job, each)
+    why, why_values = _why(job, each)
+    values |= why_values
+    when = "is late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
     if each.is_once:
         severity = "medium" if severity == "high" else "low"
         when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
@@ -130,8 +111,35 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     )
 
 
-def _why(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
-    """Why a rank works longer, and the figures of that."""
+def _straggler_values(job: JobFacts, each: Straggler) -> dict[str, Value]:
+    row, own, others = straggler_row(job, each), job.ranks[each.rank], len(job.ranks) - 1
+    late_steps = max(int(each.late.sum()), 1)
+    values: dict[str, Value] = {
+        "rank": own.name.rank,
+        "late_median_ns": row["late_median_ns"],
+        "others": others,
+        "wait_ns": each.others_wait_ns // (others * late_steps),
+        "kind": KINDS[each.kind],
+        "path": own.path,
+    }
+    if row["steps"] is not None:
+        values["steps"] = row["steps"]
+    if each.place is not None and each.place.text:
+        values["place"] = each.place.text
+    return values
+
+
+def _why(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
+    """Why a rank is late, as a clause, and the figures in it."""
+    if each.cause == GPU_WORK:
+        return _works_longer(longer_class(job, each))
+    if each.more_work:
+        return _launches(job, each)
+    return doing(each.cause, each.place), {}
+
+
+def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
+    """Why the GPU of a rank works longer."""
     if longer is None:
         return "its GPU works longer between collectives", {}
     values: dict[str, Value] = {"work_factor": longer.factor}
