@@ -67,35 +67,19 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
         return
     every = gaps(trace)
     longest = found.gap_rows[np.argmax(every.idle_ns[found.gap_rows])]
-    line = freeing_line(trace, found)
-    remedy, peak = (
-        _remedy(trace, found, line),
-        int(levels(trace)[found.device].bytes.max(initial=0)),
-    )
-    allocate, free = _longest_calls(trace, found)
+    line, values = freeing_line(trace, found), _loop_values(trace, found)
+    free = str(values["freeing_call"])
     per = " per step" if found.steps else " in all"
-    number = max(found.steps, 1)
-    values: dict[str, Cell] = {
-        "allocating_call": allocate,
-        "freeing_call": free,
-        "allocations": _per(found.allocations, number),
-        "releases": _per(found.releases, number),
-        "steps": found.steps,
-        "call_ns": found.call_ns // number,
-        "idle_ns": found.idle_ns // number,
-        "peak_bytes": peak,
-    }
     where = ""
     if line:
-        where = " It frees at {freeing_line}"
-        where += ", calling {inner}." if line.inner else "."
+        where = " It frees at {freeing_line}" + (", calling {inner}." if line.inner else ".")
         values |= {"freeing_line": line.name, "inner": line.inner}
     yield Finding(
         severity,
         f"The loop allocates and frees GPU memory: {{allocations:call}} of {{allocating_call}} and "
         f"{{releases}} of {{freeing_call}}{per} take {{call_ns}} of CPU time, and the GPU sits "
         f"idle for {{idle_ns}} around them.{where}",
-        remedy,
+        _remedy(trace, found, line),
         found.idle_ns,
         Subject("line", line.name, line.file, line.line) if line else Subject("call", free),
         Evidence(
@@ -109,6 +93,22 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
         CAUSES[ALLOCATION],
         lost_in(every, np.isin(np.arange(len(every)), found.gap_rows)),
     )
+
+
+def _loop_values(trace: Trace, found: Recurring) -> dict[str, Cell]:
+    """Figures per step, or of the whole loop where there are no steps."""
+    allocate, free = _longest_calls(trace, found)
+    number = max(found.steps, 1)
+    return {
+        "allocating_call": allocate,
+        "freeing_call": free,
+        "allocations": _per(found.allocations, number),
+        "releases": _per(found.releases, number),
+        "steps": found.steps,
+        "call_ns": found.call_ns // number,
+        "idle_ns": found.idle_ns // number,
+        "peak_bytes": int(levels(trace)[found.device].bytes.max(initial=0)),
+    }
 
 
 def _per(calls: int, number: int) -> int:

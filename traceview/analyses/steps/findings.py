@@ -71,21 +71,10 @@ def _finding(
     worst = int(rows[np.argmax(excess_ns)])
     label, loop = labels[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
-    template = f"{{step}} took {{duration_ns}} (median {{median_ns}}), with {why}."
-    if len(rows) > 1:
-        aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
-        of_series = "" if steps_source(trace) == "repetition" else " of {series}"
-        template = (
-            f"{{outliers}} of {{steps:step}}{of_series} are outliers, {{lost_ns}} over the median "
-            f"in total{aside}. The longest, {{step}}, took {{duration_ns}} (median {{median_ns}}), "
-            f"with {why}."
-        )
-    if once_ns[worst]:
-        template += " {once_ns} of it was idle time in warm-up or first uses."
     argument = _range_argument(trace, worst, label)
     return Finding(
         severity,
-        template,
+        _template(trace, rows, worst, why),
         "Look at what {step} does that the others do not"
         + (": --range {range_argument}." if argument else "."),
         lost_ns,
@@ -115,6 +104,23 @@ def _finding(
             _device(trace, worst), intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
         ),
     )
+
+
+def _template(trace: Trace, rows: Integers, worst: int, why: str) -> str:
+    """The sentence on one outlier, or on several and the longest of them."""
+    once_ns = step_parts(trace).once_ns
+    took = f"took {{duration_ns}} (median {{median_ns}}), with {why}."
+    template = f"{{step}} {took}"
+    if len(rows) > 1:
+        aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
+        of_series = "" if steps_source(trace) == "repetition" else " of {series}"
+        template = (
+            f"{{outliers}} of {{steps:step}}{of_series} are outliers, {{lost_ns}} over the median "
+            f"in total{aside}. The longest, {{step}}, {took}"
+        )
+    if once_ns[worst]:
+        template += " {once_ns} of it was idle time in warm-up or first uses."
+    return template
 
 
 def _device(trace: Trace, step: int) -> int:
