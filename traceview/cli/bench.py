@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from traceview.cli import color_option, debug_option
+from traceview.cli.kernels.bench_outputs import put_profile, put_report
 from traceview.cli.options import values
 from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
@@ -23,7 +24,6 @@ from traceview.cli.output import (
     print_text,
     progress,
     put_json,
-    write_file,
 )
 
 if TYPE_CHECKING:
@@ -209,9 +209,9 @@ def command(
     report = _measure(operation, request, saved, force)
     difference = _difference(saved, report, force) if saved else None
     profiled = _profile(report) if outputs else None
-    _show(report, _describe(report) if describe else None, profiled, difference, wanted)
+    put_report(report, _describe(report) if describe else None, profiled, difference, wanted)
     if outputs:
-        _write_profile(report, profiled, flame, speedscope)
+        put_profile(report, profiled, flame, speedscope)
     return _FAILED if report.bad else 0
 
 
@@ -316,62 +316,3 @@ def _profile(report: BenchReport) -> Profiled | None:
     with progress(f"Profiling {row.version}"), redirect_stdout(sys.stderr):
         inputs, run = report.inputs(row), report.operation.version(row.version).run
         return row, profile(lambda: run(*inputs))
-
-
-_VERDICTS = {"wrong": "is wrong", "failed": "failed"}
-
-
-def _title(report: BenchReport, row: VersionResult) -> str:
-    return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
-
-
-def _write_profile(
-    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
-) -> None:
-    from traceview import TraceviewError, __version__
-    from traceview.render.bench.flame_graph import render_flame
-    from traceview.render.bench.speedscope import render_speedscope
-
-    if profiled is None:
-        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
-    row, profile = profiled
-    title = _title(report, row)
-    if flame:
-        write_file(Path(flame), render_flame(profile, title))
-    if speedscope:
-        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
-
-
-def _show(
-    report: BenchReport,
-    description: Description | None,
-    profiled: Profiled | None,
-    difference: BenchDifference | None,
-    wanted: Outputs,
-) -> None:
-    from traceview import __version__
-    from traceview.render.bench.difference_text import render_difference
-    from traceview.render.bench.json import render_bench_json
-    from traceview.render.bench.profile_text import render_profile
-    from traceview.render.bench.text import render_bench
-
-    def drawn(width: int, color: bool) -> str:
-        text = render_bench(report, description=description, width=width, color=color)
-        if difference is not None:
-            text += "\n" + render_difference(difference, width=width, color=color)
-        if profiled is None:
-            return text
-        row, profile = profiled
-        title = _title(report, row)
-        return f"{text}\n{render_profile(profile, title, width=width, color=color)}"
-
-    if not wanted.json_to_stdout:
-        print_text(drawn)
-    if wanted.json or wanted.json_to_stdout:
-        text = render_bench_json(report, __version__, description, profiled, difference)
-        put_json(text, wanted.json)
-    for row in report.bad:
-        place = f"size {row.size:,}, {row.dtype}"
-        place += "" if row.value is None else f", {report.over} {row.value:,}"
-        line = f"{row.version} {_VERDICTS[row.status]} at {place}: {row.why}"
-        click.echo(f"traceview: {line[:600]}", err=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceview.cli import color_option, debug_option
+from traceview.cli.kernels.ptx_outputs import put_expectations, put_kernels
+from traceview.cli.kernels.targets import file_of, is_diff, no_target, stem_of, targets_of
 from traceview.cli.options.multi_value_options import (
     one_option_per_value,
     one_or_list,
@@ -18,17 +19,12 @@ from traceview.cli.options.multi_value_options import (
 from traceview.cli.options.values import check_archs, misuse
 from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
-    STDOUT,
     Outputs,
     check_writable,
     json_option,
     output_option,
-    print_text,
     progress,
-    put_json,
-    write_file,
 )
-from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
 _DEFAULT_PATH = ""
 _SECTIONS = {
     "What to compile": (
@@ -276,67 +271,35 @@ def command(
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
     """
     if target is None and diff is None:
-        raise click.UsageError(_no_target(html, json_), click.get_current_context())
+        raise click.UsageError(no_target(html, json_), click.get_current_context())
     chosen = (source, ttir, ttgir, llir, ptx, sass)
     views = [view for view, shown in zip(_VIEWS, chosen, strict=True) if shown]
-    targets = _compared(target, diff, options)
-    if views and _is_diff(targets, options):
-        raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
-    if details and (views or expectations or _is_diff(targets, options)):
-        raise click.UsageError("--all cannot be combined with a listing, --expect or a comparison")
-    if what_if and _is_diff(targets, options):
-        raise click.UsageError("--what-if cannot be combined with a comparison")
-    if expectations and (views or _is_diff(targets, options)):
-        other = f"--{views[0]}" if views else "a comparison"
-        raise click.UsageError(f"--expect cannot be combined with {other}")
-    outputs = Outputs.of(_stem(targets), html, json_).with_output(output)
+    targets = targets_of(target, diff, options)
+    compares = is_diff(targets, options)
+    _check_combination(views, details, what_if, bool(expectations), compares)
+    outputs = Outputs.of(stem_of(targets), html, json_).with_output(output)
     for each in targets:
-        check_writable(outputs.files, source=_file(each), force=force, kind="target")
+        check_writable(outputs.files, source=file_of(each), force=force, kind="target")
     made = _inspected(targets, options | ({"what_if": True} if what_if else {}))
     if expectations:
-        _check(made, expectations, outputs)
+        put_expectations(made, expectations, outputs)
     else:
-        _show(made, views, outputs, details)
+        put_kernels(made, views, outputs, details)
 
 
-def _compared(
-    target: str | None, diff: tuple[str, str] | None, options: dict[str, Any]
-) -> list[str]:
-    """The targets to inspect. With TARGET, --diff names two kernels of it, added to `options`."""
-    if diff is None or target is None:
-        return [target] if target else list(diff or ())
-    if options["kernel"]:
-        raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
-    options["kernel"] = list(diff)
-    return [target]
-
-
-def _is_diff(targets: Sequence[str], options: dict[str, Any]) -> bool:
-    values = [*options.values(), *options["constexprs"].values()]
-    return len(targets) > 1 or any(isinstance(value, list) for value in values)
-
-
-def _no_target(html: str | None, json_: str | None) -> str:
-    for option, path in (("--html", html), ("--json", json_)):
-        if path and path != STDOUT:
-            return (
-                f"{option} took {path!r} as its output path, so TARGET is missing. "
-                f"Put TARGET first: traceview ptx {path} {option}"
-            )
-    return "Missing argument 'TARGET'."
-
-
-def _file(target: str) -> Path:
-    """The file that a target is in: `gelu.py` of `gelu.py:kernel`."""
-    file, colon, _ = target.rpartition(":")
-    return Path(file if colon and not Path(target).exists() else target)
-
-
-def _stem(targets: Sequence[str]) -> str:
-    """The file name of an HTML page without its ending: the names of the targets, joined by `-`."""
-    names = [unpacked_name(_file(target).resolve()) for target in targets]
-    stems = (Path(name).stem if Path(name).suffix in _ENDINGS else name for name in names)
-    return "-".join(dict.fromkeys(stems)) or "kernels"
+def _check_combination(
+    views: Sequence[str], details: bool, what_if: bool, expects: bool, compares: bool
+) -> None:
+    """Raise UsageError for options that cannot be had together."""
+    if views and compares:
+        raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
+    if details and (views or expects or compares):
+        raise click.UsageError("--all cannot be combined with a listing, --expect or a comparison")
+    if what_if and compares:
+        raise click.UsageError("--what-if cannot be combined with a comparison")
+    if expects and (views or compares):
+        other = f"--{views[0]}" if views else "a comparison"
+        raise click.UsageError(f"--expect cannot be combined with {other}")
 
 
 def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
@@ -344,7 +307,7 @@ def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | D
     from traceview.render.base.safe_text import visible
 
     notes: list[str] = []
-    inspect = traceview.diff_ptx if _is_diff(targets, options) else traceview.inspect_ptx
+    inspect = traceview.diff_ptx if is_diff(targets, options) else traceview.inspect_ptx
     with progress(f"Compiling the kernels of {targets[0][:60]}") as show:
         report: PtxReport | Diff = inspect(
             *targets, note=notes.append, step=lambda text: show(visible(text, 100)), **options
@@ -352,50 +315,3 @@ def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | D
     for note in dict.fromkeys(notes):
         click.echo(f"traceview: {visible(note, 600)}", err=True)
     return report
-
-
-def _check(report: PtxReport | Diff, expectations: list[Expectation], outputs: Outputs) -> None:
-    """Print a line per expectation that is not met, and exit with 1 if there is one."""
-    from traceview.inspect.expectations.verdicts import judge, unmet
-    from traceview.inspect.target_report import PtxReport
-    from traceview.render.base.safe_text import visible
-
-    if not isinstance(report, PtxReport):
-        raise TypeError("a comparison has no expectations")
-    report = replace(report, verdicts=judge(expectations, report.kernels))
-    _write(report, outputs)
-    lines = unmet(report.verdicts)
-    for line in lines or [_all_met(report)]:
-        click.echo(visible(line, 600), err=outputs.json_to_stdout)
-    if lines:
-        click.get_current_context().exit(1)
-
-
-def _all_met(report: PtxReport) -> str:
-    from traceview import units
-
-    conditions = units.counted(
-        len({(v.expectation, v.condition) for v in report.verdicts}), "condition"
-    )
-    kernels = units.counted(len({v.kernel for v in report.verdicts}), "kernel")
-    return f"{conditions} met by {kernels}"
-
-
-def _show(report: PtxReport | Diff, views: list[str], outputs: Outputs, details: bool) -> None:
-    from traceview.render.kernels import formats as ptx
-
-    if not outputs.json_to_stdout:
-        print_text(
-            lambda width, color: ptx.text(report, views, width=width, color=color, details=details)
-        )
-    _write(report, outputs)
-
-
-def _write(report: PtxReport | Diff, outputs: Outputs) -> None:
-    from traceview import __version__
-    from traceview.render.kernels import formats as ptx
-
-    if outputs.html:
-        write_file(outputs.html, ptx.html(report, __version__))
-    if outputs.json or outputs.json_to_stdout:
-        put_json(ptx.json(report, __version__), outputs.json)

@@ -1,0 +1,1 @@
+"""Parts of `traceview ptx` and `traceview bench`: targets, and what is printed and written."""
