@@ -119,3 +119,17 @@ def test_little_sleep_is_not_said_apart(slept, said):
 def test_a_selection_without_work_has_no_verdict():
     trace = traceview.load(DATA / "cupy.sqlite.xz").restricted(Selection(include=("nothing",)))
     assert verdict(trace).text == "No GPU work in the selection."
+
+
+@pytest.mark.parametrize(
+    ("operations", "end_ns", "judged"), [(1, 1_470, False), (1, 2_000_000, True), (4, 1_470, True)]
+)
+def test_a_memset_alone_is_no_program_to_judge(tmp_path, operations, end_ns, judged):
+    """`GPU busy 100.0 % · 100.0 % of the time in copies` stood over a recording of one memset."""
+    export = Export()
+    for number in range(operations):
+        start = 10 + number * end_ns
+        export.launch((start, start + 5), (start + 8, start + end_ns), name="fill")
+    found = verdict(export.load(tmp_path))
+    assert found.text.startswith("Next to no GPU work was recorded: 1 operation") == (not judged)
+    assert (found.limit == "unknown") == (not judged)

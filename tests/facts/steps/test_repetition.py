@@ -161,3 +161,39 @@ def test_layers_between_a_first_and_a_last_launch_are_one_step(random):
     assert found is not None
     assert found.lag == len(step)
     assert steps - 2 <= len(found.first) <= steps
+
+
+def seen_by_host(count, *launches):
+    result = np.zeros(count, bool)
+    result[list(launches)] = True
+    return result
+
+
+def groups_of_layers(layers, calls):
+    """Calls of a model whose layers begin with a pause: kinds, pauses, launches per call."""
+    step = np.concatenate([[10, 11], np.tile(LAYER, layers), [12]])
+    pause = np.tile(np.concatenate([[20, 5], np.tile([200, 5, 5, 5, 5], layers), [5]]), calls)
+    return np.tile(step, calls), pause * 1_000, len(step)
+
+
+@pytest.mark.parametrize(("layers", "calls"), [(12, 4), (24, 4), (36, 5)])
+def test_equal_groups_of_passes_are_steps_where_the_host_sees_nothing(layers, calls):
+    """Four forward passes of a language model were called 48 steps."""
+    kind, pause, launches = groups_of_layers(layers, calls)
+    found = find_repetition(kind, pause, None, seen_by_host(len(kind), 0))
+    assert found is not None
+    assert (len(found.first), found.lag) == (calls, launches)
+
+
+@pytest.mark.parametrize("change", ["logged", "another length", "two calls"])
+def test_other_groups_of_passes_are_no_steps(change):
+    """Results that are read after every tenth step, groups of other lengths, and too few."""
+    layers, calls = 10, 2 if change == "two calls" else 5
+    kind, pause, launches = groups_of_layers(layers, calls)
+    if change == "another length":
+        kind, pause = np.delete(kind, range(2, 7)), np.delete(pause, range(2, 7))
+    marked = np.zeros(len(kind), bool)
+    marked[:: launches if change == "logged" else len(kind)] = True
+    found = find_repetition(kind, pause, None, marked)
+    assert found is not None
+    assert found.lag == len(LAYER)

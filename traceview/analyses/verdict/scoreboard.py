@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
-from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import limit_of
+from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_operations, steady_parts
+from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, limit_of
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
 from traceview.facts.operations.kernel_classes import communication_operations
@@ -32,7 +32,7 @@ SCOREBOARD = (
         "launch",
         "text",
         "gpu-bound, launch-bound, sync-drained, queue-full, mixed or unknown, as in run-ahead; "
-        "data-loading where the CPU launches late for want of data",
+        "data-loading where the CPU launches late for want of data; null for under four operations",
         nullable=True,
     ),
     Column(
@@ -105,6 +105,8 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
+    if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
+        return None
     found = launch_verdict(trace, parts.device)
     late_for_data = found == "launch-bound" and limit_of(parts) == "data-loading"
     return "data-loading" if late_for_data else found

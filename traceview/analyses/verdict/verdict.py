@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from traceview import units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
 from traceview.analyses.verdict.loops import MainLoop, main_loop
-from traceview.analyses.verdict.parts import LargestClass, Limit, SteadyParts, steady_parts
+from traceview.analyses.verdict.parts import (
+    LargestClass,
+    Limit,
+    SteadyParts,
+    steady_operations,
+    steady_parts,
+)
 from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
@@ -20,6 +26,8 @@ BUSY_PCT = 90.0
 MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
+LEAST_OPERATIONS, LEAST_NS = 4, 1_000_000
+"""Fewer operations than the first, shorter than the second in all, are no program to judge."""
 WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
 """A part of the time is said from the first on, one that is not the limit from the second."""
 
@@ -78,6 +86,10 @@ def verdict(trace: Trace) -> Verdict:
     if parts.unknown is not None:
         text = f"{_steps_phrase(loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    operations = len(steady_operations(trace, parts.device))
+    if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
+        text = _next_to_nothing(operations, parts)
+        return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
     text = " · ".join(_phrases(loop, parts, limit, drained))
@@ -137,6 +149,12 @@ def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
     if loop.median_ns is None:
         return f"No steps found in {units.duration(parts.span_ns)}"
     return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
+
+
+def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
+    """Where a memset or two are all that ran, no share of the time means anything."""
+    counted = units.counted(operations, "operation")
+    return f"Next to no GPU work was recorded: {counted} of {units.duration(parts.busy_ns)}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:

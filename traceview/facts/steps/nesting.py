@@ -6,9 +6,11 @@ seen on the host:
 1. A pass that waits for the GPU, copies from or to the host or launches a CUDA graph is a step.
 2. Where the CPU pauses longer before every k-th pass than before the others, k passes are a step:
    the program returns from its model and calls it again.
-3. Otherwise a pass is a step if the CPU pauses in it once, much longer than between its other
+3. Where all passes come in groups of k with other launches between them, none of which the host
+   sees, k passes are a step: embeddings and heads stand there, and nothing is logged.
+4. Otherwise a pass is a step if the CPU pauses in it once, much longer than between its other
    launches, or if layers repeat inside it.
-4. If not, and other launches stand between every k passes and the next, k passes are a step. Else
+5. If not, and other launches stand between every k passes and the next, k passes are a step. Else
    nothing is known of the steps.
 """
 
@@ -62,6 +64,21 @@ def between_other_launches(first: Integers, lag: int) -> Integers | None:
         return None
     regular = np.mean(apart == np.median(apart)) >= _ALL_BUT_FEW
     return first[longer + 1] if regular else None
+
+
+def in_equal_groups(first: Integers, lag: int, marked: Mask) -> Integers | None:
+    """The first launch of each group, where all passes are in groups of k >= 2; else None.
+
+    Launches that no pass repeats stand between the groups; the host sees none of them, but perhaps
+    in one group in four (a first wait, the last result).
+    """
+    longer = np.flatnonzero(np.diff(first) != lag)
+    groups = np.diff(np.concatenate([[-1], longer, [len(first) - 1]]))
+    if len(longer) < _LEAST_STEPS or groups.min() < 2 or groups.min() < groups.max():
+        return None
+    begins, ends = first[longer] + lag, first[longer + 1]
+    seen = [bool(marked[begin:after].any()) for begin, after in zip(begins, ends, strict=True)]
+    return first[:: groups[0]] if np.mean(seen) <= 1 - _MARKED else None
 
 
 def grouping(first: Integers, lag: int, pause_ns: Integers) -> Grouping | None:

@@ -24,6 +24,7 @@ import numpy as np
 from traceview.facts.steps.nesting import (
     between_other_launches,
     grouping,
+    in_equal_groups,
     mostly_marked,
     repeats_inside,
 )
@@ -113,9 +114,13 @@ def _not_layers(
     usual = first[np.append(np.diff(first), end - first[-1]) == lag][:_MOST_PASSES]
     if not len(usual):
         return found
+    layered = repeats_inside(kind[usual[0] : usual[0] + lag])
+    if marked is not None and not layered:
+        calls = in_equal_groups(first, lag, marked)
+        if calls is not None:
+            return _whole_passes(calls, end, int(np.median(np.diff(calls))))
     pauses = np.median(pause_ns[usual[:, None] + np.arange(lag)], axis=0)
-    seam = float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0)
-    if seam or repeats_inside(kind[usual[0] : usual[0] + lag]):
+    if layered or float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0):
         return found
     after = between_other_launches(first, lag)
     if after is None:
