@@ -19,6 +19,7 @@ LIBRARY = Extension(
         "traceview/compiled/texts.c",
         "traceview/compiled/numbers.c",
         "traceview/facts/ranges/nesting.c",
+        "traceview/facts/idle/gap_parts.c",
         "traceview/trace/kineto/scan/events.c",
     ],
     depends=["traceview/compiled/texts.h"],

@@ -105,13 +105,3 @@ def test_rows_of_ascending_times_inside(drawn, times):
     there = instants(*covered)
     expected = [row for row, t in enumerate(time.tolist()) if t in there]
     assert intervals.rows_inside(covered, time).tolist() == expected
-
-
-@given(pairs, pairs)
-def test_rows_of_disjoint_intervals_that_are_touched(drawn, others):
-    covered, other = intervals.union(*arrays(drawn)), intervals.union(*arrays(others))
-
-    there = instants(*covered)
-    spans = zip(other.start.tolist(), other.end.tolist(), strict=True)
-    expected = [row for row, (s, e) in enumerate(spans) if there & set(range(s, e))]
-    assert intervals.rows_touched(covered, *other).tolist() == expected

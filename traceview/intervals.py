@@ -123,15 +123,6 @@ def rows_inside(covered: Intervals, time: Integers) -> Integers:
     return _runs(first, end)
 
 
-def rows_touched(covered: Intervals, start: Integers, end: Integers) -> Integers:
-    """Rows of sorted disjoint intervals that overlap a union."""
-    first = np.searchsorted(end, covered.start, side="right")
-    last = np.searchsorted(start, covered.end, side="left")
-    # One interval may overlap several of the union.
-    first[1:] = np.maximum(first[1:], last[:-1])
-    return _runs(first, last)
-
-
 def _runs(first: Integers, end: Integers) -> Integers:
     """Concatenated ranges [first, end)."""
     count = np.maximum(end - first, 0)

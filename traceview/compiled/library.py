@@ -30,6 +30,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_number_values": c_char_p,
     "traceview_nest": None,
     "traceview_innermost": None,
+    "traceview_split_gaps": None,
     "traceview_scan_events": None,
 }
 

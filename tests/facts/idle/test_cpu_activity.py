@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from tests.facts.arrays import api_calls, ints
-from traceview.facts.idle import cpu_activity
-from traceview.facts.idle.cpu_activity import (
+from traceview.compiled import library
+from traceview.facts.idle import gap_parts
+from traceview.facts.idle.cpu_activity import outermost_calls
+from traceview.facts.idle.gap_parts import (
     IN_FLIGHT,
     OFF_CPU,
     OUTSIDE_CUDA,
     QUEUE_FULL,
     ThreadTime,
-    outermost_calls,
     split_gaps,
-    split_in_turn,
 )
 from traceview.intervals import EMPTY, Intervals
 
@@ -55,8 +55,9 @@ def test_the_parts_of_each_gap_add_up_to_it():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_gaps_are_cut_alike_a_few_at_a_time(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cpu_activity, "_AT_ONCE", 3)
+def test_gaps_are_cut_alike_at_once_a_few_at_a_time_and_compiled(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+):
     random = np.random.default_rng(seed)
 
     def some(count: int) -> Intervals:
@@ -65,18 +66,28 @@ def test_gaps_are_cut_alike_a_few_at_a_time(seed: int, monkeypatch: pytest.Monke
 
     idle, calls = some(20), some(25)
     thread = ThreadTime(calls, random.integers(0, 5, 25).astype(np.int32), some(8), some(6))
-    queued = random.integers(0, 400, 20)
-    edges = random.integers(0, 400, 50)
-    whole = split_gaps(idle, queued, thread, edges)
-    parts = [*split_in_turn(idle, queued, thread, edges)]
-    assert len(parts) == 7
-    for column, joined in zip(whole, zip(*parts, strict=True), strict=True):
-        assert column.tolist() == np.concatenate(joined).tolist()
+    given = idle, random.integers(0, 400, 20), thread, random.integers(0, 400, 50)
+    compiled = split_gaps(*given)
+    monkeypatch.setenv(library.SWITCH, "1")
+    whole = split_gaps(*given)
+    monkeypatch.setattr(gap_parts, "_AT_ONCE", 3)
+    for kind in (compiled, split_gaps(*given)):
+        for column, expected in zip(kind, whole, strict=True):
+            assert column.tolist() == expected.tolist()
+            assert column.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("switch", ["", "1"])
+def test_no_gaps_have_no_parts(switch: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(library.SWITCH, switch)
+    thread = ThreadTime(spans((5, 25)), np.array([0], np.int32), EMPTY, EMPTY)
+    parts = split_gaps(EMPTY, ints([]), thread, ints([7]))
+    assert [len(column) for column in parts] == [0, 0, 0, 0]
 
 
 def test_inner_calls_are_left_out_and_overlapping_ones_cut():
     calls = api_calls([(0, 10), (2, 8), (9, 20), (30, 40), (31, 32)], thread=[0, 0, 0, 1, 0])
-    row, time = outermost_calls(calls, np.array([0, 1, 2, 4], np.int32), spans((0, 100)))
+    row, time = outermost_calls(calls, np.array([0, 1, 2, 4], np.int32))
 
     assert row.tolist() == [0, 2, 4]
     assert list(zip(*(side.tolist() for side in time), strict=True)) == [(0, 9), (9, 20), (31, 32)]

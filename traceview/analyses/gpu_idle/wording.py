@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.facts.idle.cpu_activity import IN_FLIGHT, OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.gap_parts import IN_FLIGHT, OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import Kind, operations
 from traceview.trace import Trace

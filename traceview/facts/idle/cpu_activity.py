@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,12 +18,13 @@ from traceview.facts.idle.causes import (
     SYNC_DRAIN,
 )
 from traceview.facts.idle.gap_bounds import latest_so_far
+from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
 from traceview.facts.queue.launch_queue import queue_full
-from traceview.facts.ranges.ranges import attribute, range_tree
+from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, constant, joined, row_numbers
 from traceview.trace import Trace, fact
 
 CPU_CAUSES = (
@@ -40,14 +39,6 @@ CPU_CAUSES = (
 )
 """Causes on the CPU: what the launching thread did explains the gap."""
 
-OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
-"""Activities other than an API call. In flight: launched, and on its way to the GPU. Off the CPU:
-waiting or preempted, by the recorded thread scheduling."""
-
-
-_AT_ONCE = 1 << 14
-"""Gaps that are cut together, so that their parts stay in the cache."""
-
 
 @dataclass(frozen=True)
 class CpuActivity(Timed):
@@ -58,147 +49,74 @@ class CpuActivity(Timed):
     exactly.
     """
 
-    gap: Integers
+    gap: RowNumbers
     start_ns: Integers
     end_ns: Integers
-    range: Integers
-    activity: Integers
+    range: RowNumbers
+    activity: RowNumbers
 
     def __len__(self) -> int:
         return len(self.gap)
+
+    def columns(self) -> tuple[Array, ...]:
+        return self.gap, self.start_ns, self.end_ns, self.range, self.activity
 
     def of_gaps(self, chosen: Mask) -> CpuActivity:
         """The parts of the gaps of a mask."""
         if chosen.all():
             return self
         rows = np.flatnonzero(chosen[self.gap])
-        return CpuActivity(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return CpuActivity(*(column[rows] for column in self.columns()))
+
+
+_NO_ACTIVITY = CpuActivity(
+    groups.NO_ROWS, *intervals.EMPTY, range=groups.NO_ROWS, activity=groups.NO_ROWS
+)
 
 
 @fact
 def cpu_activity(trace: Trace) -> CpuActivity:
-    """The parts of all gaps with a cause on the CPU, in no order."""
+    """The parts of all gaps with a cause on the CPU, in no order but those of a gap together."""
     every = gaps(trace)
-    rows = np.flatnonzero(np.isin(every.cause, CPU_CAUSES))
+    chosen = np.isin(every.cause, CPU_CAUSES)
+    if chosen.all():
+        return _split(trace, every)
+    rows = row_numbers(np.flatnonzero(chosen))
     parts = _split(trace, every.take(rows))
     return replace(parts, gap=rows[parts.gap])
-
-
-class ThreadTime(NamedTuple):
-    """What one thread did over time.
-
-    `call` are the outermost API calls, with the code of their names in `name`; `queue_full` is time
-    inside of these before a full launch queue. Each of the three is disjoint and in order.
-    """
-
-    call: Intervals
-    name: RowNumbers
-    queue_full: Intervals
-    off_cpu: Intervals
-
-    def within(self, first: int, last: int) -> ThreadTime:
-        """What reaches into the time between two points."""
-        call, full, off = (
-            slice(np.searchsorted(each.end, first, side="right"), np.searchsorted(each.start, last))
-            for each in (self.call, self.queue_full, self.off_cpu)
-        )
-        return ThreadTime(
-            _sliced(self.call, call),
-            self.name[call],
-            _sliced(self.queue_full, full),
-            _sliced(self.off_cpu, off),
-        )
-
-
-def _sliced(times: Intervals, part: slice) -> Intervals:
-    return Intervals(times.start[part], times.end[part])
-
-
-class GapParts(NamedTuple):
-    """Parts of gaps: `gap` is the row of the gap among those given."""
-
-    gap: Array
-    start: Integers
-    end: Integers
-    activity: Integers
-
-
-def split_gaps(
-    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
-) -> GapParts:
-    """Cut the gaps of one device, in order, by what their launching thread did.
-
-    From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
-    or end: a gap is cut there too.
-    """
-    queued = np.clip(queued, idle.start, idle.end)
-    cuts = np.concatenate([*thread.call, *thread.queue_full, *thread.off_cpu, range_edges])
-    cuts = cuts[intervals.inside(idle, cuts)]
-    cuts = groups.different(np.concatenate([cuts, idle.start, idle.end, queued]))
-    kept = np.flatnonzero(intervals.inside(idle, cuts))
-    start, end = cuts[kept], cuts[kept + 1]
-    gap = np.searchsorted(idle.start, start, side="right") - 1
-    activity = np.full(len(start), OUTSIDE_CUDA, np.int64)
-    activity[intervals.inside(thread.off_cpu, start)] = OFF_CPU
-    call = np.searchsorted(thread.call.start, start, side="right") - 1
-    calling = intervals.inside(thread.call, start)
-    activity[calling] = thread.name[call[calling]]
-    activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
-    activity[start >= queued[gap]] = IN_FLIGHT
-    return GapParts(gap, start, end, activity)
-
-
-def split_in_turn(
-    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
-) -> Iterator[GapParts]:
-    """As split_gaps, some gaps after the others: a million gaps have seven million cuts."""
-    edges = np.sort(range_edges)
-    for at in range(0, len(idle.start), _AT_ONCE):
-        some = slice(at, at + _AT_ONCE)
-        near = Intervals(idle.start[some], idle.end[some])
-        first, last = near.start[0], near.end[-1]
-        between = slice(np.searchsorted(edges, first), np.searchsorted(edges, last, side="right"))
-        part = split_gaps(near, queued[some], thread.within(first, last), edges[between])
-        yield part._replace(gap=part.gap + at)
 
 
 def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
     """The parts of these gaps, `gap` being the row among them. Their launch calls are known."""
     parts = [
-        part
+        _split_of_thread(trace, gaps, thread, of_device[rows])
         for of_device in groups.rows_of(gaps.device).values()
         for thread, rows in groups.rows_of(gaps.thread[of_device]).items()
-        for part in _split_of_thread(trace, gaps, thread, of_device[rows])
     ]
-    none = np.zeros(0, np.int64)
-    gap, start, end, activity = (
-        np.concatenate([part[column] for part in parts] or [none]) for column in range(4)
-    )
-    del parts
-    thread = gaps.thread[gap]
-    ranges = attribute(trace, thread, trace.threads["process"][thread], start).range
-    return CpuActivity(gap, start, end, np.where(activity == IN_FLIGHT, -1, ranges), activity)
+    columns = zip(*(each.columns() for each in parts or [_NO_ACTIVITY]), strict=True)
+    return CpuActivity(*map(joined, columns))
 
 
-def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Iterator[GapParts]:
-    rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
+def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> CpuActivity:
+    if not groups.in_order(gaps.start_ns[rows]):
+        rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     idle = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
     made = calls_by_thread(trace).get(thread, groups.NO_ROWS)
-    call, calling = outermost_calls(api_calls(trace), made, idle)
+    call, calling = outermost_calls(api_calls(trace), made)
     names = trace.recorded("api_calls").texts("name").codes
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
     did = ThreadTime(calling, names[call], held, off_cpu(trace, thread))
-    edges = _range_edges(trace, int(trace.threads["process"][thread]), idle)
-    for part in split_in_turn(idle, gaps.queued_ns[rows], did, edges):
-        yield part._replace(gap=rows[part.gap])
+    process = int(trace.threads["process"][thread])
+    edges = _range_edges(trace, process, idle)
+    gap, start, end, activity = split_gaps(idle, gaps.queued_ns[rows], did, edges)
+    one_thread, one_process = (constant(row, len(start), np.int32) for row in (thread, process))
+    ranges = open_ranges(trace, one_thread, one_process, start)
+    ranges[activity == IN_FLIGHT] = -1
+    return CpuActivity(rows[gap], start, end, ranges, activity)
 
 
-def outermost_calls(
-    calls: ApiCalls, made: RowNumbers, window: Intervals
-) -> tuple[RowNumbers, Intervals]:
-    """Rows and times of the calls of a thread inside no other, those that reach into a window.
-
-    `made` are the rows of all calls of the thread.
+def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Intervals]:
+    """Rows and times of the calls of a thread inside no other; `made` are the rows of all.
 
     Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
     begins.
@@ -212,8 +130,7 @@ def outermost_calls(
         outer[1:] = end[1:] > end[latest_so_far(end)][:-1]
         rows, start, end = rows[outer], start[outer], end[outer]
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
-    near = intervals.rows_touched(window, start, end)
-    return rows[near], Intervals(start[near], end[near])
+    return rows, Intervals(start, end)
 
 
 def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:

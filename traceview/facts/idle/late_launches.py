@@ -8,10 +8,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.idle.causes import LAUNCH_LATE
-from traceview.facts.idle.cpu_activity import IN_FLIGHT, OUTSIDE_CUDA, CpuActivity, cpu_activity
+from traceview.facts.idle.cpu_activity import CpuActivity, cpu_activity
+from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.ranges.ranges import range_tree
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked, thrifty
 from traceview.trace import Trace, fact
 
 ELSEWHERE_NS = 200_000
@@ -47,8 +48,8 @@ class LateIdle:
     """
 
     device: Array
-    pattern: Integers
-    activity: Integers
+    pattern: Array
+    activity: RowNumbers
     gaps: Integers
     time_ns: Integers
     steady_ns: Integers
@@ -85,27 +86,33 @@ def late_idle(trace: Trace) -> LateIdle:
     return sum_sites(every, parts, pattern, _python_threads(trace))
 
 
-def sum_sites(gaps: Gaps, parts: CpuActivity, pattern: Integers, python: Mask) -> LateIdle:
-    """Add up parts of launch-late gaps by site. `python` is a mask over threads."""
-    each = groups.group(gaps.device[parts.gap], pattern, parts.activity)
-    steady = ~gaps.one_time[parts.gap]
-    time = np.where(steady, parts.duration_ns, 0)
+def sum_sites(gaps: Gaps, parts: CpuActivity, pattern: Array, python: Mask) -> LateIdle:
+    """Add up parts of launch-late gaps by site; those of a gap lie together.
+
+    `python` is a mask over threads.
+    """
+    of_gap = (thrifty(each) for each in (gaps.device, ~gaps.one_time, python[gaps.thread]))
+    device, steady, by_python = (picked(each, parts.gap) for each in of_gap)
+    each = groups.group(device, pattern, parts.activity)
+    length = parts.duration_ns
+    steady_ns = np.where(steady, length, 0)
+    once = _once_per_gap(each.ids, parts.gap)
     return LateIdle(
-        device=gaps.device[parts.gap[each.first]],
+        device=device[each.first],
         pattern=pattern[each.first],
         activity=parts.activity[each.first],
-        gaps=_count_gaps(each.ids, parts.gap, each.size),
-        time_ns=groups.sums(each, parts.duration_ns),
-        steady_ns=groups.sums(each, time),
-        steady_gaps=_count_gaps(each.ids[steady], parts.gap[steady], each.size),
-        python_ns=groups.sums(each, np.where(python[gaps.thread[parts.gap]], time, 0)),
+        gaps=groups.frequencies(each.ids[once], each.size),
+        time_ns=groups.sums(each, length),
+        steady_ns=groups.sums(each, steady_ns),
+        steady_gaps=groups.frequencies(each.ids[once[steady[once]]], each.size),
+        python_ns=groups.sums(each, np.where(by_python, steady_ns, 0)),
     )
 
 
-def _count_gaps(ids: Integers, gap: Integers, size: int) -> Integers:
-    """How many different gaps each group holds parts of."""
-    pairs = groups.group(ids, gap)
-    return np.bincount(ids[pairs.first], minlength=size).astype(np.int64)
+def _once_per_gap(site: Integers, gap: RowNumbers) -> Integers:
+    """The row of the first part of each gap at each site; the parts of a gap lie together."""
+    order = groups.order_of(site)
+    return order[groups.opens(site[order]) | groups.opens(gap[order])]
 
 
 def _python_threads(trace: Trace) -> Mask:

@@ -233,22 +233,36 @@ class Attribution:
 
 
 def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> Attribution:
-    """The innermost range at each (thread, time).
+    """The ranges of open_ranges, with those that are inferred."""
+    tree = range_tree(trace)
+    row, without = _opened(trace, thread, process, time)
+    if not len(tree.row):
+        return Attribution(row, constant(False, len(row), bool))
+    inferred = picked(tree.lent, row) & (row >= 0)
+    inferred[without] = row[without] >= 0
+    return Attribution(row, inferred)
+
+
+def open_ranges(trace: Trace, thread: Array, process: Array, time: Integers) -> RowNumbers:
+    """The innermost range at each (thread, time), −1 where there is none.
 
     A thread without an open range gets that of the process's main thread, or, if that has none
     either, that of the only other thread with one. If several have one, it gets none. In a strict
     trace it never gets any.
     """
+    return _opened(trace, thread, process, time)[0]
+
+
+def _opened(
+    trace: Trace, thread: Array, process: Array, time: Integers
+) -> tuple[RowNumbers, Integers]:
+    """The open ranges, and at which times the thread itself has none."""
     tree = range_tree(trace)
     row = tree.nesting.innermost(thread, time)
-    if not len(tree.row):
-        return Attribution(row, constant(False, len(row), bool))
     without = np.flatnonzero(row < 0)
-    if len(without):
+    if len(tree.row) and len(without):
         row[without] = of_main_thread(trace, None, process[without], time[without])
-    inferred = picked(tree.lent, row) & (row >= 0)
-    inferred[without] = row[without] >= 0
-    return Attribution(row, inferred)
+    return row, without
 
 
 def of_main_thread(

@@ -32,7 +32,7 @@ from traceview.analyses.gpu_idle.line_sites import NOT_COUNTED, LineSite
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.analyses.range_wording import inside
 from traceview.facts.idle.causes import DEPENDENCY, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
-from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs

@@ -1,0 +1,174 @@
+"""Idle gaps of a device, cut by what their launching thread did meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import Structure, c_int64, c_void_p
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.compiled import library
+from traceview.compiled.library import address, pointer
+from traceview.intervals import Intervals
+from traceview.tables import Integers, RowNumbers, row_numbers
+
+OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
+"""Activities other than an API call. In flight: launched, and on its way to the GPU. Off the CPU:
+waiting or preempted, by the recorded thread scheduling."""
+
+_FUNCTION = "traceview_split_gaps"
+_AT_ONCE = 1 << 14
+"""Gaps that are cut together, so that their parts stay in the cache."""
+
+
+class ThreadTime(NamedTuple):
+    """What one thread did over time.
+
+    `call` are the outermost API calls, with the code of their names in `name`; `queue_full` is time
+    inside of these before a full launch queue. Each of the three is disjoint and in order.
+    """
+
+    call: Intervals
+    name: RowNumbers
+    queue_full: Intervals
+    off_cpu: Intervals
+
+    def within(self, first: int, last: int) -> ThreadTime:
+        """What reaches into the time between two points."""
+        call, full, off = (
+            slice(np.searchsorted(each.end, first, side="right"), np.searchsorted(each.start, last))
+            for each in (self.call, self.queue_full, self.off_cpu)
+        )
+        return ThreadTime(
+            _sliced(self.call, call),
+            self.name[call],
+            _sliced(self.queue_full, full),
+            _sliced(self.off_cpu, off),
+        )
+
+
+def _sliced(times: Intervals, part: slice) -> Intervals:
+    return Intervals(times.start[part], times.end[part])
+
+
+class GapParts(NamedTuple):
+    """Parts of gaps: `gap` is the row of the gap among those given."""
+
+    gap: RowNumbers
+    start: Integers
+    end: Integers
+    activity: RowNumbers
+
+
+def split_gaps(
+    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
+) -> GapParts:
+    """Cut the gaps of one device, in order, by what their launching thread did.
+
+    From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
+    or end: a gap is cut there too.
+    """
+    queued, edges = np.clip(queued, idle.start, idle.end), np.sort(range_edges)
+    if library.has(_FUNCTION):
+        return _split_compiled(idle, queued, thread, edges)
+    parts = [*_split_in_turn(idle, queued, thread, edges)] or [_NO_PARTS]
+    return GapParts(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _split(
+    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
+) -> GapParts:
+    cuts = np.concatenate([*thread.call, *thread.queue_full, *thread.off_cpu, range_edges])
+    cuts = cuts[intervals.inside(idle, cuts)]
+    cuts = groups.different(np.concatenate([cuts, idle.start, idle.end, queued]))
+    kept = np.flatnonzero(intervals.inside(idle, cuts))
+    start, end = cuts[kept], cuts[kept + 1]
+    gap = row_numbers(np.searchsorted(idle.start, start, side="right") - 1)
+    activity = np.full(len(start), OUTSIDE_CUDA, np.int32)
+    activity[intervals.inside(thread.off_cpu, start)] = OFF_CPU
+    call = np.searchsorted(thread.call.start, start, side="right") - 1
+    calling = intervals.inside(thread.call, start)
+    activity[calling] = thread.name[call[calling]]
+    activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
+    activity[start >= queued[gap]] = IN_FLIGHT
+    return GapParts(gap, start, end, activity)
+
+
+def _split_in_turn(
+    idle: Intervals, queued: Integers, thread: ThreadTime, edges: Integers
+) -> Iterator[GapParts]:
+    """The parts of some gaps after the others: a million gaps have seven million cuts."""
+    for at in range(0, len(idle.start), _AT_ONCE):
+        some = slice(at, at + _AT_ONCE)
+        near = Intervals(idle.start[some], idle.end[some])
+        first, last = near.start[0], near.end[-1]
+        between = slice(np.searchsorted(edges, first), np.searchsorted(edges, last, side="right"))
+        part = _split(near, queued[some], thread.within(first, last), edges[between])
+        yield part._replace(gap=part.gap + np.int32(at))
+
+
+_NO_PARTS = GapParts(
+    np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
+)
+
+
+class _CSpans(Structure):
+    _fields_ = (("start", c_void_p), ("end", c_void_p), ("count", c_int64))
+
+
+class _CActivity(Structure):
+    _fields_ = (
+        ("calls", _CSpans),
+        ("names", c_void_p),
+        ("queue_full", _CSpans),
+        ("off_cpu", _CSpans),
+        ("edges", c_void_p),
+        ("edge_count", c_int64),
+    )
+
+
+class _CParts(Structure):
+    _fields_ = (
+        ("gap", c_void_p),
+        ("start", c_void_p),
+        ("end", c_void_p),
+        ("activity", c_void_p),
+        ("count", c_int64),
+    )
+
+
+def _split_compiled(
+    idle: Intervals, queued: Integers, thread: ThreadTime, edges: Integers
+) -> GapParts:
+    idle, calls, full, off = (_contiguous(each) for each in (idle, *_times(thread)))
+    names, queued = np.ascontiguousarray(thread.name, np.int32), np.ascontiguousarray(queued)
+    activity = _CActivity(
+        _spans(calls), address(names), _spans(full), _spans(off), address(edges), len(edges)
+    )
+    parts = _CParts()
+    given = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
+    library.call(_FUNCTION, *given, ctypes.byref(parts))
+    result = GapParts(
+        np.empty(parts.count, np.int32),
+        np.empty(parts.count, np.int64),
+        np.empty(parts.count, np.int64),
+        np.empty(parts.count, np.int32),
+    )
+    parts = _CParts(*(address(column) for column in result))
+    library.call(_FUNCTION, *given, ctypes.byref(parts))
+    return result
+
+
+def _times(thread: ThreadTime) -> tuple[Intervals, ...]:
+    return thread.call, thread.queue_full, thread.off_cpu
+
+
+def _contiguous(times: Intervals) -> Intervals:
+    return Intervals(*(np.ascontiguousarray(each, np.int64) for each in times))
+
+
+def _spans(times: Intervals) -> _CSpans:
+    return _CSpans(address(times.start), address(times.end), len(times.start))
