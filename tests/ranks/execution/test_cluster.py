@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -25,11 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 def running():
     """A cluster of two workers that is there already, as a user's would be: starting one takes
     longer than most of what it does."""
-    made = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
-    )
-    yield made
-    made.close()
+    # It leaves settings of its workers in this process.
+    with mock.patch.dict(os.environ):
+        made = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
+        )
+        yield made
+        made.close()
 
 
 def outcomes(scheduler, function, items, workers=2):
@@ -97,6 +100,7 @@ def test_a_local_cluster_reads_again_what_a_killed_worker_had(tmp_path):
 def test_a_local_cluster_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
+    environment = dict(os.environ)
     with connected("local", 2, print) as dask:
         processes = dict(dask.outcomes(tasks.process_of, range(4))).values()
         assert os.getpid() not in processes
@@ -105,6 +109,7 @@ def test_a_local_cluster_leaves_nothing(tmp_path, monkeypatch):
         time.sleep(0.02)
     assert not any(map(tasks.is_running, processes))
     assert list(tmp_path.iterdir()) == []
+    assert dict(os.environ) == environment
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):

@@ -182,6 +182,7 @@ def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
             "temporary-directory": folder,
         }
         stack.enter_context(dask.config.set(settings))
+        stack.enter_context(_environment_kept())
         cluster = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -201,6 +202,22 @@ def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
                 with suppress(ProcessLookupError, TypeError):
                     os.kill(nanny.pid, signal.SIGKILL)
             cluster.close()
+
+
+@contextmanager
+def _environment_kept() -> Iterator[None]:
+    """Undo what is set in this process' environment meanwhile.
+
+    Dask sets OMP_NUM_THREADS=1 and other variables of its workers here as well, for good: threads
+    of libraries that are imported later, and programs started later, would obey them.
+    """
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextmanager
