@@ -283,9 +283,7 @@ def test_a_synchronization_before_the_selection_is_reported_here(tmp_path):
     before = ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_0",))
 
     assert rows(one, "causes", *CAUSE) == [("sync-drain", 1, 60)]
-    assert one.findings[0].message.endswith(
-        " 60 ns of that followed cudaStreamSynchronize in step_0."
-    )
+    assert one.findings[0].message.endswith(" All of it followed cudaStreamSynchronize in step_0.")
     assert rows(before, "sites", "idle_after_ns") == [(60,)]
     assert rows(ask(sync_stalls.ANALYSIS, export, tmp_path, include=("step_1",)), "sites") == []
     assert not ask(ANALYSIS, export, tmp_path).findings
@@ -334,7 +332,7 @@ def late(*gaps: int, device: int = 0, export: Export | None = None) -> Export:
 def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
     [finding] = ask(ANALYSIS, late(1_000, 900_000, 2_000), tmp_path).findings
 
-    assert "900 µs of that was a single gap before work launched in part_b." in finding.message
+    assert "A single gap before work launched in part_b took 900 µs." in finding.message
     assert finding.action.startswith(
         "Check whether a longer run repeats this. If so, take this CPU work out of the way"
     )
@@ -344,7 +342,7 @@ def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
     others = [40_000] * 15
     [finding] = ask(ANALYSIS, late(900_000, *others), tmp_path).findings
 
-    assert "900 µs of that was a single gap before work launched in part_a." in finding.message
+    assert "A single gap before work launched in part_a took 900 µs." in finding.message
     assert not finding.action.startswith("Check whether")
 
 

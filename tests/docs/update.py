@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.docs.blocks import Block, blocks_of, pages
 from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
-
-WORKERS = 2
 
 
 def rendered(block: Block) -> str:
@@ -24,8 +21,8 @@ def updated(page: Path) -> str:
     runnable = [block for block in blocks_of(page) if not block.not_run]
     console = [block for block in runnable if block.language == "console"]
     python = [block for block in runnable if block.language == "pycon"]
-    with ThreadPoolExecutor(WORKERS) as pool:
-        texts = list(pool.map(rendered, console))
+    # One after the other: commands run in this process, with its folder and its stdout.
+    texts = [rendered(block) for block in console]
     with TemporaryDirectory() as folder:
         texts += rendered_python(python, fresh_clone(Path(folder)))
     text = page.read_text()

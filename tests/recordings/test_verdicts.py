@@ -148,11 +148,11 @@ def test_recording_node_by_node_makes_graph_launches_long():
 def test_one_gap_of_one_gpu_is_reported_as_that():
     [late] = of_cause(report("two_gpus"), "launch-late")
     assert late.message.startswith("GPU 0 sat idle for 3.12 s (3 gaps)")
-    assert "2.97 s of that was a single gap before work launched outside any range." in late.message
+    assert "A single gap before work launched outside any range took 2.97 s." in late.message
     assert late.message.endswith(" 1 other GPU sat idle for 5.62 ms for the same reason.")
     assert late.action.startswith("Check whether every step does this")
     [once] = of_cause(report("first_checkpoint"), "launch-late")
-    assert "3.28 s of that was a single gap before work launched in step_0/recompute/forward" in (
+    assert "A single gap before work launched in step_0/recompute/forward took 3.28 s." in (
         once.message
     )
     assert once.action.startswith("Check whether every step does this")

@@ -81,3 +81,42 @@ def test_a_script_that_fails_for_a_missing_package_says_so(tmp_path):
     script.write_text("import yaml_that_is_missing as yaml\nn = int(yaml.safe_load('1'))\n")
     with pytest.raises(InputError, match="imports yaml_that_is_missing, which is not installed"):
         compile_python(str(script), CompileOptions())
+
+
+WITHOUT_TORCH = """
+from importlib.machinery import PathFinder
+
+found = PathFinder.find_spec
+
+def find_spec(name, *rest):
+    return None if name == "torch" else found(name, *rest)
+
+PathFinder.find_spec = find_spec
+"""
+SOFTMAX = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def softmax(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    e = tl.exp(tl.load(x + at, mask=at < n, other=-1e9))
+    tl.store(y + at, e / tl.sum(e, axis=0), mask=at < n)
+
+rows, columns = torch.randn(64, 700, device="cuda").shape
+"""
+
+
+def test_without_torch_the_error_names_it_and_the_ways_on(tmp_path, monkeypatch):
+    """Not the error of what stood in for torch, which says nothing to the user."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TORCH)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    script = tmp_path / "softmax.py"
+    script.write_text(SOFTMAX)
+    with pytest.raises(InputError) as caught:
+        compile_python(str(script), CompileOptions())
+    assert caught.value.what == "softmax.py imports torch, which is not installed"
+    assert "(the CPU build is enough)" in caught.value.remedy
+    assert "add --guess to compile its kernels" in caught.value.remedy
+    (kernel,) = compile_python(str(script), CompileOptions(guess=True))
+    assert kernel.how == "guessed"

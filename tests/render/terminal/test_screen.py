@@ -50,6 +50,38 @@ def test_what_does_not_fit_ends_with_a_whole_sentence():
     assert "…" not in text
 
 
+def test_six_findings_still_name_their_lines():
+    """Found on cupy's black_scholes.py: two findings differed only in the line that was cut off."""
+    many = [
+        finding(
+            message="The GPU sat idle for 325 ms (2 gaps) while the CPU did other work than "
+            f"launching. All of it was at black_scholes.py:{line}, calling numpy.isclose.",
+            action="Take this CPU work out of the way: do it earlier or later, or on another "
+            "thread or process, so that launches reach the GPU before it runs dry.",
+        )
+        for line in range(143, 149)
+    ]
+    text = render_screen(with_findings(*many))
+    assert re.findall(r"py:(\d+)", text) == ["143", "144", "145", "146", "147", "148"]
+
+
+def test_notes_are_whole_sentences():
+    note = "The CPU was inside launch calls for 54.0 ms of the 1.09 s that the GPU sat idle. More."
+    text = render_screen(with_findings(finding(message="Slow."), *[finding("info", note)] * 5))
+    assert text.count("of the 1.09 s that the GPU sat\n      idle. More.  [gpu-idle]") == 3
+    assert "… and 2 more notes in --all" in text
+
+
+@pytest.mark.parametrize("warning", ["the export is newer; " + "only some of it is read, " * 3])
+def test_a_warning_is_told_to_its_end(warning):
+    report = a_report()
+    report = replace(report, trace=replace(report.trace, warnings=(warning,)))
+    lines = render_screen(report).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Warning: "))
+    told = " ".join(line.removeprefix("Warning: ").strip() for line in lines[at : at + 2])
+    assert told == warning.strip()
+
+
 @pytest.mark.parametrize("name", [HOSTILE, CONTROLS, "漢字" * 40, "x" * 10_000_000])
 @pytest.mark.parametrize("color", [False, True])
 def test_hostile_names_do_no_harm(name, color):

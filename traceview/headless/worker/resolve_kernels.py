@@ -171,10 +171,7 @@ class KernelResolution:
         name, ending = self.script.name, self.ending
         missing = ending.missing or next(iter(self.not_installed), None)
         if missing and (ending.failure or not self._kernels):
-            how = f"{name} imports {missing}, which is not installed"
-            failed = f", and {ending.failure}" if ending.failure and not ending.missing else ""
-            remedy = f"install it for {sys.executable}, or set $TRACEVIEW_PYTHON to another Python"
-            return InputError(how + failed, remedy)
+            return self._not_installed(missing)
         known = sorted(set(self._kernels) | self.log.seen)
         if self.options.kernel and known:
             early = f" (it {ending.failure})" if ending.failure else ""
@@ -184,6 +181,20 @@ class KernelResolution:
             return InputError(f"{name} {ending.failure}", "no kernel was compiled before that")
         remedy = self.log.remedy
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
+
+    def _not_installed(self, package: str) -> InputError:
+        """Without torch a script ends where it uses a tensor: that error says nothing of its own."""
+        ending, is_torch = self.ending, package == "torch"
+        how = f"{self.script.name} imports {package}, which is not installed"
+        if ending.failure and not ending.missing and not is_torch:
+            how += f", and {ending.failure}"
+        build = " (the CPU build is enough)" if is_torch else ""
+        remedy = (
+            f"install it for {sys.executable}{build}, or set $TRACEVIEW_PYTHON to another Python"
+        )
+        if self._kernels:
+            remedy += ", or add --guess to compile its kernels with guessed arguments"
+        return InputError(how, remedy)
 
     def _configurations(self, jitted: Jitted) -> Sequence[AutotuneConfig]:
         some = self.log.sampler(self.options.most_configs)

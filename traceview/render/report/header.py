@@ -50,12 +50,15 @@ def _recorder(trace: TraceFacts) -> str:
 def _gpu(gpu: RecordedGpu) -> str:
     details = [f"compute capability {gpu.compute_capability}"] if gpu.compute_capability else []
     details += [f"{gpu.sm_count} SMs"] if gpu.sm_count is not None else []
-    return f"{gpu.name or 'unnamed'} ({', '.join(details)})" if details else gpu.name or "unnamed"
+    name = gpu.name or "GPU of unknown model"
+    return f"{name} ({', '.join(details)})" if details else name
 
 
 def _process(process: RecordedProcess) -> str:
     """Name and id; of a program's path, which some recorders give, the last part."""
-    return f"{PurePath(process.name or 'unnamed').name} ({process.process_id})"
+    if not process.name:
+        return f"process {process.process_id}"
+    return f"{PurePath(process.name).name} ({process.process_id})"
 
 
 def _on(host: int, hosts: Set[int]) -> str:

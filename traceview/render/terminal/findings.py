@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from traceview import units
 from traceview.ranking import RankedFinding
 from traceview.render.base.links import linked
-from traceview.render.base.paragraphs import joined_within, wrapped
+from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
 from traceview.render.report.saving import PARTIAL, qualifier, saved_per_step, saving, speedup
 
 _INDENT = "  "
 _MOST_INFO = 3
-_FORMS = ((1, 0), (1, 1), (2, 1), (2, 2), (4, 3))
-"""Lines of message and action, from brief to full."""
+_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3))
+"""Lines of message and action, from brief to full: the line to change is often in the third."""
 
 
 def finding_lines(
@@ -35,14 +36,8 @@ def finding_lines(
     title = "What to do first" if urgent else "Notes"
     told = urgent or entries[:_MOST_INFO]
     drawn_entries = _as_full_as_fit(told, left - 1)
-    notes = entries[len(told) :]
-    room = left - 1 - sum(map(len, drawn_entries))
-    shown = notes[: max(min(_MOST_INFO, room - 1, len(notes)), 0)]
-    rest = len(notes) - len(shown)
     lines = [line for each in drawn_entries for line in each]
-    lines += [_note(each) for each in shown]
-    if rest and room > len(shown):
-        lines.append(Text(f"… and {units.counted(rest, 'more note')} in --all", "dim"))
+    lines += _notes(entries[len(told) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
 
 
@@ -101,9 +96,37 @@ def _as_full_as_fit(entries: Sequence[_Entry], room: int) -> list[list[Text]]:
     return result
 
 
-def _note(entry: _Entry) -> Text:
+def _notes(notes: Sequence[_Entry], room: int) -> list[Text]:
+    """The first notes in at most two lines each, and how many more there are.
+
+    Whole sentences of a few rather than the beginnings of all; the first is cut where it must be.
+    """
+    lines: list[Text] = []
+    shown = 0
+    for each in notes[:_MOST_INFO]:
+        rest = len(notes) > shown + 1
+        note = _note(each, 2)
+        if not shown and len(note) + rest > room:
+            note = _note(each, 1)
+        if len(lines) + len(note) + rest > room:
+            break
+        lines, shown = [*lines, *note], shown + 1
+    if shown < len(notes) and len(lines) < room:
+        more = units.counted(len(notes) - shown, "more note" if shown else "note")
+        lines.append(Text(f"{'… and ' if shown else ''}{more} in --all", "dim"))
+    return lines
+
+
+def _note(entry: _Entry, most: int) -> list[Text]:
     ranked = entry.ranked
-    end = f"  [{ranked.analysis}]"
-    room = entry.width - len("info") - len(_INDENT) - len(end)
-    said = wrapped(visible(ranked.finding.message, SENTENCE), room, 1)
-    return Text.assemble(("info", "dim"), f"{_INDENT}{said[0]}", (end, "dim"))
+    end, start = f"  [{ranked.analysis}]", f"info{_INDENT}"
+    message = visible(ranked.finding.message, SENTENCE)
+    room = entry.width - len(start)
+    lines = wrapped(message, room, most)
+    if cell_len(lines[-1]) > room - len(end):
+        narrower = wrapped(message, room - len(end), most)
+        is_cut = narrower[-1].endswith("…")
+        lines = [*lines[:-1], cut(lines[-1], room - len(end))] if is_cut else narrower
+    texts = [Text(f"{' ' * len(start)}{line}") for line in lines]
+    texts[0] = Text.assemble(("info", "dim"), f"{_INDENT}{lines[0]}")
+    return [*texts[:-1], texts[-1].append(end, "dim")]

@@ -25,6 +25,7 @@ from traceview.report import Report
 MOST_LINES = 40
 _WIDEST_HALF = 60
 _NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
+_WARNING, _WARNING_LINES = "Warning: ", 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
 _STYLES = {
     "launch-bound": "yellow",
@@ -56,7 +57,9 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
     yield Text(_what_ran(report, width), "dim")
     warnings = [visible(text, SENTENCE) for text in report.trace.warnings]
     for text in warnings[:2]:
-        yield Text.assemble(("Warning: ", "bold yellow"), cut(text, width - 9))
+        first, *rest = wrapped(text, width - len(_WARNING), _WARNING_LINES)
+        yield Text.assemble((_WARNING, "bold yellow"), first)
+        yield from (Text(" " * len(_WARNING) + line) for line in rest)
     if report.verdict:
         yield Text("")
         lines = wrapped(visible(report.verdict.text, SENTENCE), width, _VERDICT_LINES)

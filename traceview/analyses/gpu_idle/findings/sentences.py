@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from traceview import groups
+from traceview import groups, units
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
     NEARLY_ALL,
@@ -58,12 +58,20 @@ def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
 def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) -> None:
     """The line with most of the time, and the advice that fits."""
     place, values = line.place()
-    all_of_it = line.time_ns == wording.values["idle_ns"]
-    what = "All of it" if all_of_it else "{line_ns} of that"
+    what = _part_of_it(wording, "line_ns", line.time_ns)
     wording.add(f" {what} was {place}.", line_ns=line.time_ns, **values)
     if cause == LAUNCH_LATE:
         other_work = line.other_work
         wording.remedy = take_out(trace) if other_work else action_for(trace, LAUNCH_LATE)
+
+
+def _part_of_it(wording: Wording, name: str, part_ns: int) -> str:
+    """`147 ms of that`, but words where that reads as the whole does."""
+    whole = wording.values["idle_ns"]
+    if part_ns == whole:
+        return "All of it"
+    alike = units.quantity(name, part_ns) == units.quantity(name, whole)
+    return "Nearly all of it" if alike else f"{{{name}}} of that"
 
 
 def add_function(wording: Wording, line: LineSite) -> None:
@@ -93,7 +101,8 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
         wording.values["cpu_call"] = str(names[site.activity])
     where = inside(trace, pattern, "range_pattern")
     values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
-    wording.add(f" {{cpu_ns}} of that was {doing}{where}.", **values)
+    what = _part_of_it(wording, "cpu_ns", site.steady_ns)
+    wording.add(f" {what} was {doing}{where}.", **values)
     if site.other_work and not in_library:
         wording.remedy = take_out(trace)
 
@@ -184,17 +193,26 @@ def _back_to_back(all_of_it: bool) -> str:
 
 def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> None:
     where = inside(trace, lone.range_path, "longest_gap_range")
-    what = "{longest_gap_ns} of that was a single gap" if wording.values["gaps"] != 1 else "It came"
+    before = f" before work launched{where}" if where else ""
     values: dict[str, Cell] = {
         "longest_gap_ns": lone.idle_ns,
         "longest_gap_range": lone.range_path,
     }
-    if where:
-        wording.add(f" {what} before work launched{where}.", **values)
-    elif wording.values["gaps"] != 1:
-        wording.add(f" {what}.", **values)
+    several = wording.values["gaps"] != 1
+    if several and not _is_divided(wording):
+        wording.add(_most_in(wording, "{longest_gap_ns}", "a single gap", before), **values)
+    elif before and not several:
+        wording.add(f" It came{before}.", **values)
     if lone.fraction >= NEARLY_ALL:
         wording.remedy = if_repeated(trace, wording.remedy, cause)
+
+
+def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
+    """The sentence on the gaps with most of the time; another part may have been named before."""
+    if " of that " in wording.template or "ll of it was" in wording.template:
+        return f" {which[0].upper()}{which[1:]}{before} took {time}."
+    was = "was" if which.startswith("a ") else "was in"
+    return f" {time} of that {was} {which}{before}."
 
 
 def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
@@ -202,10 +220,15 @@ def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> None
     few = few_gaps(gaps(trace).idle_ns[own])
     if few is None:
         return
-    wording.add(
-        " {few_idle_ns} of that was in {few_gaps:gap}.", few_idle_ns=few.idle_ns, few_gaps=few.gaps
-    )
+    if not _is_divided(wording):
+        most = _most_in(wording, "{few_idle_ns}", "{few_gaps:gap}")
+        wording.add(most, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
     wording.remedy = if_repeated(trace, wording.remedy, cause)
+
+
+def _is_divided(wording: Wording) -> bool:
+    """Whether other findings count a part of these gaps, so that one gap may exceed the rest."""
+    return "apart_ns" in wording.values
 
 
 def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
@@ -216,8 +239,9 @@ def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> Non
         return
     what = "followed {call}" if drained else "came before work launched by {call}"
     where = "" if site.range_path is None else inside(trace, site.range_path, "range_path")
+    part = _part_of_it(wording, "call_idle_ns", site.idle_ns)
     wording.add(
-        f" {{call_idle_ns}} of that {what}{where}.",
+        f" {part} {what}{where}.",
         call_idle_ns=site.idle_ns,
         call=site.api,
         range_path=site.range_path,
