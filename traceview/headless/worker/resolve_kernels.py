@@ -183,7 +183,7 @@ class KernelResolution:
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
 
     def _not_installed(self, package: str) -> InputError:
-        """Without torch a script ends where it uses a tensor: that error says nothing of its own."""
+        """Without torch a script ends at its first tensor: that error says nothing of its own."""
         ending, is_torch = self.ending, package == "torch"
         how = f"{self.script.name} imports {package}, which is not installed"
         if ending.failure and not ending.missing and not is_torch:
