@@ -1,4 +1,4 @@
-"""How often the answer for a job of many ranks is right, by simulated jobs with known truth.
+"""Error rates of the answer for a job of many ranks, from simulated jobs with known truth.
 
 Usage: PYTHONPATH=. python benchmarks/rank_error_rates.py [JOBS]
 

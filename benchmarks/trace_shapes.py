@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """What a made trace has many of; the defaults are a plain training run.
+    """Sizes of a made trace; the defaults are a plain training run.
 
     `ranges_per_launch` are nested inside the range of each launch; `grids` launch sizes per kernel
     name follow from dynamic shapes; `graph_nodes` kernels share one launch call; samples of the

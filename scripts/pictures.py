@@ -48,7 +48,7 @@ SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:/
 
 
 def traceview(*words: str, folder: Path) -> str:
-    """What a command of traceview prints in colour, run in a folder."""
+    """The coloured output of a traceview command, run in a folder."""
     return subprocess.run(
         [sys.executable, "-m", "traceview", *words],
         cwd=folder,

@@ -73,14 +73,14 @@ class WrittenReport:
 
 
 def text(value: Displayable) -> str:
-    """What `repr` gives: at most a screen of plain lines."""
+    """The text of `repr`: at most a screen of plain lines."""
     from traceview.render.interactive.text import described
 
     return described(value)
 
 
 def html(value: Displayable) -> str:
-    """What a notebook shows: self-contained HTML without scripts."""
+    """The HTML of a notebook cell: self-contained, without scripts."""
     from traceview.render.interactive.html import snippet
 
     return snippet(value)

@@ -1,4 +1,4 @@
-"""What an answer means and how it is computed, from the declarations and docstrings of its code."""
+"""The meaning and computation of an answer, from the declarations and docstrings of its code."""
 
 from __future__ import annotations
 

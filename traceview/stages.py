@@ -1,4 +1,4 @@
-"""Stages of long work, told to whoever listens: a command line shows them on the terminal.
+"""Stages of long work, reported to listeners: the command line shows them on the terminal.
 
 Work deep inside a room says how far it is without knowing who asked. Nobody listens by default.
 """

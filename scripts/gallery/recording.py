@@ -36,7 +36,7 @@ class Recording:
         return self.file.name.removesuffix(".sqlite.xz")
 
     def command(self, out: str) -> list[str]:
-        """What follows `traceview record` on the command line."""
+        """The arguments of `traceview record`."""
         return [*self.options, "-o", out, self.script, *self.arguments]
 
     def record(

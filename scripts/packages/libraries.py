@@ -1,4 +1,4 @@
-"""What a compiled library needs of the system that loads it, read from its ELF or Mach-O file."""
+"""System requirements of a compiled library, read from its ELF or Mach-O file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOAD_DYLIB, CODE_SIGNATURE, VERSION_MIN, BUILD_VERSION = 0xC, 0x1D, 0x24, 0x32
 
 
 def library_problems(library: bytes, platform: Platform) -> Iterator[str]:
-    """What keeps a library from being loaded on every machine of a platform."""
+    """Reasons why a library cannot be loaded on every machine of a platform."""
     magic, read = (MACH_O_64, _mach_o_needs) if platform.libc == DARWIN else (ELF, _elf_needs)
     if not library.startswith(magic):
         yield "is no library of this system"

@@ -46,7 +46,7 @@ def _fitting(trace: Trace, wordings: dict[str, str]) -> str:
 
 
 def fewer_launches(trace: Trace) -> str:
-    """How to launch less often, with what the program does not yet use."""
+    """A remedy for many launches, of features that the program does not use yet."""
     if framework(trace) != "torch":
         return _fitting(trace, _FEWER_LAUNCHES)
     graphs = cuda_graphs(trace)
@@ -66,7 +66,7 @@ _INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
 
 
 def other_threads(trace: Trace) -> str:
-    """Where CPU work may go that is not launching."""
+    """The places that other CPU work can be moved to."""
     return _fitting(trace, _ELSEWHERE)
 
 
@@ -76,10 +76,10 @@ def memory_pool(trace: Trace) -> str:
 
 
 def early_uploads(trace: Trace) -> str:
-    """How uploads stop holding up the GPU, as the begin of a sentence."""
+    """A remedy for uploads that hold up the GPU, as the begin of a sentence."""
     return _fitting(trace, _UPLOADS)
 
 
 def later_reads(trace: Trace) -> str:
-    """How results reach the CPU without a wait, behind `Read results less often, `."""
+    """A way to read results without a wait, to follow `Read results less often, `."""
     return _fitting(trace, _READS)

@@ -24,7 +24,7 @@ def gpu_subject(trace: Trace, device: int) -> Subject:
 
 
 def gain_sentence(saved_ns: int, lost_ns: int) -> str:
-    """What a faster kernel gains, where that is less than half of what the kernel loses.
+    """A sentence on the gain of a faster kernel, where it is less than half of the kernel's loss.
 
     It follows a sentence on the loss and takes `saved_ns` from the values.
     """

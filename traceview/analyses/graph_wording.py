@@ -1,4 +1,4 @@
-"""How to record CUDA graphs, in words that several analyses share."""
+"""Remedies for recordings of CUDA graphs, shared by several analyses."""
 
 from __future__ import annotations
 

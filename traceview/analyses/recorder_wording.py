@@ -1,4 +1,4 @@
-"""How to record what an answer lacks, in the terms of the recorder that made the trace."""
+"""Remedies for what an answer lacks, in the terms of the recorder that made the trace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_amd(trace: Trace) -> bool:
 
 
 def flush(trace: Trace) -> str:
-    """How to record launches and their work alike."""
+    """A remedy that makes a recording hold launches together with their work."""
     return by_recorder(
         trace,
         "Record from the start of the program to its end, let it exit by itself, and synchronize "

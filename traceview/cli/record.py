@@ -218,7 +218,7 @@ def _note(line: str) -> None:
 
 
 def _rank_note() -> Callable[[str], None]:
-    """How this process notes something: of several ranks, all but rank 0 only warn."""
+    """The function that shows notes: of several ranks, all but rank 0 only warn."""
     from traceview.trace.rank_identity import launched_rank
 
     place = launched_rank(os.environ)

@@ -33,7 +33,7 @@ def _same(before: Sequence[int], after: Sequence[int], x: int, y: int) -> bool:
 
 
 def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Where a diagonal is entered: by an added element from above, else by a removed one."""
+    """The entry of a diagonal: by an added element from above, else by a removed one."""
     above, left = reach.get(diagonal + 1, -1), reach.get(diagonal - 1, -1)
     if diagonal == -edits or (diagonal != edits and left < above):
         return above

@@ -70,7 +70,7 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
 
 
 def _check(path: Path, runs: Sequence[RunFigures]) -> None:
-    """What the types do not say: that times add up, and that indices exist."""
+    """Check what the types do not: times add up, and indices exist."""
     if not runs:
         raise TraceFormatError(f"{path} is a baseline without runs", _AGAIN)
     for run in runs:

@@ -1,4 +1,4 @@
-"""How sure a difference of step times is: the run is the sampling unit, not the step."""
+"""The certainty of a difference of step times: the run is the sampling unit, not the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What explains a difference of runs: its causes, each in a sentence, the telling ones first."""
+"""The causes of a difference of runs, a sentence each, those that explain most first."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _number(value: Fraction) -> str:
 
 
 def _class_text(parts: Sequence[PartDifference], per: str) -> str:
-    """What became of many kernels of one class."""
+    """A sentence on the change of many kernels of one class."""
     many = f"{units.count(len(parts))} {parts[0].group or 'other'} kernels"
     before, after = (float(sum(side)) for side in zip(*map(_times, parts), strict=True))
     tally = Counter(part.change for part in parts)

@@ -42,7 +42,7 @@ class PartDifference:
 
     @property
     def calls_ns(self) -> Fraction:
-        """What the change in the number of calls accounts for."""
+        """The part of the difference from the change in the number of calls."""
         each = self.before_ns / self.calls_before if self.calls_before else Fraction(0)
         if not self.calls_before and self.calls_after:
             return self.delta_ns
@@ -50,13 +50,13 @@ class PartDifference:
 
     @property
     def each_ns(self) -> Fraction:
-        """What the change in the time per call accounts for."""
+        """The part of the difference from the change in the time per call."""
         return self.delta_ns - self.calls_ns
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """How sure the difference of the step time is.
+    """The certainty of the difference of the step time.
 
     `low_ns` to `high_ns` is the interval at `level` (0.95) for the difference of the means, None
     with too few runs to tell. `p_value` is that of the Mann-Whitney U test over runs. `basis` says
@@ -104,7 +104,7 @@ class EnvironmentDifference:
 
 @dataclass(frozen=True, repr=False)
 class RunComparison:
-    """What `traceview compare` answers.
+    """The answer of `traceview compare`.
 
     `recordings` are those with the median step of each side, or the files that hold them, for the
     timelines of the page; None for the figures of a baseline.

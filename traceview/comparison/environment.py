@@ -58,7 +58,7 @@ def check_comparable(
 def environment_differences(
     before: Sequence[RunFigures], after: Sequence[RunFigures]
 ) -> tuple[EnvironmentDifference, ...]:
-    """What differs between the sides, what explains most first.
+    """Differences between the sides, those that explain most first.
 
     A value that one side did not record is no difference.
     """

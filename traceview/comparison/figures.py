@@ -62,7 +62,7 @@ class StepPart:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What one recording contributes to a comparison.
+    """The figures of one recording in a comparison.
 
     `digest` is equal only for the same capture. `environment` has what may explain a difference:
     `gpu`, `driver`, `cuda`, `torch`, `sm_clock_mhz`, `power_limit_w`, `traceview` and so on, as far

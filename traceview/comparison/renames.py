@@ -34,7 +34,7 @@ class StepSequence:
 
     @classmethod
     def of(cls, runs: Sequence[RunFigures]) -> StepSequence:
-        """That of the run with the median step."""
+        """The value of the run with the median step."""
         ordered = sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps))
         run = ordered[len(ordered) // 2]
         every = [run.parts[number] for number in run.sequence]

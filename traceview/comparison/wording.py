@@ -116,7 +116,7 @@ def is_noise(comparison: RunComparison) -> bool:
 
 
 def sentence(part: PartDifference, per: str = PER_STEP) -> str:
-    """What changed in one part of the step. `per` says what calls and times are of."""
+    """A sentence on the change of one part of the step. `per` names what calls and times are of."""
     return _idle_sentence(part, per) if part.kind == "idle" else _work_sentence(part, per)
 
 
@@ -182,7 +182,7 @@ def _count(number: Fraction) -> str:
 
 
 def place_words(place: str) -> str:
-    """Where something is, to put behind it: ` at train.py:75`, ` in forward/layer_#`."""
+    """The place of something as a suffix: ` at train.py:75`, ` in forward/layer_#`."""
     if not place:
         return ""
     return f" {'at' if _SOURCE_LINE.search(place) else 'in'} {short_place(place)}"
@@ -202,7 +202,7 @@ def kernel_shares(before: Fraction, after: Fraction) -> str:
 
 
 def part_title(part: PartDifference) -> str:
-    """What to call a part: the name of a kernel, or what else it is."""
+    """The name of a part: that of a kernel, or its kind."""
     if part.kind == "idle":
         return f"GPU idle {IDLE.get(part.name, part.name)}"
     if part.kind == "copy":
@@ -244,7 +244,7 @@ def other_memory(part: PartDifference) -> tuple[str, str] | None:
 
 
 def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str, str, str]]:
-    """What differs between two launch configurations: a name and both values, most telling first.
+    """Differences of two launch configurations: name and both values, most telling first.
 
     A value that one side did not record is no difference.
     """
@@ -297,7 +297,7 @@ def count_text(count: CountDifference, value: Fraction) -> str:
 
 
 def notes(comparison: RunComparison) -> Iterator[str]:
-    """What limits the answer."""
+    """Notes on the limits of the answer."""
     recorders = {run.recorder for run in (*comparison.before, *comparison.after)}
     if len(recorders) > 1:
         listed = " and ".join(sorted(recorders))

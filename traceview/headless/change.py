@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """What a recompilation changes; everything else stays as it was.
+    """A change that a recompilation makes; everything else stays as it was.
 
     `divisible` names arguments to assume divisible by 16. `constexprs` turns arguments into
     compile-time constants. `max_registers` limits registers per thread (maxnreg). `resizes` says

@@ -57,7 +57,7 @@ def _plain(message: str) -> str:
 
 
 def _place(error: BaseException, functions: Iterable[Any]) -> str:
-    """Where an error arose: file and line where the function is known, and the source."""
+    """The place of an error: file and line where the function is known, and the source."""
     line, source = getattr(getattr(error, "node", None), "lineno", None), getattr(error, "src", "")
     if line is None:
         return ""

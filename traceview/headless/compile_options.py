@@ -1,4 +1,4 @@
-"""How kernels are to be compiled, from the command line to the worker process."""
+"""Options of compiling kernels, from the command line to the worker process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUDGET_S = 20.0
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Which kernels of a target to compile, and how; None leaves it to the target.
+    """Kernels of a target to compile, and options; None leaves it to the target.
 
     `kernel` selects one kernel by name. `arch` is such as "sm_90"; Python and CUDA C++ targets
     default to it. `signature` declares argument types in Triton's notation. `constexprs` maps
@@ -50,7 +50,7 @@ class CompileOptions:
 
     @property
     def most_configs(self) -> int | None:
-        """How many configurations of an autotuned kernel to compile; None for all."""
+        """The most configurations of an autotuned kernel to compile; None for all."""
         if self.first_config:
             return 1
         return None if self.all_configs else MOST_CONFIGS

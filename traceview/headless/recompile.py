@@ -76,7 +76,7 @@ class Recompiler:
 
     @property
     def left_out(self) -> list[str]:
-        """What the time did not suffice for."""
+        """The trials that the time did not suffice for."""
         trials = [
             f"{len(missed)} of {units.counted(len(self._trials[name]), 'trial')} of {name}"
             for name, missed in self._trials_left_out.items()

@@ -1,4 +1,4 @@
-"""What a worker process is to run and compile, as JSON between the two processes."""
+"""The request to a worker process to run and compile a script, as JSON."""
 
 from __future__ import annotations
 

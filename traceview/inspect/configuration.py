@@ -28,7 +28,7 @@ class WhatIf:
 
 
 def limited_by(row: WhatIf) -> str:
-    """What limits the occupancy, or why there is none."""
+    """The limit of the occupancy, or the reason for having none."""
     if row.failure:
         return f"does not compile: {row.failure}"
     if row.occupancy is None:

@@ -1,4 +1,4 @@
-"""Where accesses are in the user's helpers: the kernel's line calls what the compiler inlined.
+"""Lines of accesses in the user's helpers, which the compiler inlined into the kernel's line.
 
 A library's functions (tl.zeros, cuda_fp16.h) are no place to change: their lines are left out.
 """
@@ -41,7 +41,7 @@ def with_helper_lines(
 
 
 def inlined_text(lines: Sequence[SourceLine]) -> str:
-    """What the evidence of a finding says of helpers: `inlined from gelu.py:18`; or nothing."""
+    """Evidence on helpers, such as `inlined from gelu.py:18`; empty for none."""
     if not lines:
         return ""
     more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""

@@ -45,7 +45,7 @@ class Outcome:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """What their addresses are computed from. Raises TraceviewError if the PTX is damaged."""
+        """The origins of the addresses. Raises TraceviewError if the PTX is damaged."""
         return Provenance.of(self.function, self.compiled.arguments)
 
     @cached_property
@@ -117,7 +117,7 @@ class Recompilations:
         self._expected = list(changes)
 
     def _following(self, change: Change) -> Change | None:
-        """What is asked for after a change and not known yet."""
+        """The next expected change after a change that is not compiled yet."""
         after = (
             self._expected[self._expected.index(change) + 1 :] if change in self._expected else []
         )

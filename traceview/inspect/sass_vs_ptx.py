@@ -1,4 +1,4 @@
-"""Where an access is narrower or wider in the SASS that runs than in the PTX it was made from."""
+"""Accesses that are narrower or wider in SASS than in the PTX they were made from."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MULTIPLICATIONS = {"mma": "", "wmma": "mma", "wgmma": "mma_async", "tcgen05": "m
 
 
 class _Move(NamedTuple):
-    """What an opcode moves; `space` is None for a generic address."""
+    """Kind, space and width of what an opcode moves; `space` is None for a generic address."""
 
     kind: Kind
     space: str | None

@@ -79,7 +79,7 @@ def async_waits(function: Function, mix: InstructionMix) -> tuple[AsyncWait, ...
 
 
 def _mbarrier_kinds(body: list[Instruction]) -> Mapping[Place, str]:
-    """What is signalled at each place, where that is one thing."""
+    """The kind of signal at each place, where there is only one."""
     kinds: dict[Place, set[str]] = defaultdict(set)
     for instruction in body:
         kind = _kind(instruction.opcode, _COMMITS)

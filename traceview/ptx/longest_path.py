@@ -32,7 +32,7 @@ def heaviest(weights: Sequence[int], jumps: Sequence[Jump]) -> int | None:
 
 @dataclass(frozen=True)
 class Passes:
-    """What a thread of a function executes in one pass of a loop: one path through its body.
+    """Instructions that a thread executes in one pass of a loop: one path through its body.
 
     Of alternatives (`if` and `else`, an unrolled loop and the loop for its remainder) a thread
     takes one.

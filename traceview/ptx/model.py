@@ -44,7 +44,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class RequestCost:
-    """What one warp's request costs on average; None where it does not apply or is not known.
+    """The cost of one warp's request on average; None where it does not apply or is not known.
 
     `sectors` are those of 32 bytes in global memory, `wavefronts` the passes through shared
     memory; the ideal ones hold the same data without gaps, and without bank conflicts.

@@ -20,7 +20,7 @@ _CUTE_ARGUMENTS = re.compile(r"_(?=tensor|Tensor|Tiled|Shape|None\b)|_object_at_
 
 
 class _Mangling(NamedTuple):
-    """How a framework mangles kernels: `name` is the kernel's own, `part` forward or backward."""
+    """A framework's mangling of kernels: `name` is the kernel's own, `part` forward or backward."""
 
     framework: str
     symbol: re.Pattern[str]
@@ -49,7 +49,7 @@ _LINE_OPTIONS = {
 
 @dataclass(frozen=True)
 class Producer:
-    """What made a kernel: a `framework`, its `compiler` (NVVM or LLVM), the CUDA `release`."""
+    """The producer of a kernel: `framework`, `compiler` (NVVM or LLVM) and CUDA `release`."""
 
     framework: str | None = None
     compiler: str | None = None
@@ -66,7 +66,7 @@ class Producer:
 
     @property
     def line_option(self) -> str:
-        """What makes it write a line table; empty where that is not known."""
+        """The option that makes it write a line table; empty where that is not known."""
         return _LINE_OPTIONS.get(self.framework or self.compiler or "", "")
 
 

@@ -61,7 +61,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
 
 
 def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
-    """What the collectives of the ranks tell of the job."""
+    """The facts of the job from the collectives of its ranks."""
     ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
@@ -112,7 +112,7 @@ def _summary(job: JobFacts) -> dict[str, Cell]:
 
 
 def _notes(job: JobFacts) -> Iterator[str]:
-    """What could not be known, and how to record it."""
+    """Notes on what is not known, and how to record it."""
     count = sum(len(each.collectives) for each in job.ranks)
     if not count:
         yield "No rank exchanges data with others on its GPU, so nothing tells who waits for whom."

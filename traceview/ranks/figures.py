@@ -141,7 +141,7 @@ class RankSteps:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program is while its GPU idles: a source line, a range path, or both.
+    """A place of the program while its GPU idles: a source line, a range path, or both.
 
     `what` is the call there, such as `time.sleep`, or the activity; fields are empty where unknown,
     `line` is 0.
@@ -175,7 +175,7 @@ class WorkPart:
 
 @dataclass(frozen=True)
 class RankName:
-    """Which rank it is, and where it ran; `clock` is equal where two ranks read the same clock.
+    """The identity of a rank; `clock` is equal where two ranks read the same clock.
 
     `numbered` says where the number is from.
     """
@@ -204,7 +204,7 @@ class RankFinding:
 
 @dataclass(frozen=True)
 class RankFigures:
-    """What one rank contributes to the answer for its job.
+    """The figures of one rank in the answer for its job.
 
     `clock_offset_ns` is to be added to its times for ns since 1970, None where the recording does
     not hold it. `communicators` has (ranks, own rank in it) by number; an own rank of −1 is

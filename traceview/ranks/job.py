@@ -54,7 +54,7 @@ class MatchedCommunicator:
 
 @dataclass(frozen=True)
 class Clocks:
-    """How the clocks of the ranks relate, one entry per rank.
+    """The relation of the ranks' clocks, one entry per rank.
 
     The time on the clock of the reference, which is rank `reference` of its `component`, is
     t + offset_ns + drift × (t − origin_ns). `error_ns` is the spread that remains, NULL where
@@ -108,7 +108,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class JobVerdict:
-    """What the job comes to in one line.
+    """The result of the job in one line.
 
     `limit` is one of those of a report, or `straggler` where ranks wait for one that is late, or
     `communication`. `steps` counts the steady steps that all ranks share, `step_median_ns` is the

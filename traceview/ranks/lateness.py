@@ -1,4 +1,4 @@
-"""Whose fault a late arrival is: the rank's own work and idle time.
+"""Late arrivals of each rank as far as its own work and idle time explain them.
 
 A rank that arrives after the median rank is late. It is to blame only as far as it worked or idled
 longer than the median rank since its own last collective: one that a collective of another group
@@ -151,7 +151,7 @@ def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals
 def _longer_steps(
     ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers
 ) -> tuple[Reals, Reals]:
-    """How much longer than the median rank each one works and idles in steps, and by cause."""
+    """Work and idle time of each rank in steps beyond the median rank, and by cause."""
     row = steps.row[:, numbers]
     own = np.zeros((*row.shape, len(LATE_CAUSES)))
     for place, each in enumerate(ranks):
@@ -168,7 +168,7 @@ def _longer_steps(
 
 
 def _longer_alone(ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers) -> Reals:
-    """How much longer than the median rank each one would work and idle in steps without waits.
+    """Work and idle time of each rank beyond the median rank, in steps without waits.
 
     A collective that waits takes SMs from the compute beside it, on the ranks that are not late.
     """
@@ -222,7 +222,7 @@ def _own_ns(rank: RankFigures) -> Integers:
 
 
 def excess(values: Array, there: Mask) -> Reals:
-    """How much each value exceeds the median of its column; of two, how much the other one.
+    """The excess of each value over the median of its column; of two, over the other one.
 
     Columns are of shape (ranks, collectives, …); `there` marks the values that count.
     """

@@ -57,7 +57,7 @@ class Inconsistency:
 
 @dataclass(frozen=True)
 class Matching:
-    """What belongs together, and where ranks disagree.
+    """Collectives that belong together, and places where ranks disagree.
 
     The rows of `matched` are those of each rank's RankCollectives, its members places in the list
     of ranks, its numbers communicators.
@@ -187,7 +187,7 @@ def _local(joined: _Joined, of: MatchedRows) -> MatchedRows:
 def _disagreements(
     joined: _Joined, found: Sequence[MatchedRows]
 ) -> Iterator[tuple[Inconsistency, MatchedRows | None]]:
-    """Where the ranks of a named communicator run different collectives in the same place.
+    """Places where ranks of a named communicator run different collectives.
 
     With each comes what belongs together before that place, where nothing else matched.
     """

@@ -1,4 +1,4 @@
-"""Which recordings are of one job, and which of its ranks have none."""
+"""Recordings that are of one job, and ranks that have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rank needs for a step itself: the time of its CPU, and that of its GPU without waits.
+"""The time that each rank needs for a step itself: of its CPU, and of its GPU without waits.
 
 A step lasts as long as the slower of the two on the slowest rank. A CPU that runs ahead evens out
 steps of different length, and a rank that fell behind once stays behind: who waits in a step need
@@ -64,7 +64,7 @@ class Needs:
 
     @property
     def pace_ns(self) -> Reals:
-        """What each rank needs for a step on average: a CPU that runs ahead evens out steps."""
+        """The mean time that each rank needs for a step: a CPU that runs ahead evens out steps."""
         return np.fmax(self.mean_ns(self.cpu_ns), self.mean_ns(self.gpu_ns))
 
 
@@ -91,7 +91,7 @@ def needs_of(
 
 
 def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> Integers:
-    """How long each rank waited in each of its own steps without computing meanwhile."""
+    """The time that each rank waited in each of its own steps without computing meanwhile."""
     most = max((len(each.steps) for each in ranks), default=0)
     result = np.zeros((len(ranks), most), np.int64)
     for of in matched:

@@ -1,4 +1,4 @@
-"""What the collectives of a job waited for: matched, on aligned clocks, with their waits."""
+"""The waits of a job's collectives, matched and on aligned clocks."""
 
 from __future__ import annotations
 

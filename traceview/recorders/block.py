@@ -38,7 +38,7 @@ from traceview.version import __version__
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """What to record of a block: see RecordOptions."""
+    """Options of recording a block: see RecordOptions."""
 
     shapes: bool = False
     sync_sites: bool = True

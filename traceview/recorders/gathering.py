@@ -92,7 +92,7 @@ def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> lis
 
 
 def noted(folder: Path) -> list[str]:
-    """What the hooks noted in a gathered folder, one line each."""
+    """Notes of the hooks in a gathered folder, one line each."""
     return _lines(folder / NOTES)
 
 

@@ -85,7 +85,7 @@ class RecordingJob:
         return PATIENCE_S if self.rank is None else RANK_PATIENCE_S
 
     def run_facts(self, status: int, started: datetime) -> Mapping[str, str]:
-        """What TRACEVIEW_RUN says of any recording."""
+        """The facts of any recording in TRACEVIEW_RUN."""
         return {
             "traceview_version": __version__,
             "command_line": shlex.join(self.words),
@@ -96,7 +96,7 @@ class RecordingJob:
 
 
 def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
-    """What TRACEVIEW_RUN says of a rank; its host by a pseudonym, unless `keep_host`.
+    """The facts of a rank in TRACEVIEW_RUN; its host by a pseudonym, unless `keep_host`.
 
     Hosts that are named alike have different pseudonyms, and containers of one host the same.
     """

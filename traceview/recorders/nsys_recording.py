@@ -108,7 +108,7 @@ def _import_again(
 
 
 def _raw_recording(report: Path) -> Path | None:
-    """What nsys wrote while the program ran, if there is anything in it."""
+    """The file that nsys wrote while the program ran, if it is not empty."""
     return next((raw for raw in report.parent.glob("*.qdstrm") if raw.stat().st_size), None)
 
 

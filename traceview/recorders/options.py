@@ -83,7 +83,7 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class Abilities:
-    """What one nsys can do on this machine. `short` maps short option names to long ones.
+    """The abilities of one nsys on this machine. `short` maps short option names to long ones.
 
     `exports_json` is True if its export can contain Python stacks.
     """
@@ -162,7 +162,7 @@ def profile_command(
 
 
 def bounds(options: RecordOptions) -> Mapping[str, str]:
-    """What a recording notes of the part of the program that it holds."""
+    """The bounds of a recording, `steps` and `range`, that it notes."""
     steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
     return {**steps, **({"range": options.range_name} if options.range_name else {})}
 

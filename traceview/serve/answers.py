@@ -1,4 +1,4 @@
-"""What the server answers: documents of plain values, bounded in size."""
+"""The answers of the server: documents of plain values, bounded in size."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def fitted(document: Callable[[int], Document], rows: int | None) -> Document:
 
 
 def kernels_of(report: Document) -> Document:
-    """What `traceview ptx` says of kernels; of many, only what their findings and accesses are."""
+    """The report of `traceview ptx` on kernels; of many, only findings and accesses."""
     kernels = [
         {key: each for key, each in kernel.items() if key not in _KERNEL_DETAILS}
         for kernel in report["kernels"]
@@ -92,7 +92,7 @@ def _kernel_summary(kernel: Mapping[str, Any]) -> Document:
 
 
 def comparison_of(comparison: Document, rows: int | None) -> Document:
-    """What changed between two versions: counts that differ, and the parts that changed most."""
+    """The changes between two versions: counts that differ, and the parts that changed most."""
     parts = [
         {key: part[key] for key in ("kind", "sentence", "difference_ns")}
         for part in comparison["parts"]
@@ -111,7 +111,7 @@ def comparison_of(comparison: Document, rows: int | None) -> Document:
 
 
 def job_of(whole: Document, rows: int | None) -> Document:
-    """What the ranks of a job say together; each rank's own report is asked for by `report`."""
+    """The answer for a job of ranks; each rank's own report comes from `report`."""
     job = whole["job"]
     findings = [{key: each[key] for key in _FINDING} for each in job["findings"]]
     tables: dict[str, list[Any]] = job["tables"]

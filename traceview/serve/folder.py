@@ -43,7 +43,7 @@ class ServedFolder:
         return path.relative_to(self.root).as_posix()
 
     def recordings(self) -> list[Path]:
-        """What looks like a recording by its name, at most 500, in order of the path."""
+        """Files named like a recording, at most 500, in order of the path."""
         found = sorted(self._files())
         return found[:_MOST_LISTED]
 

@@ -1,4 +1,4 @@
-"""How many runs would prove a difference."""
+"""The number of runs that would prove a difference."""
 
 from __future__ import annotations
 

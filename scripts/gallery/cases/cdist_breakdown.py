@@ -28,7 +28,7 @@ PURPOSES = (
 
 
 def purpose(name: str) -> str:
-    """What a kernel of that name does in cdist. Raises StopIteration for an unknown one."""
+    """The purpose of a kernel in cdist. Raises StopIteration for an unknown one."""
     return next(text for pattern, text in PURPOSES if re.search(pattern, name))
 
 

@@ -46,7 +46,7 @@ def figures(recorded: RecordingReport) -> dict[str, Any]:
 
 
 def lead(run: Mapping[str, Any]) -> str:
-    """How long before or after the GPU the CPU finishes its last step."""
+    """The CPU's lead over the GPU at the end of the last step."""
     last = run["leads_ns"][-1]
     return f"{duration(abs(last))} {'before' if last > 0 else 'after'} the GPU"
 

@@ -1,4 +1,4 @@
-"""Waiting for ranks that are not in the recording, told by the fastest equal collective.
+"""Waiting for ranks that are not in the recording, by the fastest equal collective.
 
 Of collectives of one kind and size the fastest is the one that waited least. What the others take
 longer is waiting for ranks that arrive later, or transfers that others slow down: the recordings of
@@ -54,7 +54,7 @@ def beyond_fastest(moved: Transfers, waits: Waiting, rows: Integers) -> BeyondFa
 
 
 def how_to_read_all(trace: Trace) -> str:
-    """What to do to see the other ranks."""
+    """The remedy that shows the other ranks."""
     name = trace.path.rpartition("/")[2]
     if _RANK_FILE.search(name):
         pattern = _RANK_FILE.sub(".rank*.", name)

@@ -42,7 +42,7 @@ class Waiting:
 
 @fact
 def waiting(trace: Trace) -> Waiting:
-    """What the collectives of the selected work waited for."""
+    """Waits of the collectives of the selected work."""
     moved = transfers(trace)
     found = communicators(trace, moved)
     late, work, idle = (np.zeros(len(moved), np.int64) for _ in range(3))

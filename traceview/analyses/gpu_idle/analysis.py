@@ -253,7 +253,7 @@ def _late(trace: Trace) -> Table:
 
 
 def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
-    """How much idle time the samples explain, if not all of it."""
+    """A note on the share of idle time that samples explain, unless that is all."""
     shown_ns = int(idle_samples(trace).time_ns.sum())
     waiting_ns = int(gaps.idle_ns[np.isin(gaps.cause, CPU_CAUSES)].sum())
     if not shown_ns or shown_ns >= NEARLY_ALL * waiting_ns:
@@ -265,7 +265,7 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
 
 
 def _sample_notes(trace: Trace) -> tuple[str, ...]:
-    """How to see the lines, where the GPU waited long for Python and no stacks were recorded."""
+    """A note on recording stacks, where the GPU waited long for Python and there are none."""
     if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
         return ()
     own = "traceview record --python-samples"

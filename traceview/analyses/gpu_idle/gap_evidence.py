@@ -119,7 +119,7 @@ class GapEvidence:
         return f"{self._api(int(waited.call[wait]))} ({took}) returned {when} the GPU ran dry"
 
     def _profiler(self, number: int) -> str:
-        """What the profiler did on the launching thread, the longest of it."""
+        """A clause on the longest overhead of the profiler on the launching thread."""
         gaps, overheads = self._gaps, self._trace.overheads
         start, end = int(gaps.start_ns[number]), int(gaps.end_ns[number])
         own = profiler_overheads(self._trace) & (overheads["thread"] == gaps.thread[number])
@@ -131,7 +131,7 @@ class GapEvidence:
         )
 
     def _spent(self, number: int) -> str:
-        """What the launching thread spent the gap on: the longest parts, by range."""
+        """The longest parts of the launching thread's time in the gap, by range."""
         least = LEAST_FRACTION * int(self._gaps.idle_ns[number])
         parts = self._parts.get(number, [])
         shown = [part for part in parts if part.time_ns >= least][:MOST_PARTS]
@@ -147,7 +147,7 @@ class GapEvidence:
         return f" in {shortened(units.quantity('range_path', range_tree(self._trace).paths[path]))}"
 
     def _queued(self, number: int) -> str:
-        """What work that was queued in time waited for."""
+        """A sentence on why work waited that was queued in time."""
         gaps, after = self._gaps, int(self._gaps.after[number])
         uploads = gaps.cause[number] == COPY_WAIT and pageable_uploads(self._trace)[after]
         if uploads and gaps.issued_ns[number] < gaps.end_ns[number]:

@@ -94,7 +94,7 @@ def spread_idle(
 
 @dataclass(frozen=True)
 class IdleSamples:
-    """What launching threads did in idle gaps with a cause on the CPU, one row per sample or wait.
+    """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
     `gap` is the row in gaps, `site` that in stack_sites, `time_ns` the idle time that it stands
     for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is known.
@@ -216,7 +216,7 @@ def sampled_threads(trace: Trace) -> RowNumbers:
 
 
 def _doing(trace: Trace, sample: Integers) -> Array:
-    """What the thread did at each sample: by its frames, else by the system call it was in."""
+    """Activity of the thread at each sample, by its frames, else by its system call."""
     samples, lines = trace.recorded("python_samples"), stack_lines(trace)
     stack, time = samples["stack"][sample], samples["time_ns"][sample]
     thread, doing = samples["thread"][sample], lines.doing[stack].copy()

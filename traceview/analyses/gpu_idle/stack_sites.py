@@ -1,4 +1,4 @@
-"""Where in the user's program each recorded stack was: of Python and of native code alike."""
+"""The place in the user's program of each recorded stack, of Python or native code."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def activity_name(trace: Trace, activity: int) -> str:
 
 
 def spent(trace: Trace, activity: int) -> str:
-    """What a thread did, behind a length of time."""
+    """The clause on a thread's activity, to follow a length of time."""
     return SPENT[activity] if activity < 0 else f"in {_api(trace, activity)}"
 
 
@@ -59,7 +59,7 @@ def _api(trace: Trace, code: int) -> str:
 
 
 def operation_name(trace: Trace, operation: int) -> str:
-    """What to call an operation: the label of a kernel, or what else it is."""
+    """The name of an operation: the label of a kernel, or its kind."""
     ops = operations(trace)
     kind, row = int(ops.kind[operation]), int(ops.row[operation])
     if kind == Kind.KERNEL:

@@ -309,7 +309,7 @@ def _inclusive_table(
 
 
 def _entries(trace: Trace, tree: RangeTree) -> Integers:
-    """How many ranges of each pattern were entered."""
+    """Number of ranges of each pattern."""
     result = np.zeros(len(tree.patterns), np.int64)
     path = tree.path[entered(trace, tree)] if trace.selection else tree.path
     np.add.at(result, tree.path_pattern, groups.frequencies(path, len(tree.paths)))

@@ -104,7 +104,7 @@ def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterato
 
 
 def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
-    """That an optimizer of the Adam family updates each tensor alone: only these call addcdiv.
+    """A finding on Adam-like optimizers that update each tensor alone: only these call addcdiv.
 
     Its cost is that of launches, which other answers claim, so no time is claimed here.
     """
@@ -126,7 +126,7 @@ def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
 
 
 def tiny_kernels(trace: Trace) -> Iterator[Finding]:
-    """That most kernels take no longer than their launch: for information.
+    """A finding, for information, where most kernels take no longer than their launch.
 
     Those of CUDA graphs are not launched one by one.
     """

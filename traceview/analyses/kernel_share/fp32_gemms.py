@@ -88,7 +88,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
 
 
 def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | None:
-    """What tensor cores could save of these launches.
+    """An estimate of the time that tensor cores save on these launches.
 
     None on a GPU whose tensor cores do not take fp32 (before compute capability 8.0, or of unknown
     capability), and on one where they are not faster than its CUDA cores.

@@ -261,7 +261,7 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
 
 
 def _lacking(bounds: Sequence[WidthBound]) -> Iterator[str]:
-    """What could not be read, once for all kernels it concerns."""
+    """Notes on code that could not be read, one for all kernels it concerns."""
     kernels: dict[str, list[str]] = defaultdict(list)
     for bound in bounds:
         for note in bound.widths.notes:

@@ -155,7 +155,7 @@ def _bound(
 
 
 def _saved_ns(trace: Trace, bound: WidthBound, timed: TimedLaunches) -> int:
-    """What of `at_stake_ns` the program gains, each launch saving the same fraction."""
+    """The part of `at_stake_ns` that the program gains if each launch saves the same fraction."""
     rows, fraction = _rows(bound.code), bound.at_stake_ns / max(timed.total_ns, 1)
     each_ns = np.ceil(trace.recorded("kernels").duration_ns[rows] * fraction).astype(np.int64)
     return min(claimable_ns(trace, bound.code.device, rows, each_ns), bound.at_stake_ns)

@@ -131,7 +131,7 @@ def _longest(trace: Trace, calls: Integers) -> str:
 
 
 def _remedy(trace: Trace, found: Recurring, line: FreeingLine | None) -> str:
-    """What to do, by allocator: torch frees on request, or when its pool is full."""
+    """The remedy by allocator: torch frees on request, or when its pool is full."""
     if line and line.inner and "empty_cache" in line.inner:
         return REMOVE
     if framework(trace) != "torch":

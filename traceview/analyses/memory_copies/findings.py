@@ -189,7 +189,7 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
 
 
 def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
-    """What hides the copies, or avoids them."""
+    """The remedy that hides the copies, or avoids them."""
     if int(row["median_bytes"] or 0) <= _FEW_BYTES:
         return (
             "Make the values on the GPU, or copy many at once: each copy takes microseconds, "

@@ -203,7 +203,7 @@ def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
 
 
 def _steps_hit(trace: Trace, process: int, start: Integers) -> dict[str, Cell]:
-    """How many steps of a process something began in, of how many; empty without steps."""
+    """The steps of a process in which something began, and all of them; empty without steps."""
     found = steps(trace)
     own = np.flatnonzero(found.process == process)
     if not len(own):

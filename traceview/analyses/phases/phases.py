@@ -158,7 +158,7 @@ def _lives(trace: Trace) -> Integers:
 def _by_launches(
     trace: Trace, process: int, own: RowNumbers, issued: Integers
 ) -> tuple[Integers, Array]:
-    """Where the kind of work of a process changes, and the kinds from there on.
+    """The times at which the work of a process changes its kind, and the kinds from there on.
 
     `own` are the rows of its operations in the order in which they were `issued`.
     """
@@ -205,7 +205,7 @@ def _tell_evaluation(kind: Array, name: RowNumbers, least: int) -> None:
 
 
 def _settled(alike: Mask) -> int:
-    """Where a sequence becomes alike: the start that leaves most alike beyond the others after."""
+    """The row from which the most entries are alike, less those that are not."""
     gain = np.cumsum(np.where(alike, 1, -1)[::-1])[::-1]
     return int(np.argmax(gain)) if len(gain) and gain.max() > 0 else len(alike)
 
@@ -257,7 +257,7 @@ def _of_graphs(trace: Trace) -> Mask:
 
 
 def _launches(trace: Trace, own: RowNumbers, chosen: Mask) -> int:
-    """How many API calls launched the chosen operations."""
+    """Number of API calls that launched the chosen operations."""
     return len(groups.different(operations(trace).call[own[chosen]]))
 
 

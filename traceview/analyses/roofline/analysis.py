@@ -158,7 +158,7 @@ def _work_unknown(trace: Trace) -> Skipped:
 
 
 def _record(trace: Trace) -> str:
-    """How to learn bytes and FLOP, beyond what was recorded. Only torch tells shapes."""
+    """The remedy that gets bytes and FLOP recorded. Only torch knows shapes."""
     options, ways = recording_options(trace), []
     if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
         own = "traceview record --shapes"
@@ -281,7 +281,7 @@ def _reported(
 
 
 def _saved_ns(trace: Trace, point: RooflinePoint, rows: Integers, too_long_ns: int) -> int:
-    """What of the time beyond the nearer ceiling the program gains, each call saving as much."""
+    """The part of the time above the ceiling that the program gains if each call saves as much."""
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     fraction = too_long_ns / max(point.total_ns, 1)
     each_ns = np.ceil(duration_ns * fraction).astype(np.int64)

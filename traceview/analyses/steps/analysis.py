@@ -197,7 +197,7 @@ _REPEATED = (
 
 
 def _notes(trace: Trace, chosen: Mask) -> tuple[str, ...]:
-    """Where the steps come from if not from ranges, and which of them add no time."""
+    """Notes on the source of steps if not ranges, and on steps that add no time."""
     repeated = (_REPEATED,) if steps_source(trace) == "repetition" else ()
     under = chosen & (steps(trace).operations > 0) & (pace(trace).duration_ns == 0)
     count = int(under.sum())

@@ -172,7 +172,7 @@ def _action(trace: Trace, does: CallKind, rows: Integers, calls: int) -> str:
 
 
 def _allocate(trace: Trace, calls: int) -> str:
-    """What to do about calls that allocate or free memory."""
+    """The remedy for calls that allocate or free memory."""
     keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
     if calls == 1:
         return (

@@ -161,7 +161,7 @@ def _record(trace: Trace) -> str:
 
 
 def _graphs(trace: Trace) -> list[Check]:
-    """What CUDA graphs hide, by the way they were recorded."""
+    """Checks of what CUDA graphs hide, by the way they were recorded."""
     ops, graphs = operations(trace), cuda_graphs(trace)
     checks = []
     if graphs.whole.any():

@@ -31,7 +31,7 @@ def record_less(trace: Trace) -> str:
 
 
 def _otherwise(trace: Trace) -> str:
-    """How to record again, with less where it was more than the least."""
+    """A remedy that records again, with less where more than the least was recorded."""
     if of_torch(trace):
         return "Record again: fewer steps, or another version of PyTorch."
     chains = recording_options(trace).call_chains
@@ -55,7 +55,7 @@ def warning_texts(trace: Trace) -> list[str]:
 
 
 def lost_events(trace: Trace) -> list[Check]:
-    """What the recorder says it lost: all, of a process with GPU work, or of a helper process."""
+    """Checks of events that the recorder lost: all, of a process with GPU work, or of a helper."""
     if "diagnostics" not in trace.tables:
         return [Check("lost events", "note", "This recorder does not report lost events.")]
     messages = warnings(trace)

@@ -39,7 +39,7 @@ class TimePart:
 
 @dataclass(frozen=True)
 class RunTime:
-    """Where the time of one GPU went after warm-up: `parts` add up to `steady_ns`.
+    """The time of one GPU after warm-up: `parts` add up to `steady_ns`.
 
     Busy parts come first, each kind in descending order. `run_ns` is the whole run, from the first
     start to the last end of anything recorded; `devices` counts the GPUs with steady time.

@@ -61,7 +61,7 @@ _SLEPT = "waiting while the CPU sleeps"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a recording comes to.
+    """The result of a recording in one line.
 
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
     the others, None without steps. `gpu_busy_pct` is of the steady time of the GPU with most of it,
@@ -97,7 +97,7 @@ def verdict(trace: Trace) -> Verdict:
 
 
 def limit_of(parts: SteadyParts) -> Limit:
-    """What limits the device.
+    """The limit of the device, by the parts of its time.
 
     Work on the GPU where that is busy for 90 % of the time (BUSY_PCT). Else data, where the
     program waits for it again and again: sooner launches would only wait longer. Else the largest
@@ -170,7 +170,7 @@ def _largest_class(largest: LargestClass) -> str:
 
 
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
-    """How much of the time a limit takes; apart, how much of that the CPU sleeps."""
+    """Phrases on the share of the time of a limit; apart, on that in which the CPU sleeps."""
     slept_pct = parts.slept_pct if limit == "cpu-launch" else 0.0
     said = [(parts.pct(limit), _LOST[limit])]
     if slept_pct >= WORTH_SAYING_PCT:

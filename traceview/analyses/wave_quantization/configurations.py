@@ -213,7 +213,7 @@ def _of_kernel(trace: Trace, chosen: RowNumbers, found: Groups, order: Integers)
 
 
 def _recorded(kernels: Table, rows: Integers) -> dict[str, Any]:
-    """What the table of kernels has of each configuration."""
+    """The columns of the configurations that the kernel table has."""
     known = {key: _known(kernels[key][rows]) for key in (*KEYS, *_MAYBE_ABSENT)}
     clusters = known["cluster_blocks"] * known["max_active_clusters"]
     return {

@@ -110,7 +110,7 @@ class GridColumns:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What a call loses at most, as measured on grids of the kernel that do equal work per block.
+    """The most a call loses, as measured on grids of the kernel with equal work per block.
 
     One entry per grid. `known` is False where no other grid shows anything. `lost_ns` is the least
     that any of them allows. `blocks` is the size of the nearest smaller one that needs fewer

@@ -42,7 +42,7 @@ class Loss(Generic[Part]):
 
     @property
     def saved_ns(self) -> int:
-        """What the program gains at most: elsewhere the GPU would only wait longer."""
+        """The most the program gains: elsewhere the GPU would only wait longer."""
         return self.lost_ns if self.limited_ns is None else min(self.lost_ns, self.limited_ns)
 
 

@@ -1,4 +1,4 @@
-"""How a grid can fill the GPU, by who launches the kernel.
+"""Remedies for a grid that does not fill the GPU, by the owner of the kernel.
 
 A program chooses its blocks. A library cuts the result of a GEMM, an attention or a convolution
 into tiles, so that shapes decide; of its other kernels the grid cannot be changed.

@@ -85,7 +85,7 @@ class GridSweeps:
         return np.where(told, step, overall).astype(np.int8)
 
     def neighbours_of(self, grids: GridColumns, sweep: Integers) -> Neighbours:
-        """What the other grids of the sweep of each grid show of its loss.
+        """The loss of each grid, as shown by the other grids of its sweep.
 
         At the time per block of grids that fill their waves, the grid would take as much less as
         it loses. And a grid of fewer waves takes less time by at least the whole loss, as that is
@@ -117,7 +117,7 @@ class GridSweeps:
         return Neighbours(known, lost_ns, below, own_ns / below_ns)
 
     def _places(self, grids: GridColumns, sweep: Integers) -> tuple[Integers, Mask]:
-        """Where each grid stands in the rows of its sweep, and whether waves are comparable."""
+        """The place of each grid in the rows of its sweep, and whether waves are comparable."""
         of_rows, of_grids = self.grids.blocks[self.rows], grids.blocks
         sizes, rank = np.unique(np.concatenate([of_rows, of_grids]), return_inverse=True)
         key = self.sweep * len(sizes) + rank[: len(of_rows)]

@@ -1,1 +1,1 @@
-"""What an earlier `traceview bench` measured, and how this one differs from it."""
+"""Results of earlier `traceview bench` runs, and the difference to this one."""

@@ -1,4 +1,4 @@
-"""How two sets of bench runs differ, per version, size and data type."""
+"""The difference between two sets of bench runs, per version, size and data type."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def bench_difference(
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured, or will be: operation, swept parameter, and GPU (None without one)."""
+    """The subject of a measurement: operation, swept parameter, and GPU (None without one)."""
 
     operation: str
     over: str

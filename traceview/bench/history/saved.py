@@ -23,7 +23,7 @@ class SavedWidth(msgspec.Struct, frozen=True):
 
 
 class SavedMachine(msgspec.Struct, frozen=True):
-    """What of the machine bears on times."""
+    """The properties of a machine that bear on times."""
 
     gpu: str | None = None
     driver_version: str | None = None
@@ -48,7 +48,7 @@ class SavedResult(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """What identifies it in another run."""
+        """The key by which another run has the same row."""
         return self.size, self.value, self.dtype, self.version
 
     @property

@@ -1,4 +1,4 @@
-"""Where a report goes: one screen or every table to the terminal, files, data on stdout."""
+"""Outputs of a report: one screen or every table on the terminal, files, data on stdout."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _OF_DEVICE = {"gpu": "name", "compute_capability": "compute_capability", "sm_cou
 
 
 def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
-    """What may explain a difference between runs, name to text; unknown facts are left out."""
+    """Known facts of the environment that may explain a difference, name to text."""
     row = {name: trace.devices.cells(column)[device] for name, column in _OF_DEVICE.items()}
     run = {name: trace.run[name] for name in _OF_RUN if name in trace.run}
     own = {
@@ -38,7 +38,7 @@ def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
 
 
 def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
-    """What nvidia-smi said before and after the run, in one value for all GPUs of the program.
+    """The state of the program's GPUs before and after the run by nvidia-smi, in one value.
 
     The clocks are those of GPUs that were not yet idle again after the run: idle ones lower them.
     """
@@ -74,6 +74,6 @@ def _numbers(run: Mapping[str, str], name: str) -> list[float]:
 
 
 def _options(trace: Trace) -> str:
-    """What the recorder was asked for that slows the program down."""
+    """The options of the recorder that slow the program down."""
     asked = vars(recording_options(trace))
     return ", ".join(name.replace("_", " ") for name, on in asked.items() if on) or "plain"

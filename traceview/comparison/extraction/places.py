@@ -66,7 +66,7 @@ def below(path: str, step: str) -> str:
 
 
 def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """Where the program waits in these rows of gaps, and a hash of that code, absent for ranges.
+    """The places of the program in these gaps, and a hash of the code there, absent for ranges.
 
     The line of the synchronization behind a gap, or the line that the launching thread was at in
     most of a long gap; else the range of the synchronization or of the work that ended the gap. The

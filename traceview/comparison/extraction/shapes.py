@@ -65,7 +65,7 @@ def _shape(trace: Trace, row: int) -> KernelShape:
 
 
 def _configuration(kernels: Table, row: int) -> Configuration:
-    """That of one launch. Its times are not counted here."""
+    """The configuration of one launch; its times are counted elsewhere."""
 
     def known(name: str) -> int:
         value = int(kernels[name][row])

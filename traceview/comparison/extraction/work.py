@@ -20,7 +20,7 @@ from traceview.trace import Trace, fact
 
 
 class WorkKind(IntEnum):
-    """What an operation is to a comparison."""
+    """The kind of an operation in a comparison."""
 
     KERNEL = 0
     GRAPH = 1

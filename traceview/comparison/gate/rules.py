@@ -28,7 +28,7 @@ class GateCondition:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a figure must hold: all of its conditions, each with that certainty (0.5 to 1)."""
+    """The conditions on a figure, all of which must hold, each with that certainty (0.5 to 1)."""
 
     figure: str
     conditions: tuple[GateCondition, ...]
@@ -37,7 +37,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of one condition.
+    """The outcome of one condition.
 
     `before` and `after` are means over the runs, None where no run has the figure. `low` and `high`
     bound the difference, or the value itself under `max` and `min`, each with the certainty of the
@@ -63,7 +63,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class GateReport:
-    """What `traceview gate` answers; `outcome` is the worst of all decisions."""
+    """The answer of `traceview gate`; `outcome` is the worst of all decisions."""
 
     baseline: tuple[RunFigures, ...]
     candidate: tuple[RunFigures, ...]

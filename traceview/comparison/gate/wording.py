@@ -37,7 +37,7 @@ def value_text(figure: str, value: float | None) -> str:
 
 
 def condition_text(figure: str, condition: GateCondition) -> str:
-    """What a condition demands."""
+    """The text of a condition."""
     if condition.kind in ("max_increase", "max_decrease"):
         percent = units.percent(condition.limit)
         limit = percent if condition.is_relative else _amount(figure, condition.limit)
@@ -50,7 +50,7 @@ def condition_text(figure: str, condition: GateCondition) -> str:
 
 
 def sentence(decision: Decision) -> str:
-    """What was measured, and why that passes, fails or does not tell."""
+    """A sentence on the measurement: why it passes, fails or does not decide."""
     if (decision.before is None and decision.after is None) or not _is_measured(decision):
         return f"{decision.reason or 'not recorded'}."
     moved = _moved(decision)

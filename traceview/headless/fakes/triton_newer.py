@@ -1,4 +1,4 @@
-"""What scripts for a newer Triton, or for a GPU's libraries, ask of Triton and this one lacks."""
+"""Stand-ins for functions of a newer Triton, or of GPU libraries, that this Triton lacks."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ProjectImports:
         return tuple(self.missing.names)
 
     def notes(self) -> Iterator[str]:
-        """What was stood in for, as lines of text."""
+        """Lines on modules that stand-ins replaced."""
         if self.missing.names:
             yield f"not installed, and stood in for: {_listed(self.missing.names)}"
         failed = self.packages.failed if self.packages else {}

@@ -19,7 +19,7 @@ _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """What a call site says: `values` of parameters where known, and compile `options`."""
+    """The arguments of a call site: `values` of parameters where known, and compile `options`."""
 
     place: str
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How the source of a Triton kernel uses its parameters, without running it.
+"""Uses of the parameters in the source of a Triton kernel, without running it.
 
 Pointers are the parameters that addresses are computed from; casts and uses give their types.
 """

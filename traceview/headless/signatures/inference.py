@@ -49,7 +49,7 @@ FEW_TURNS = 4
 
 @dataclass(frozen=True)
 class Defaults:
-    """What to take where the source says nothing: the element type and the size of a tile.
+    """Defaults where the source says nothing: the element type and the size of a tile.
 
     `named` takes the first text that a parameter is compared with, instead of none of them.
     `operand` is the element type of operands of tl.dot.

@@ -66,7 +66,7 @@ class Guesses:
         return any(name in call.values for call in self.calls)
 
     def attempts(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
-        """What to try, in order; the same arguments never twice."""
+        """The arguments to try, in order; the same ones never twice."""
         seen: set[tuple[Argument, ...]] = set()
         for attempt in self._all(configuration):
             if attempt.arguments not in seen:

@@ -61,7 +61,7 @@ class Jitted:
         return parsed(textwrap.dedent("".join(self.function.raw_src)))
 
     def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
-        """How its source uses its parameters."""
+        """The uses of its parameters in its source."""
         return Usage(self.tree, helpers)
 
     def chosen(

@@ -226,7 +226,7 @@ class KernelResolution:
             self._note(problem.text)
 
     def _remedy(self, problem: Problem) -> str:
-        """What to do about a kernel that compiles with no arguments that there was time for."""
+        """The remedy for a kernel that compiles with none of the arguments tried in time."""
         if problem.is_kernel:
             return _INSTALL if NOT_IMPORTED in problem.text else _CORRECT
         longer = f"try more arguments with --budget {3 * self.options.trials_s:g}, or "

@@ -50,7 +50,7 @@ class TrialCompilations:
         options: Mapping[str, Any],
         seconds: float,
     ) -> Problem | None:
-        """What is wrong with these arguments; None if the kernel compiles and writes something."""
+        """The problem with these arguments; None if the kernel compiles and writes something."""
         self.begin(jitted, arguments, options)
         task = self._begun.pop(_key(jitted, arguments, options))
         try:

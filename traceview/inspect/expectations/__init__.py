@@ -1,1 +1,1 @@
-"""What a kernel is expected to be, as text in tests and CI, and whether it is."""
+"""Expectations of a kernel as text in tests and CI, and their verdicts."""

@@ -1,4 +1,4 @@
-"""What to change in a kernel: one rule per question, each a function of the kernel's context."""
+"""Rules on what to change in a kernel, each a function of the kernel's context."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _bare(found: Finding | Advice) -> Finding:
 
 
 def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Finding]]:
-    """What each rule finds on a recompiled kernel: what the next report would say."""
+    """The findings on a recompiled kernel, as in the next report."""
     compiled = replace(outcome.compiled, notes=outcome.code.remarks)
     sms = kernel.sms if compiled.grid else None
     after = KernelContext(compiled, outcome.code, outcome.ptx_accesses, outcome.occupancy, sms)

@@ -104,7 +104,7 @@ class Reconciliation:
         )
 
     def _objection(self, change: Change, severity: Severity) -> str:
-        """Why a change is not to be told; empty if it holds."""
+        """The reason to withdraw a change; empty if it holds."""
         together = merged(self.applied, change)
         if together is None:
             return f"{change.description} contradicts {self.applied.description}"
@@ -115,7 +115,7 @@ class Reconciliation:
         return next(filter(None, reasons), "")
 
     def _harm(self, change: Change, severity: Severity) -> str:
-        """What is wrong with the kernel after a change; empty if nothing is."""
+        """The harm of a change to the kernel; empty if there is none."""
         outcome = self.trials.together(change)
         if outcome is None and self.trials.is_left_out(change):
             return f"there was no time to try it with {self.applied.description}"

@@ -19,7 +19,7 @@ _PRINTS = re.compile(r"\bvprintf\b")
 
 
 class _Use(NamedTuple):
-    """What a stack frame is used for, `{at}` being where, with the instructions that show it."""
+    """The use of a stack frame, with `{at}` for its place, and the instructions that show it."""
 
     template: str
     remedy: str

@@ -75,7 +75,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
 
 
 def _otherwise(limiter: Limiter, withdrawn: Sequence[Remedy]) -> str:
-    """What to try where the remedies do not hold: not what was withdrawn."""
+    """The advice where no remedy holds, without what was withdrawn."""
     if limiter == "registers" and any(remedy.change.num_warps for remedy in withdrawn):
         return "Try a smaller tile, which likely lowers the registers per thread"
     return _RELIEF[limiter]
@@ -108,7 +108,7 @@ def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
 
 
 def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float:
-    """What the threads of an SM load from global memory in one pass of the hottest loop."""
+    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop."""
     loads = [
         access
         for access in kernel.accesses

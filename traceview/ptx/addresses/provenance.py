@@ -1,4 +1,4 @@
-"""Which kernel arguments an access depends on: the provenance of its address and its mask."""
+"""Kernel arguments that an access depends on: the provenance of its address and its mask."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Provenance:
         return frozenset(each.name for each in arguments if each.type.startswith("*"))
 
     def address(self, access: Access) -> Origin:
-        """What the addresses of an access are computed from, over all its instructions."""
+        """The origins of an access's addresses, over all its instructions."""
         return together(self.slices.address(i) for i in self.instructions(access))
 
     def guard(self, access: Access) -> Origin:
-        """What the mask of an access is computed from."""
+        """The origins of an access's mask."""
         return together(self.slices.guard(i) for i in self.instructions(access))
 
     def named(self, parameters: Iterable[str]) -> list[Argument]:

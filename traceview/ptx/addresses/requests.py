@@ -73,7 +73,7 @@ def _phases(active: Active, threads: int) -> Counts:
 
 
 def _alike_in_pairs(address: Addresses, active: Active) -> npt.NDArray[np.bool_]:
-    """Where threads 2i and 2i + 1 of all the warp read the same, or neither takes part."""
+    """True where threads 2i and 2i + 1 read the same in the whole warp, or neither takes part."""
     same = (address[:, ::2] == address[:, 1::2]) & active[:, ::2] & active[:, 1::2]
     idle = ~active[:, ::2] & ~active[:, 1::2]
     alike: npt.NDArray[np.bool_] = (same | idle).all(axis=1)

@@ -24,7 +24,7 @@ _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "at
 
 @dataclass(frozen=True)
 class Origin:
-    """What a value is computed from.
+    """The data that a value is computed from.
 
     `parameters` are names of kernel parameters, `pointers` the 64-bit ones among them. `loaded`: it
     depends on data loaded from global memory, and `loaded_from` are the parameters that the
@@ -61,11 +61,11 @@ class Slices:
         return cls(function, writers)
 
     def address(self, access: Instruction) -> Origin:
-        """What the address of a load, store, copy or atomic is computed from."""
+        """The origin of the address of a load, store, copy or atomic."""
         return self._origin(registers_in(address_text(access.operands)))
 
     def guard(self, access: Instruction) -> Origin:
-        """What the predicate (the mask) of an access is computed from."""
+        """The origin of the predicate (the mask) of an access."""
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
 
     def writer(self, register: str) -> Instruction | None:

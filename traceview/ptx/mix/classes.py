@@ -1,4 +1,4 @@
-"""What an instruction does: one of a few classes, the same for PTX and SASS.
+"""Classes of instructions, the same for PTX and SASS.
 
 Names of SASS instructions are those of NVIDIA's "CUDA Binary Utilities". Idioms of ptxas count as
 what they do: `IMAD.MOV.U32 R2, RZ, RZ, R3` is a move, `HADD2.F32 R2, -RZ, R3.H0_H0` a conversion.

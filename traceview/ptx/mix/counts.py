@@ -1,4 +1,4 @@
-"""How many instructions of each class a function has: in all, per source line, and per loop."""
+"""Counts of instructions by class: of a function, per source line, and per loop."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def entries(path: Path) -> list[FatbinEntry]:
 
 
 def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
-    """Where the fatbins of a file are."""
+    """The byte ranges of the fatbins in a file."""
     if data[:4] != _ELF:
         return [(0, len(data))]
     try:

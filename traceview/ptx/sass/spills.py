@@ -21,7 +21,7 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True)
 class SpilledValue:
-    """What a source line computed and a thread spills. `in_hottest_loop` counts loads there."""
+    """A spilled value and the line that computed it. `in_hottest_loop` counts its loads there."""
 
     source: SourceLine | None
     store_bytes: int

@@ -33,7 +33,7 @@ _SAME = frozenset(
 
 @dataclass(frozen=True)
 class AxisInfo:
-    """What is known of a value along each axis; scalars have one axis of length one."""
+    """The known facts of a value along each axis; scalars have one axis of length one."""
 
     contiguity: tuple[int, ...]
     divisibility: tuple[int, ...]
@@ -161,7 +161,7 @@ def _each(
 
 
 def _both(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """What holds for either of two values."""
+    """The facts that hold for either of two values."""
     return AxisInfo(
         _each(math.gcd, a.contiguity, b.contiguity),
         _each(math.gcd, a.divisibility, b.divisibility),

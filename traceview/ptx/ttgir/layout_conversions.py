@@ -97,7 +97,7 @@ def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What the PTX of each source line does between threads, and whether other operations do it."""
+    """Exchanges between threads in the PTX of each line, and lines where other operations do it."""
 
     stores: Mapping[SourceLine | None, int]
     shuffles: Mapping[SourceLine | None, int]

@@ -1,4 +1,4 @@
-"""What a layout of TTGIR gives to each thread: adjacent elements, and along which axis."""
+"""Layouts of TTGIR: the adjacent elements of each thread, and along which axis."""
 
 from __future__ import annotations
 

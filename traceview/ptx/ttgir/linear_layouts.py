@@ -1,4 +1,4 @@
-"""Which elements each thread of a block holds, by the layout of a tensor in TTGIR.
+"""The elements that each thread of a block holds, by the layout of a tensor in TTGIR.
 
 A distributed layout is linear over bits: each bit of the register, lane and warp number adds (by
 exclusive or) a fixed offset to the element's place. Blocked, slice, MMA, dot-operand and linear
@@ -29,7 +29,7 @@ _MOST_BITS = 22
 
 @dataclass(frozen=True)
 class Bases:
-    """What each bit of the register, lane and warp number adds to the coordinates."""
+    """The offset that each bit of the register, lane and warp number adds to the coordinates."""
 
     register: tuple[Basis, ...]
     lane: tuple[Basis, ...]

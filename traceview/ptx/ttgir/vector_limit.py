@@ -35,7 +35,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True)
 class Culprit:
-    """Where a small number comes from: an operation, or else a parameter.
+    """The origin of a small number: an operation, or else a parameter.
 
     `operands` are the names of what the operation combines, as the user's variables.
     """
@@ -78,7 +78,7 @@ class VectorLimit:
 
 
 def vector_limits(module: IrModule, vector_bytes: int = VECTOR_BYTES) -> Iterator[VectorLimit]:
-    """What limits each access of global memory whose layout is understood, in program order.
+    """The limit of each access of global memory whose layout is understood, in program order.
 
     `vector_bytes` is the most that a load or a store moves; a copy to shared memory moves up to 16.
     """
@@ -187,7 +187,7 @@ class _Trace:
         return found
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
-        """What keeps a property of a value below what is needed."""
+        """The operation that keeps a property of a value below what is needed."""
         axis = self.axis
         for _ in range(200):
             maker = self.module.makers.get(value)
@@ -293,7 +293,7 @@ class _Trace:
         return info.constant if info else None
 
     def _starts(self, value: str) -> list[str]:
-        """What a value that a loop carries is, before the loop and at its end."""
+        """The values of a loop-carried variable before the loop and at its end."""
         for op in self.module.operations:
             if op.opcode == "scf.for" and f"{value} = " in op.rest:
                 head = op.rest.partition(f"{value} = ")[2]

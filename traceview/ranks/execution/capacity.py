@@ -1,4 +1,4 @@
-"""How many recordings can be read at a time on this machine."""
+"""The number of recordings to read at a time on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def largest_bytes(paths: Sequence[Path]) -> int:
 
 
 def _kind(path: Path) -> str:
-    """What its name ends in, such as `.sqlite.xz`."""
+    """The ending of its name, such as `.sqlite.xz`."""
     return path.name[len(Path(unpacked_name(path)).stem) :]
 
 

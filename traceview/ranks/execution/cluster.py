@@ -105,7 +105,7 @@ class DaskCluster:
 
 
 def installed_version() -> str:
-    """That of traceview on a worker."""
+    """The version of traceview on a worker."""
     return __version__
 
 
@@ -222,7 +222,7 @@ def _environment_kept() -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dask's log from stderr: what matters is told in the report."""
+    """Keep Dask's log from stderr: what matters is in the report."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

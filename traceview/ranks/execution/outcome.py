@@ -1,4 +1,4 @@
-"""What became of a task in another process."""
+"""The outcome of a task in another process."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _Outcome = tuple[RankFigures, ...] | TaskFailure
 
 @dataclass
 class JobReading:
-    """What is known of a job while its recordings are read."""
+    """The state of a job while its recordings are read."""
 
     files: Sequence[RankFile] = ()
     ranks: list[RankFigures] = field(default_factory=list)
@@ -81,7 +81,7 @@ def read_job(
 def _outcomes(
     patterns: Sequence[str], jobs: int | None, dask: str | None, reading: JobReading
 ) -> Generator[tuple[int, _Outcome]]:
-    """What became of each of `reading.files`, by its place."""
+    """The outcome of each of `reading.files`, by its place."""
     note = reading.notes.append
     if dask is None or is_local(dask):
         reading.files = rank_files(patterns)

@@ -1,4 +1,4 @@
-"""What a worker does: read a recording, report on it, keep the figures of its ranks."""
+"""The task of a worker: read a recording, report on it, keep the figures of its ranks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _without_gpu_work(exit_status: str) -> InputError:
 
 
 def _told(trace: Trace) -> dict[str, Any]:
-    """What the report of a rank says of it."""
+    """Verdict and findings of a rank's own report."""
     findings, found = findings_of(trace), verdict(trace)
     return {
         "verdict": found.text if found else "",

@@ -1,4 +1,4 @@
-"""Where the program was in the idle time before each collective."""
+"""The place of the program in the idle time before each collective."""
 
 from __future__ import annotations
 

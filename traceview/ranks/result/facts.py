@@ -1,4 +1,4 @@
-"""What is known of a job before it is put into tables and sentences."""
+"""The facts of a job, before tables and sentences are made of them."""
 
 from __future__ import annotations
 

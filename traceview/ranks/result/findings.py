@@ -165,7 +165,7 @@ def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
 
 
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
-    """That the CPU, not the GPU, sets the pace of the step on most ranks."""
+    """A finding where the CPU, not the GPU, sets the pace of the step on most ranks."""
     if job.needs is None or len(job.ranks) < 2:  # the report of one rank has its own findings
         return
     cpu, gpu = (job.needs.mean_ns(each) for each in (job.needs.cpu_ns, job.needs.gpu_ns))

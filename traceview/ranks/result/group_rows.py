@@ -138,7 +138,7 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
 
 
 def _machines(job: JobFacts) -> list[str]:
-    """What tells the machine of each rank from others; empty where unknown. One clock is of one."""
+    """An identity of each rank's machine; empty where unknown. One clock is of one machine."""
     names = [each.name for each in job.ranks]
     alone = len({name.clock for name in names}) == 1
     return [name.host or (name.clock if alone else "") for name in names]

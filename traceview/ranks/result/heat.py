@@ -43,7 +43,7 @@ def heat_map(job: JobFacts) -> HeatMap:
 
 
 def waits_in_steps(job: JobFacts, rank: int) -> Integers:
-    """How long a rank waited in each of its steps without computing meanwhile."""
+    """The time that a rank waited in each of its steps without computing meanwhile."""
     found = job.ranks[rank].collectives
     wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
     inside = found.step >= 0

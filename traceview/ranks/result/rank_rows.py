@@ -52,7 +52,7 @@ def _ranks(job: JobFacts) -> Rows:
 
 
 def _steady_wait_ns(job: JobFacts, rank: int) -> int:
-    """What a rank waited in its steady steps; in all collectives without steps."""
+    """The time that a rank waited in its steady steps, or in all collectives without steps."""
     wait, step = np.maximum(job.wait_ns[rank], 0), job.ranks[rank].collectives.step
     warm = job.ranks[rank].steps.warm_up
     if len(warm):

@@ -1,4 +1,4 @@
-"""Which kernels of a late rank work longer than those of the others."""
+"""Kernels of a late rank that take longer than those of the others."""
 
 from __future__ import annotations
 

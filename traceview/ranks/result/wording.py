@@ -1,4 +1,4 @@
-"""What a late rank does, in words, and what to do about it."""
+"""Clauses on what a late rank does, and remedies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def doing(cause: str, place: Place | None) -> str:
 
 
 def remedy(each: Straggler) -> str:
-    """What to do about a late rank, an imperative with the fields of its finding."""
+    """The remedy for a late rank, an imperative with the fields of its finding."""
     if each.is_once:
         return "Record more steps: one pause does not tell whether it comes again, and how often."
     if each.more_work:

@@ -246,7 +246,7 @@ class _Run:
                 process.wait()
 
     def result(self, stopped: int | None) -> RankRecordings:
-        """What the ranks left. Raises RecordingError if none left a recording."""
+        """The recordings of the ranks. Raises RecordingError if there is none."""
         kept = tuple(
             self._recordings[rank]
             for rank in sorted(self._recordings)

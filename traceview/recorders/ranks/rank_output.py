@@ -1,4 +1,4 @@
-"""Which rank this process records, and the file of its own that it writes."""
+"""The rank that this process records, and the file of its own that it writes."""
 
 from __future__ import annotations
 

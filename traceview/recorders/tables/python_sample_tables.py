@@ -22,7 +22,7 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 
 
 class SampledProcess(NamedTuple):
-    """What one process left: samples as (time of the day, thread id, stack), and frames."""
+    """The samples of one process as (time of the day, thread id, stack), and their frames."""
 
     process_id: int
     samples: list[tuple[int, int, int]]
@@ -57,7 +57,7 @@ def write_python_samples(database: Path, folder: Path) -> int:
 
 
 def sampled_process(path: Path) -> SampledProcess:
-    """What a process wrote; its last line may be cut off."""
+    """Read the samples of a process; the last line may be cut off."""
     number = path.name.partition("-")[0]
     process = SampledProcess(int(number) if number.isdecimal() else -1, [], [])
     for line in path.read_text("utf-8", "replace").split("\n"):

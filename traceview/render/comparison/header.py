@@ -38,7 +38,7 @@ def compared(comparison: RunComparison) -> list[str]:
 
 
 def both_sides(numbers: Sequence[int], noun: str) -> str:
-    """How many of something each side has: `5 runs per side`, `4 and 5 runs`."""
+    """Counts of both sides: `5 runs per side`, `4 and 5 runs`."""
     one, other = numbers
     if one == other:
         return f"{units.counted(one, noun)} per side"

@@ -96,7 +96,7 @@ def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTabl
 
 
 def per_step(comparison: RunComparison, table: PartsTable) -> str:
-    """What the numbers of the table are, such as `ms per step`."""
+    """The unit of the table's numbers, such as `ms per step`."""
     per = "per step" if has_steps(comparison) else "of steady GPU time"
     return f"{table.total.unit} {per}"
 

@@ -53,7 +53,7 @@ def rows(comparison: Comparison, names: SourceNames) -> list[DiffRow]:
 
 
 def circumstances(comparison: Comparison) -> list[str]:
-    """How the versions were compiled, as far as they agree."""
+    """The options of compilation that the versions share."""
     return [_text(q) for q in comparison.quantities if q.topic in _GIVEN and not q.differs]
 
 

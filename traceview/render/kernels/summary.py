@@ -23,7 +23,7 @@ HOW: dict[How, str] = {
 
 
 def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> str:
-    """How a kernel was compiled: launches, grid, warps, stages, constexprs.
+    """The options of a kernel's compilation: launches, grid, warps, stages, constexprs.
 
     Other arguments are named where kernels of this name `among` those shown differ in them.
     """

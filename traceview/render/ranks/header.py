@@ -67,7 +67,7 @@ def counted_ranks(job: JobReport) -> str:
 
 
 def clocks_text(job: JobReport) -> str:
-    """How well times of different ranks compare; empty for a single rank."""
+    """A sentence on how well times of different ranks compare; empty for a single rank."""
     error = job.clocks.error_ns[job.clocks.error_ns != NULL]
     if len(job.ranks) < 2:
         return ""

@@ -42,7 +42,7 @@ def forecast_text(forecast: Forecast | None) -> str:
 
 
 def qualifier(forecast: Forecast | None) -> str:
-    """What stands before the time or factor of a forecast."""
+    """The qualifier before the time or factor of a forecast."""
     return QUALIFIERS[forecast.saving if forecast else "at-most"]
 
 

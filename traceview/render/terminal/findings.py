@@ -73,7 +73,7 @@ class _Entry:
 
 
 def _amounts(ranked: RankedFinding, whole: str) -> list[str]:
-    """What acting on it saves, its share, and how much faster that makes a step."""
+    """The saving, its share, and the speed-up of a step."""
     stake, share = saving(ranked.finding, whole, ranked.forecast)
     forecast = ranked.forecast
     if not stake:

@@ -155,7 +155,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
 def _shown(
     trace: Trace, device: int, cause: int, samples: IdleSamples, line: LineSite | None
 ) -> Shown:
-    """Where idle time shows: the row of its line and a gap of it, else the row of its cause."""
+    """The evidence of idle time: the row of its line and a gap of it, else the row of its cause."""
     if line:
         return Shown("lines", line.row, gap_at_line(trace, samples, line))
     return Shown("causes", {**gpu_cells(trace, device), "cause": CAUSES[cause]})

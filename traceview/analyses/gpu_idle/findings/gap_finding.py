@@ -21,7 +21,7 @@ from traceview.trace import Trace
 
 
 class Shown(NamedTuple):
-    """Where a finding shows: cells of a row of a table, and a gap (row in gaps), or the longest."""
+    """The evidence of a finding: cells of a table row, and a gap (row in gaps), or the longest."""
 
     table: str
     row: dict[str, Cell]

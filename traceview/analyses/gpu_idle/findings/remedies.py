@@ -1,4 +1,4 @@
-"""What to do about idle time of each cause, and how a finding says that the GPU lost it."""
+"""Remedies for idle time by cause, and the clause on how the GPU lost it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 
 def action_for(trace: Trace, cause: int) -> str:
-    """What to do about idle time of a cause, in the terms of the program's framework."""
+    """The remedy for idle time of a cause, in the terms of the program's framework."""
     if cause == UNKNOWN and of_torch(trace):
         return _OPEN_EARLIER
     if cause == LAUNCH_LATE:
@@ -126,7 +126,7 @@ def take_out(trace: Trace) -> str:
 
 
 def lost_by(trace: Trace, cause: int) -> str:
-    """How the GPU lost the time, behind `The GPU sat idle for 147 ms (135 gaps)`."""
+    """The clause on a cause that follows `The GPU sat idle for 147 ms (135 gaps)`."""
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
         return "while the CPU launched the next CUDA graph"
     return LOST[cause]

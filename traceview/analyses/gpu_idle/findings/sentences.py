@@ -87,7 +87,7 @@ def add_function(wording: Wording, line: LineSite) -> None:
 
 
 def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
-    """What the CPU did during most of the launch-late time, and in which range."""
+    """Add what the CPU did during most of the launch-late time, and in which range."""
     pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
     in_library = pattern is not None and is_library_name(pattern.rpartition("/")[2])
     own_code = "Python code" if site.python else "CPU code outside CUDA"
@@ -110,7 +110,7 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
 def add_details(
     wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity, *, by_line: bool
 ) -> Severity:
-    """What stands out in the gaps of one cause. Returns the severity, which that may lower."""
+    """Add what stands out in the gaps of one cause. Returns the severity, which that may lower."""
     lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
     if lone:
         _add_lone_gap(wording, trace, cause, lone)

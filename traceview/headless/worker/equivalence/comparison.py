@@ -175,7 +175,7 @@ def _other_elements(name: str, at: Any, new_at: Any) -> str:
 
 
 def _different(before: Any, after: Any, region: Region) -> int:
-    """How many values differ by more than another order of additions explains."""
+    """Number of values that differ by more than another order of additions explains."""
     if not region.format.is_float:
         allowed = 1 if region.format.name in ("i8", "u8") else 0
         return int((np.abs(before - after) > allowed).sum())

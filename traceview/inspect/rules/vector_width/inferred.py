@@ -93,7 +93,7 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
 
 
 def _interleaved(narrow: Narrow, cuda: bool) -> str:
-    """What to do where only every k-th element is moved."""
+    """The remedy where only every k-th element is moved."""
     parts = abs(narrow.layout.apart)
     if not 1 < parts <= _MOST_PARTS:
         return _CONTIGUOUS

@@ -161,7 +161,7 @@ def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
 
 
 def _far_apart(group: Sequence[Narrow]) -> str:
-    """What distance costs, which is more than what narrowness does."""
+    """A clause on the cost of distance, which is more than that of narrowness."""
     far = (n for n in group if n.layout.scattered and n.cost and n.cost.is_uncoalesced)
     if not any(far):
         return ""

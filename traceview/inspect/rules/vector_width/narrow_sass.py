@@ -14,7 +14,7 @@ _MOVES = ("load", "store", "async-copy")
 
 
 def narrow_sass_accesses(kernel: KernelContext) -> Iterator[Finding]:
-    """How many accesses are narrow; SASS alone does not show why."""
+    """A finding on the number of narrow accesses; SASS alone does not show why."""
     if kernel.provenance is not None:
         return
     moves = [

@@ -177,7 +177,7 @@ class _Case:
         )
 
     def _remedies(self, causes: Sequence[Cause]) -> tuple[Remedy, ...]:
-        """What to use instead, each as an action of its own."""
+        """The remedies, each as an action of its own."""
         return tuple(
             Remedy(f"use {cause.remedy}", cause.change)
             if self.trials.equivalence(cause.change).verdict == "same"
@@ -189,7 +189,7 @@ class _Case:
         )
 
     def _use(self, causes: Sequence[Cause]) -> str:
-        """What to use instead, as an imperative.
+        """The remedy as an imperative.
 
         Fewer warps that lower occupancy come last: blocks of little work cost as much as narrow
         accesses.

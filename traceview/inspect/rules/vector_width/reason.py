@@ -46,7 +46,7 @@ class Narrow:
 
     @property
     def count(self) -> int:
-        """How many instructions they are."""
+        """Number of instructions."""
         return sum(access.count for access in self.accesses)
 
 

@@ -24,7 +24,7 @@ _MOST = 2
 
 
 def harm(before: Outcome, after: Outcome) -> str:
-    """What got worse, as a clause; empty if nothing did."""
+    """A clause on what got worse; empty if nothing did."""
     found = [
         *_narrowed(before, after),
         *_scattered(before, after),
