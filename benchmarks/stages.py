@@ -1,4 +1,4 @@
-"""Profile a report: CPU time and peak memory of every stage, in order.
+"""Profile a report on the screen: CPU time and peak memory of every stage, in order.
 
     python benchmarks/stages.py TRACE.sqlite [--least 0.01] [--runs 3]
 
@@ -74,7 +74,7 @@ def measure(path: str) -> dict[str, Any]:
         from traceview import report
         from traceview.analyses import ALL
         from traceview.memory.allocator import keep_freed_memory
-        from traceview.render.report.text import render_text
+        from traceview.render.terminal.screen import render_screen
 
         keep_freed_memory()
     with clock.stage("read"):
@@ -82,10 +82,11 @@ def measure(path: str) -> dict[str, Any]:
     outcomes = {}
     for analysis in ALL:
         with clock.stage(f"answer: {analysis.name}"):
-            outcomes[analysis.name] = analysis.run(trace)
+            outcomes[analysis.name] = analysis.findings(trace)
+    with clock.stage("verdict, scoreboard and order of findings"):
+        found = report.reported(trace, ALL, outcomes)
     with clock.stage("draw"):
-        found = report.Report(report.facts_of(trace), ALL, outcomes, report.ranked(outcomes))
-        render_text(found, width=120)
+        render_screen(found, width=120)
     return {"seconds": clock.seconds, "peak_mib": clock.peak_mib}
 
 

@@ -164,10 +164,17 @@ def analyze(
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)
         }
+    return reported(trace, chosen, outcomes)
+
+
+def reported(
+    trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome]
+) -> Report:
+    """The report of these outcomes: with its verdict, and their findings in order."""
     found, facts = verdict(trace), facts_of(trace)
     return Report(
         facts,
-        chosen,
+        analyses,
         outcomes,
         _ranked(trace, outcomes),
         len(steps(trace)),

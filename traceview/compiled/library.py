@@ -31,6 +31,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_nest": None,
     "traceview_innermost": None,
     "traceview_split_gaps": None,
+    "traceview_nearest": None,
+    "traceview_mark_around": None,
     "traceview_scan_events": None,
 }
 

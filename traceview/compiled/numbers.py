@@ -1,4 +1,4 @@
-"""Columns of integers that hold few different values, numbered in one pass of C code."""
+"""The different values of columns of integers, numbered; in one pass of C code where few."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
+from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address, pointer
-from traceview.tables import Array, Integers, RowNumbers
+from traceview.tables import Array, Integers, RowNumbers, constant
 
 _BITS = 16
 _MOST = 1 << (_BITS - 1)
 """So many different values, and the hash table of them, stay in the cache of a core."""
+
+
+# Up to this span, a lookup table indexed by value is cheaper than sorting.
+_DENSE = 1 << 22
 
 
 class _CValues(Structure):
@@ -46,3 +51,43 @@ def few_values(column: Array) -> tuple[Integers, RowNumbers] | None:
         pointer(numbers),
     )
     return None if reason else (values[: table.count].copy(), numbers)
+
+
+def numbered(values: Array) -> tuple[Integers, RowNumbers]:
+    """The distinct values, ascending, and for each row the index of its value."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    if values.strides == (0,):
+        return values[:1].astype(np.int64), constant(0, len(values), np.int32)
+    if (few := few_values(values)) is not None:
+        return _ascending(*few)
+    low, high = int(values.min()), int(values.max())
+    if high - low < _DENSE:
+        return _numbered_directly(values, low, high)
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return distinct, inverse.astype(np.int32)
+
+
+def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumbers]:
+    """Values numbered in order of appearance, in ascending order."""
+    order = np.argsort(distinct)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    # In most columns the values appear in ascending order.
+    if not groups.in_order(place):
+        for part in groups.parts(len(codes)):
+            codes[part] = place[codes[part]]
+    return distinct[order], codes
+
+
+def _numbered_directly(values: Array, low: int, high: int) -> tuple[Integers, RowNumbers]:
+    seen = np.zeros(high - low + 1, bool)
+    for part in groups.parts(len(values)):
+        # As int64: the type of the values may be too narrow for differences.
+        seen[np.subtract(values[part], low, dtype=np.int64)] = True
+    place = np.cumsum(seen, dtype=np.int32)
+    place -= 1
+    codes = np.empty(len(values), np.int32)
+    for part in groups.parts(len(values)):
+        codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
+    return np.flatnonzero(seen) + low, codes

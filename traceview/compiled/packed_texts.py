@@ -139,7 +139,7 @@ class PackedTextColumn(Texts):
         decoded: npt.NDArray[np.object_] = some[place[self.codes]]
         return decoded
 
-    def take(self, rows: Array) -> Texts:
+    def take(self, rows: Array | slice) -> Texts:
         return PackedTextColumn(picked(self.codes, rows), self.packed)
 
     def thrifty(self) -> Texts:

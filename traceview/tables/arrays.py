@@ -43,8 +43,10 @@ def thrifty(values: Array) -> Array:
     return constant(values[0], len(values), values.dtype) if (values == values[0]).all() else values
 
 
-def picked(values: Array, rows: Array) -> Array:
-    """`values[rows]`, without a copy if either is a `constant`."""
+def picked(values: Array, rows: Array | slice) -> Array:
+    """`values[rows]`, without a copy if either is a `constant` or the rows are a slice."""
+    if isinstance(rows, slice):
+        return values[rows]
     if rows.dtype != bool and rows.strides == (0,) and len(rows):
         return constant(values[rows[0]], len(rows), values.dtype)
     if values.strides != (0,) or not len(values):

@@ -61,8 +61,8 @@ class Texts:
         code = self.codes[row]
         return None if code < 0 else str(self.values[code])
 
-    def take(self, rows: Array) -> Texts:
-        """The rows of an index array or a mask."""
+    def take(self, rows: Array | slice) -> Texts:
+        """The rows of an index array, a mask or a slice."""
         return Texts(picked(self.codes, rows), self._values)
 
     def thrifty(self) -> Texts:
@@ -123,7 +123,7 @@ class MadeTexts(Texts):
         code = self.codes[row : row + 1]
         return None if code[0] < 0 else str(self._source.some(code)[0])
 
-    def take(self, rows: Array) -> Texts:
+    def take(self, rows: Array | slice) -> Texts:
         taken = super().take(rows)
         if not callable(self._values):
             # They are made already.
@@ -167,6 +167,6 @@ def _lookup(values: Array, codes: Array) -> Array:
     return values[codes] if len(values) else np.zeros(len(codes), values.dtype)
 
 
-def rows_of(values: Array | Texts, rows: Array) -> Array | Texts:
-    """The rows of a column, numbers or text, by an index array or a mask."""
+def rows_of(values: Array | Texts, rows: Array | slice) -> Array | Texts:
+    """The rows of a column, numbers or text, by an index array, a mask or a slice."""
     return values.take(rows) if isinstance(values, Texts) else picked(values, rows)

@@ -286,7 +286,7 @@ def test_kinds_of_ranges_and_their_order(read: Any) -> None:
         nvtx(5, 6, "inner"),
         nvtx(5, 9, "outer"),
         nvtx(5, None, "endless"),
-        nvtx(7, None, "mark", eventType=34),
+        nvtx(4, None, "mark", eventType=34),
         nvtx(1, 8, "over", eventType=60, endGlobalTid=tid(10, 12)),
         nvtx(2, None, "a thread's name", eventType=39),
     ]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview.compiled.numbers import numbered
 from traceview.compiled.packed_texts import PackedTexts
 from traceview.tables import constant
-from traceview.trace.nsys.names import numbered
 from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
 from traceview.trace.sqlite.row_reader import Numbers
 

@@ -88,3 +88,26 @@ EXPORTED void traceview_innermost(const int64_t *start, const int64_t *end, cons
         result[i] = row;
     }
 }
+
+/* The value of each of some intervals, or of its nearest ancestor if its own is negative; -1 for
+ * none, also where the row itself is -1.
+ */
+EXPORTED void traceview_nearest(const int32_t *value, const int32_t *parent, const int32_t *rows,
+                                int64_t count, int32_t *result)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int32_t row = rows[i];
+        while (row >= 0 && value[row] < 0)
+            row = parent[row];
+        result[i] = row < 0 ? -1 : value[row];
+    }
+}
+
+/* Mark all ancestors of some intervals; those that are marked have their ancestors marked. */
+EXPORTED void traceview_mark_around(const int32_t *parent, const int32_t *rows, int64_t count,
+                                    uint8_t *marked)
+{
+    for (int64_t i = 0; i < count; i++)
+        for (int32_t row = rows[i]; row >= 0 && !marked[row]; row = parent[row])
+            marked[row] = 1;
+}

@@ -69,7 +69,9 @@ class Nesting:
     def bounds(self) -> Integers:
         """The first row of each track, also of those without intervals, and the end of the last."""
         tracks = int(self.track[-1]) + 1 if len(self.track) else 0
-        return np.searchsorted(self.track, np.arange(tracks + 1)).astype(np.int64)
+        # Of the type of the tracks: searching would convert them all.
+        numbers = np.arange(tracks + 1, dtype=self.track.dtype)
+        return np.searchsorted(self.track, numbers).astype(np.int64)
 
     @cached_property
     def _ends(self) -> Integers:

@@ -22,6 +22,7 @@ from traceview.tables import (
     Texts,
     TextValues,
     object_array,
+    picked,
 )
 from traceview.trace import Trace
 
@@ -34,7 +35,7 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
     if not len(tree.row):
         return np.zeros(0, bool)
     names, paths = trace.recorded("ranges").texts("name"), tree.paths
-    exact = names.take(tree.row).isin([text])
+    exact = names.take(tree.of_table).isin([text])
     exact |= np.isin(tree.path, paths.called(text))
     if exact.any():
         return exact
@@ -43,7 +44,7 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
         return _counted(trace, called[0], int(counted[2]))
     by_name = np.array([fnmatchcase(str(name), text) for name in names.values], bool)
     by_path = np.array([fnmatchcase(path, text) for path in paths], bool)
-    result: Mask = by_name[names.codes[tree.row]] | by_path[tree.path]
+    result: Mask = by_name[picked(names.codes, tree.of_table)] | by_path[tree.path]
     return result
 
 
@@ -102,20 +103,13 @@ class RangeNames:
         return result
 
 
-def _frequencies(codes: RowNumbers, rows: RowNumbers) -> Integers:
-    """How often the code of each text occurs in some rows."""
-    counts = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
-    for part in groups.parts(len(rows), len(counts)):
-        counts += np.bincount(codes[rows[part]], minlength=len(counts))
-    return counts
-
-
 def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
     """Texts with which --range selects each of these ranges alone."""
     tree = range_tree(trace)
     every = trace.recorded("ranges").texts("name")
     names = every.take(tree.row[rows])
-    counts = _frequencies(every.codes, tree.row)
+    codes = picked(every.codes, tree.of_table)
+    counts = groups.frequencies(codes, int(codes.max(initial=0)) + 1)
     unique = counts[names.codes] == 1
     repeated = np.zeros(len(tree.paths), bool)
     repeated[tree.path[rows[~unique]]] = True

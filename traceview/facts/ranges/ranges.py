@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.ancestors import with_ancestors
 from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
 from traceview.facts.ranges.origins import library_domains, range_name_forms
 from traceview.facts.ranges.paths import (
@@ -24,7 +26,6 @@ from traceview.tables import (
     Integers,
     Mask,
     RowNumbers,
-    Table,
     Texts,
     constant,
     picked,
@@ -65,10 +66,15 @@ class RangeTree:
     path_pattern: RowNumbers
     patterns: Paths
 
+    @cached_property
+    def of_table(self) -> RowNumbers | slice:
+        """Takes the values of these ranges from a column of the table; a slice copies nothing."""
+        return _as_slice(self.row)
+
     @property
     def process(self) -> Array:
         """Process of each range, looked up anew."""
-        return picked(self.processes, self.row)
+        return picked(self.processes, self.of_table)
 
     def process_of(self, rows: Array) -> Array:
         """Process of some rows of the tree."""
@@ -96,14 +102,7 @@ class RangeTree:
 
     def around(self, mine: Mask) -> Mask:
         """True for these ranges and all their ancestors."""
-        result = mine.copy()
-        rows = np.flatnonzero(mine)
-        while len(rows):
-            above = groups.different(self.parent[rows])
-            above = above[above >= 0]
-            rows = above[~result[above]]
-            result[rows] = True
-        return result
+        return with_ancestors(self.parent, mine)
 
 
 def pattern_of(text: str) -> str:
@@ -121,9 +120,7 @@ def range_tree(trace: Trace) -> RangeTree:
     rows, nesting = _nested(trace)
     parent = _cross_thread_parents(trace, nesting, rows)
     depth = nesting.depth if parent is nesting.parent else depths(parent)
-    names = ranges.texts("name")
-    if not _is_whole(rows, ranges):
-        names = names.take(rows)
+    names = ranges.texts("name").take(_as_slice(rows))
     path, paths = number_paths(parent, depth, names)
     forms = range_name_forms(trace)
     of_forms = Texts.of(map(pattern_of, forms.examples))
@@ -147,20 +144,27 @@ def range_tree(trace: Trace) -> RangeTree:
     return replace(tree, lent=tree.own_or_inherited(lent) == 1)
 
 
-def _is_whole(rows: RowNumbers, table: Table) -> bool:
-    """Whether these different rows are all rows of the table in its order."""
-    return len(rows) == len(table) and groups.in_order(rows)
+def _as_slice(rows: RowNumbers) -> RowNumbers | slice:
+    """The different rows, as a slice where they are the first of the table in its order."""
+    leading = not len(rows) or (int(rows.max()) == len(rows) - 1 and groups.in_order(rows))
+    return slice(len(rows)) if leading else rows
 
 
 def _nested(trace: Trace) -> tuple[RowNumbers, Nesting]:
     """The rows of the ranges with a duration, and how they nest."""
     ranges = trace.recorded("ranges")
     thread, start, end = ranges["thread"], ranges["start_ns"], ranges["end_ns"]
-    if (end == NULL).any():
+    lasting = ~ranges.texts("kind").isin(["mark"])
+    if (lasting & (end == NULL)).any():
         end = np.where(end == NULL, _last_time(trace), end)
-    rows = row_numbers(np.flatnonzero((end > start) & ~ranges.texts("kind").isin(["mark"])))
-    if len(rows) < len(ranges):
-        # Else the columns of the tree are those of the table.
+    lasting &= end > start
+    count = int(np.count_nonzero(lasting))
+    if lasting[:count].all():
+        # As nsys's reader puts marks last: the columns of the tree are parts of those of the table.
+        rows = np.arange(count, dtype=np.int32)
+        thread, start, end = thread[:count], start[:count], end[:count]
+    else:
+        rows = row_numbers(np.flatnonzero(lasting))
         thread, start, end = picked(thread, rows), start[rows], end[rows]
     if not in_nesting_order(thread, start, end):
         order = np.lexsort((-end, start, thread))

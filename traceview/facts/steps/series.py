@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.compiled.numbers import numbered
 from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step, range_name_forms
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import within
@@ -62,13 +63,13 @@ class _Kinds:
 def step_ranges(trace: Trace) -> Integers:
     """Rows of the range tree that are steps, in order of thread and start."""
     tree = range_tree(trace)
-    found = groups.group(tree.nesting.track, tree.path_pattern[tree.path])
-    kind, size, first = row_numbers(found.ids), found.size, found.first
-    del found
+    patterns = max(len(tree.patterns), 1)
+    distinct, kind = numbered(_track_and_pattern(tree, patterns))
+    thread, pattern, size = distinct // patterns, row_numbers(distinct % patterns), len(distinct)
     # A range lent to another thread is a part of the original.
-    own = picked(candidates_for_steps(trace), tree.row) & ~tree.lent
+    own = picked(candidates_for_steps(trace), tree.of_table) & ~tree.lent
     counted = groups.frequencies(kind, size) > 1
-    counted &= ~_sweeps(trace, tree, kind, first)
+    counted &= ~_sweeps(trace, tree, kind, size)
     counted &= ~_of_warm_up(trace, tree, kind, size)
     working = np.zeros(size, bool)
     working[kind[np.flatnonzero(_has_work(trace, tree) & own)]] = True
@@ -78,15 +79,20 @@ def step_ranges(trace: Trace) -> Integers:
     there = np.flatnonzero(counted & _among(kind, own, size))
     number = np.full(size, -1, np.int32)
     number[there] = np.arange(len(there))
-    first = first[there]
-    kinds = _Kinds(
-        number[kind],
-        own,
-        tree.nesting.track[first],
-        tree.path_pattern[tree.path[first]],
-        tree.depth[first],
-    )
+    of_steps = pattern[there]
+    kinds = _Kinds(number[kind], own, thread[there], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+
+
+def _track_and_pattern(tree: RangeTree, patterns: int) -> Array:
+    """Thread and path pattern of each range in one integer."""
+    tracks = int(tree.nesting.track.max(initial=0)) + 1
+    fits = tracks * patterns <= np.iinfo(np.int32).max
+    key: Array = np.empty(len(tree.path), np.int32 if fits else np.int64)
+    for part in groups.parts(len(key)):
+        np.multiply(tree.nesting.track[part], patterns, out=key[part], dtype=key.dtype)
+        key[part] += tree.path_pattern[tree.path[part]]
+    return key
 
 
 def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:
@@ -182,18 +188,17 @@ _SWEPT = 3
 _COUNTS = re.compile(r"(?i).*(step|iteration|iter)[\W_]*#")
 
 
-def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, first: Integers) -> Mask:
+def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask:
     """True for the kinds whose numbers are sizes: `n=512`, `n=1024`, `n=4096` are no steps.
 
     Numbers of steps repeat, or grow by the same amount; sizes do neither. A kind that is named
     like a step counts as one whatever its numbers.
     """
-    kinds = len(first)
     if not kinds:
         return np.zeros(0, bool)
-    codes = picked(trace.recorded("ranges").texts("name").codes, tree.row)
+    codes = picked(trace.recorded("ranges").texts("name").codes, tree.of_table)
     counted = groups.frequencies(kind, kinds)
-    rows = _of_several_names(kind, codes, first)
+    rows = _of_several_names(kind, codes, kinds)
     # Rows of a kind are those of one thread, so in order of start.
     rows = rows[groups.order_of(kind[rows])]
     number, kind_of = range_name_forms(trace).last_numbers()[codes[rows]], kind[rows]
@@ -217,9 +222,10 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, first: Integers) ->
     return sweeps
 
 
-def _of_several_names(kind: RowNumbers, name: Array, first: Integers) -> Integers:
-    """The rows of the kinds whose rows do not all have the name of their first."""
-    varied, expected = np.zeros(len(first), bool), name[first]
+def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
+    """The rows of the kinds whose rows do not all have one name, that of their last."""
+    varied, expected = np.zeros(kinds, bool), np.empty(kinds, name.dtype)
+    expected[kind] = name
     for part in groups.parts(len(kind)):
         varied[kind[part][name[part] != expected[kind[part]]]] = True
     return np.flatnonzero(varied[kind])

@@ -17,9 +17,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.ancestors import nearest
 from traceview.facts.ranges.lanes import Key
 from traceview.facts.ranges.ranges import (
-    RangeTree,
     attributed_calls,
     attributed_operations,
     of_main_thread,
@@ -132,7 +132,7 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
-    result = _nearest(tree, number, found)
+    result = nearest(number, tree.parent, found)
     open_calls = np.flatnonzero((result < 0) & (call >= 0))
     own = groups.different(tree.nesting.track[rows])
     open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], own)]
@@ -141,18 +141,6 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     step, rows_of = tree.own_or_inherited(number), call[open_calls]
     process, start_ns = calls["process"][rows_of], calls["start_ns"][rows_of]
     result[open_calls] = of_main_thread(trace, step, process, start_ns)
-    return result
-
-
-def _nearest(tree: RangeTree, value: RowNumbers, row: RowNumbers) -> RowNumbers:
-    """The value of each range, or of its nearest ancestor if its own is negative; −1 for none."""
-    result = np.full(len(row), -1, np.int32)
-    asked = np.flatnonzero(row >= 0)
-    at = row[asked]
-    while len(asked):
-        result[asked] = value[at]
-        at = np.where(value[at] < 0, tree.parent[at], -1)
-        asked, at = asked[at >= 0], at[at >= 0]
     return result
 
 

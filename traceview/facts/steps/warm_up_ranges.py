@@ -9,6 +9,7 @@ from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import issued_ns, selected_operations, windows_of, within
 from traceview.intervals import Intervals
+from traceview.tables import picked
 from traceview.trace import Trace, fact
 
 _WARM_UP = re.compile(r"warm[-_ ]?up(?: ?\{.*\})?", re.IGNORECASE | re.DOTALL)
@@ -25,7 +26,7 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
     is_warm_up = range_name_forms(trace).matching(_WARM_UP.fullmatch)
     if not is_warm_up.any() or not len(tree.row):
         return {}
-    windows = windows_of(tree, is_warm_up[names.codes[tree.row]])
+    windows = windows_of(tree, is_warm_up[picked(names.codes, tree.of_table)])
     ops, chosen = operations(trace), selected_operations(trace)
     inside = within(windows, ops.process[chosen], issued_ns(trace)[chosen])
     return {} if inside.all() else windows

@@ -17,7 +17,7 @@ from traceview.facts.ranges.ranges import attributed_operations, pattern_of, ran
 from traceview.facts.work.declarations import DeclaredWork, may_declare, parse_declaration
 from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.facts.work.tensor_shapes import Gemm, has_sizes, number_type, parse_gemm
-from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array
+from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace import Trace, fact
 
 Parsed = TypeVar("Parsed")
@@ -180,7 +180,7 @@ def _innermost(
     names = ranges.texts("name")
     if not relevant.any() or not len(tree.row):
         return None
-    text = names.codes[tree.row]
+    text = picked(names.codes, tree.of_table)
     every = np.arange(len(text), dtype=np.int32)
     nearest = tree.own_or_inherited(np.where(relevant[text], every, np.int32(-1)))
     inner = attributed_operations(trace).range[kernel_operations(trace)]

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from traceview import groups
-from traceview.compiled.numbers import few_values
+from traceview.compiled.numbers import numbered
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, object_array
 from traceview.trace.schema import UNIFIED
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Numbers
 
-# Up to this span, a lookup table indexed by value is cheaper than sorting.
-DENSE = 1 << 22
 UNNAMED = "(unnamed)"
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
@@ -46,30 +43,6 @@ _SYNC_WORDS = {
 _COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
 
 
-def numbered(values: Array) -> tuple[Integers, RowNumbers]:
-    """The distinct values, ascending, and for each row the index of its value."""
-    if not len(values):
-        return np.empty(0, np.int64), np.empty(0, np.int32)
-    if values.strides == (0,):
-        return values[:1].astype(np.int64), constant(0, len(values), np.int32)
-    if (few := few_values(values)) is not None:
-        return _ascending(*few)
-    low, high = int(values.min()), int(values.max())
-    if high - low < DENSE:
-        return _numbered_directly(values, low, high)
-    distinct, inverse = np.unique(values, return_inverse=True)
-    return distinct, inverse.astype(np.int32)
-
-
-def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumbers]:
-    """Values numbered in order of appearance, in ascending order."""
-    order = np.argsort(distinct)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    # In most columns the values appear in ascending order.
-    return distinct[order], codes if groups.in_order(place) else place[codes]
-
-
 def numbered_pairs(first: Array, second: Array) -> tuple[list[tuple[int, int]], RowNumbers]:
     """The distinct pairs of two columns, and for each row the index of its pair."""
     (ones, one), (others, other) = numbered(first), numbered(second)
@@ -78,19 +51,6 @@ def numbered_pairs(first: Array, second: Array) -> tuple[list[tuple[int, int]], 
     pairs, codes = numbered(one.astype(np.int64) * len(others) + other)
     split = (divmod(pair, len(others)) for pair in pairs.tolist())
     return [(int(ones[a]), int(others[b])) for a, b in split], codes
-
-
-def _numbered_directly(values: Array, low: int, high: int) -> tuple[Integers, RowNumbers]:
-    seen = np.zeros(high - low + 1, bool)
-    for part in groups.parts(len(values)):
-        # As int64: the type of the values may be too narrow for differences.
-        seen[np.subtract(values[part], low, dtype=np.int64)] = True
-    place = np.cumsum(seen, dtype=np.int32)
-    place -= 1
-    codes = np.empty(len(values), np.int32)
-    for part in groups.parts(len(values)):
-        codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
-    return np.flatnonzero(seen) + low, codes
 
 
 class Names:

@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from traceview.compiled.numbers import numbered
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
-from traceview.trace.nsys.names import Names, numbered, numbered_pairs
+from traceview.trace.nsys.names import Names, numbered_pairs
 from traceview.trace.nsys.rows import INT32, Rows, Staged
 from traceview.trace.schema import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite.file import Database

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.compiled.numbers import numbered
 from traceview.compiled.packed_texts import packed
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace.nsys.names import (
@@ -15,7 +16,6 @@ from traceview.trace.nsys.names import (
     filled,
     first_of,
     meanings,
-    numbered,
     numbered_pairs,
 )
 from traceview.trace.nsys.processes import ABSENT, Codes

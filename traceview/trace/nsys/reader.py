@@ -38,6 +38,7 @@ from traceview.trace.nsys.syncs import synchronizations
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 
+MARK_KIND = "mark"
 _BY_START = ("kernels", "copies", "sets", "graph_launches", "api_calls")
 _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "kernels": tables.kernels,
@@ -180,16 +181,28 @@ def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
 
 
 def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
-    """Order by thread and start, the longest first; an unended range is longest."""
+    """Order by thread and start, the longest first; an unended range is longest.
+
+    Marks come behind all ranges, so that the columns of the ranges are parts of those of the table.
+    """
     start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
-    order = groups.order_of(thread)
+    lane = _marks_last(thread, staged.get("kind"))
+    order = groups.order_of(lane)
     rows_of_parts = (order[part] for part in groups.overlapping_parts(len(start)))
     if all(
-        groups.in_order(thread[rows], start[rows], _longest_first(end[rows]))
+        groups.in_order(lane[rows], start[rows], _longest_first(end[rows]))
         for rows in rows_of_parts
     ):
-        return None if groups.in_order(thread) else order
-    return np.lexsort((_longest_first(end), start, thread))
+        return None if groups.in_order(lane) else order
+    return np.lexsort((_longest_first(end), start, lane))
+
+
+def _marks_last(thread: Array, kind: Array | Texts | None) -> Array:
+    """The thread of each range, and numbers behind all threads for marks."""
+    if not isinstance(kind, Texts) or MARK_KIND not in kind.values:
+        return thread
+    threads = int(thread.max(initial=0)) + 1
+    return np.where(kind.isin([MARK_KIND]), thread + np.int32(threads), thread)
 
 
 def _longest_first(end: Array) -> Array:

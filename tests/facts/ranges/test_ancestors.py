@@ -1,0 +1,61 @@
+"""Values of the nearest ancestor, and marks up to the root: compiled, by numpy, and by hand."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.compiled import library
+from traceview.facts.ranges.ancestors import nearest, with_ancestors
+
+LEAST = {"compiled": "", "numpy": "1"}
+
+
+@pytest.fixture(autouse=True, params=sorted(LEAST), scope="module")
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each test with the compiled library and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(library.SWITCH, LEAST[request.param])
+        yield request.param
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """The parent of each row; a range lent to another thread may lie before its parent."""
+    rows = draw(st.integers(0, 12))
+    order = draw(st.permutations(range(rows)))
+    parent = [-1] * rows
+    for place, row in enumerate(order[1:], 1):
+        above = draw(st.integers(-1, place - 1))
+        parent[row] = order[above] if above >= 0 else -1
+    return parent
+
+
+def chain(parent: list[int], row: int) -> list[int]:
+    found = []
+    while row >= 0:
+        found.append(row)
+        row = parent[row]
+    return found
+
+
+@given(parent=trees(), data=st.data())
+def test_a_row_without_a_value_has_that_of_its_nearest_ancestor(
+    parent: list[int], data: st.DataObject
+) -> None:
+    rows = st.integers(-1, len(parent) - 1)
+    value = data.draw(st.lists(st.integers(-2, 5), min_size=len(parent), max_size=len(parent)))
+    asked = data.draw(st.lists(rows, max_size=8))
+    expected = [next((value[r] for r in chain(parent, row) if value[r] >= 0), -1) for row in asked]
+    arrays = (np.array(each, np.int32) for each in (value, parent, asked))
+    assert nearest(*arrays).tolist() == expected
+
+
+@given(parent=trees(), data=st.data())
+def test_marks_reach_all_ancestors_of_a_row(parent: list[int], data: st.DataObject) -> None:
+    mine = data.draw(st.lists(st.booleans(), min_size=len(parent), max_size=len(parent)))
+    expected = {above for row, hit in enumerate(mine) if hit for above in chain(parent, row)}
+    found = with_ancestors(np.array(parent, np.int32), np.array(mine, bool))
+    assert set(np.flatnonzero(found).tolist()) == expected
