@@ -3,8 +3,8 @@ import pytest
 
 from tests.facts.arrays import api_calls, ints
 from traceview.compiled import library
-from traceview.facts.idle import gap_parts
-from traceview.facts.idle.cpu_activity import outermost_calls
+from traceview.facts.idle import cpu_activity, gap_parts
+from traceview.facts.idle.cpu_activity import CpuActivity, outermost_calls
 from traceview.facts.idle.gap_parts import (
     IN_FLIGHT,
     OFF_CPU,
@@ -91,3 +91,19 @@ def test_inner_calls_are_left_out_and_overlapping_ones_cut():
 
     assert row.tolist() == [0, 2, 4]
     assert list(zip(*(side.tolist() for side in time), strict=True)) == [(0, 9), (9, 20), (31, 32)]
+
+
+COUNTS = {0: [0], 1: [1], 3: [3], 7: [3, 3, 1]}
+
+
+@pytest.mark.parametrize("gaps", COUNTS)
+def test_parts_in_turn_are_all_parts_and_those_of_a_gap_stay_together(
+    gaps: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cpu_activity, "_AT_ONCE", 3)
+    gap = np.repeat(np.arange(gaps, dtype=np.int32)[::-1], 2)
+    times = np.arange(len(gap))
+    parts = CpuActivity(gap, times, times + 1, gap, gap)
+    some = list(parts.in_turn())
+    assert np.concatenate([each.start_ns for each in some]).tolist() == times.tolist()
+    assert [len(set(each.gap.tolist())) for each in some] == COUNTS[gaps]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +26,16 @@ from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_th
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
-from traceview.tables import Array, Integers, Mask, RowNumbers, constant, joined, row_numbers
+from traceview.tables import (
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    constant,
+    joined,
+    picked,
+    row_numbers,
+)
 from traceview.trace import Trace, fact
 
 CPU_CAUSES = (
@@ -38,6 +49,12 @@ CPU_CAUSES = (
     COMPILATION,
 )
 """Causes on the CPU: what the launching thread did explains the gap."""
+
+
+_AT_ONCE = 1 << 14
+"""Gaps whose parts are given in turn."""
+_MOST_TIMES = 1 << 20
+"""Parts whose ranges are looked up at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +80,17 @@ class CpuActivity(Timed):
 
     def of_gaps(self, chosen: Mask) -> CpuActivity:
         """The parts of the gaps of a mask."""
-        if chosen.all():
+        own = picked(chosen, self.gap)
+        if own.all():
             return self
-        rows = np.flatnonzero(chosen[self.gap])
+        rows = np.flatnonzero(own)
         return CpuActivity(*(column[rows] for column in self.columns()))
+
+    def in_turn(self) -> Iterator[CpuActivity]:
+        """The parts of some gaps after the others: what is computed of few stays in the cache."""
+        first = np.flatnonzero(groups.opens(self.gap))[::_AT_ONCE].tolist()
+        for start, end in pairwise([*(first or [0]), len(self)]):
+            yield CpuActivity(*(column[start:end] for column in self.columns()))
 
 
 _NO_ACTIVITY = CpuActivity(
@@ -109,8 +133,11 @@ def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) ->
     process = int(trace.threads["process"][thread])
     edges = _range_edges(trace, process, idle)
     gap, start, end, activity = split_gaps(idle, gaps.queued_ns[rows], did, edges)
-    one_thread, one_process = (constant(row, len(start), np.int32) for row in (thread, process))
-    ranges = open_ranges(trace, one_thread, one_process, start)
+    ranges = np.empty(len(start), np.int32)
+    for part in groups.parts(len(start), least=_MOST_TIMES):
+        time = start[part]
+        one_thread, one_process = (constant(row, len(time), np.int32) for row in (thread, process))
+        ranges[part] = open_ranges(trace, one_thread, one_process, time)
     ranges[activity == IN_FLIGHT] = -1
     return CpuActivity(rows[gap], start, end, ranges, activity)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from traceview import groups
 from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.cpu_activity import CpuActivity, cpu_activity
 from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
-from traceview.facts.idle.gaps import Gaps, gaps
+from traceview.facts.idle.gaps import gaps
 from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, thrifty
 from traceview.trace import Trace, fact
@@ -77,22 +79,34 @@ class LateIdle:
         )
 
 
+class _Kinds(NamedTuple):
+    """What is equal for all parts of a gap, one row per gap."""
+
+    device: Array
+    late: Mask
+    steady: Mask
+    python: Mask
+
+
 @fact
 def late_idle(trace: Trace) -> LateIdle:
-    every = gaps(trace)
-    parts = cpu_activity(trace).of_gaps(every.cause == LAUNCH_LATE)
-    tree = range_tree(trace)
-    pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
-    return sum_sites(every, parts, pattern, _python_threads(trace))
+    every, tree = gaps(trace), range_tree(trace)
+    python = _python_threads(trace)[every.thread]
+    late = every.cause == LAUNCH_LATE
+    kinds = _Kinds(*map(thrifty, (every.device, late, ~every.one_time, python)))
+    some = []
+    for each in cpu_activity(trace).in_turn():
+        parts = each.of_gaps(kinds.late)
+        pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
+        some.append(_sum_sites(kinds, parts, pattern))
+    return _together(some)
 
 
-def sum_sites(gaps: Gaps, parts: CpuActivity, pattern: Array, python: Mask) -> LateIdle:
-    """Add up parts of launch-late gaps by site; those of a gap lie together.
-
-    `python` is a mask over threads.
-    """
-    of_gap = (thrifty(each) for each in (gaps.device, ~gaps.one_time, python[gaps.thread]))
-    device, steady, by_python = (picked(each, parts.gap) for each in of_gap)
+def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
+    """Add up parts by site; those of a gap lie together."""
+    device, steady, python = (
+        picked(each, parts.gap) for each in (kinds.device, kinds.steady, kinds.python)
+    )
     each = groups.group(device, pattern, parts.activity)
     length = parts.duration_ns
     steady_ns = np.where(steady, length, 0)
@@ -105,8 +119,18 @@ def sum_sites(gaps: Gaps, parts: CpuActivity, pattern: Array, python: Mask) -> L
         time_ns=groups.sums(each, length),
         steady_ns=groups.sums(each, steady_ns),
         steady_gaps=groups.frequencies(each.ids[once[steady[once]]], each.size),
-        python_ns=groups.sums(each, np.where(by_python, steady_ns, 0)),
+        python_ns=groups.sums(each, np.where(python, steady_ns, 0)),
     )
+
+
+def _together(some: Sequence[LateIdle]) -> LateIdle:
+    """The sums of tables of different gaps."""
+    device, pattern, activity, *sums = (
+        np.concatenate([getattr(one, column.name) for one in some]) for column in fields(LateIdle)
+    )
+    each = groups.group(device, pattern, activity)
+    keys = (key[each.first] for key in (device, pattern, activity))
+    return LateIdle(*keys, *(groups.sums(each, values) for values in sums))
 
 
 def _once_per_gap(site: Integers, gap: RowNumbers) -> Integers:
