@@ -68,15 +68,15 @@ def most_first(values: Integers) -> Integers:
     Sorting value and row packed into one integer is many times faster than argsort.
     """
     rows = len(values)
-    most = int(values.max(initial=0))
-    if (most - int(values.min(initial=0)) + 1) * rows >= 2**63:
+    most, bits = int(values.max(initial=0)), rows.bit_length()
+    if (most - int(values.min(initial=0))).bit_length() + bits > 62:
         return np.argsort(-values, kind="stable")
-    # In place, as at ten million rows each copy takes 80 MB.
+    # In place, as at ten million rows each copy takes 80 MB. Shifts are faster than products.
     key = most - values
-    key *= rows
-    key += np.arange(rows, dtype=np.int32)
+    key <<= bits
+    key |= np.arange(rows, dtype=np.int32)
     key.sort()
-    key %= max(rows, 1)
+    key &= (1 << bits) - 1
     return key
 
 
@@ -217,15 +217,16 @@ def ordered(groups: Groups, values: Integers) -> Integers:
     """
     if not len(values):
         return values
-    least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
-    if groups.size * span >= 2**62:
+    least = int(values.min())
+    bits = (int(values.max()) - least).bit_length()
+    if groups.size.bit_length() + bits > 62:
         return values[np.lexsort((values, groups.ids))]
-    # In place, as at ten million rows each copy takes 80 MB.
-    key = groups.ids * span
+    # In place, as at ten million rows each copy takes 80 MB. Shifts are faster than products.
+    key = groups.ids << bits
     key += values
     key -= least
     key.sort()
-    key %= span
+    key &= (1 << bits) - 1
     key += least
     return key
 

@@ -229,6 +229,7 @@ def unit_of(name: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=1024)
 def is_moment(name: str) -> bool:
     """Whether the name is of a point in time on the clock of the recording, not a duration."""
     ends = ("_start_ns", "_begin_ns", "_end_ns")
@@ -271,9 +272,12 @@ def _scaled(value: float, scale: _Scale) -> str:
 
 def _step(value: float, scale: _Scale) -> tuple[float, str]:
     """The largest unit in which the value, once rounded, is at least 1."""
-    # 999.6 µs rounds to 1,000 µs, which reads better as 1.00 ms.
-    fitting = [step for step in scale if abs(value) >= step[0] * 0.9995]
-    return fitting[-1] if fitting else scale[0]
+    size = abs(value)
+    for step in reversed(scale):
+        # 999.6 µs rounds to 1,000 µs, which reads better as 1.00 ms.
+        if size >= step[0] * 0.9995:
+            return step
+    return scale[0]
 
 
 def _three_digits(value: float) -> str:

@@ -267,11 +267,12 @@ def command(
     if trace:
         request.check_one()
         _check_analyses(only)
-        load = partial(traceview.load, trace)
-        put_report(_analyzed(load, *options, tables=tables), outputs, shown)
+        load: Callable[[], Trace] = partial(traceview.load, trace)
+        put_report(_analyzed(load, *options, tables, outputs.prepare), outputs, shown)
     elif rank is not None:
         _check_analyses(only)
-        put_report(_analyzed(request.load_rank, *options, tables=tables), outputs, shown)
+        load = request.load_rank
+        put_report(_analyzed(load, *options, tables, outputs.prepare), outputs, shown)
     else:
         request.check_job(dict(zip(_OF_ONE_RANK, (*options[1:], full_names), strict=True)))
         check_tables(only, outputs)
@@ -336,6 +337,11 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
+def _import_the_rest(prepare: Callable[[], None]) -> None:
+    import_module("traceview.report")
+    prepare()
+
+
 def _analyzed(
     load: Callable[[], Trace],
     only: tuple[str, ...] = (),
@@ -346,12 +352,13 @@ def _analyzed(
     ncu: Path | None = None,
     cubins: tuple[Path, ...] = (),
     tables: bool = False,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Report:
     from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     # Reading is C code for the most part, which leaves the interpreter to these imports.
-    Thread(target=import_module, args=("traceview.report",)).start()
+    Thread(target=_import_the_rest, args=(prepare,)).start()
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")

@@ -34,7 +34,18 @@ from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.findings import Finding
-from traceview.tables import NULL, Array, Column, Integers, Mask, RowNumbers, Table, Texts, thrifty
+from traceview.tables import (
+    NULL,
+    Array,
+    Column,
+    Integers,
+    Mask,
+    RowNumbers,
+    Table,
+    Texts,
+    row_numbers,
+    thrifty,
+)
 from traceview.trace import Trace
 
 KERNELS = TableSpec(
@@ -295,7 +306,7 @@ def _exclusive(
 def _inclusive_table(
     tree: RangeTree, calls: Integers, total: Integers, duration_ns: Integers
 ) -> Table:
-    rows = np.flatnonzero(calls)
+    rows = row_numbers(np.flatnonzero(calls))
     rows = rows[groups.most_first(total[rows])]
     return Table(
         INCLUSIVE.columns,
@@ -310,10 +321,12 @@ def _inclusive_table(
 
 def _entries(trace: Trace, tree: RangeTree) -> Integers:
     """Number of ranges of each pattern."""
-    result = np.zeros(len(tree.patterns), np.int64)
     path = tree.path[entered(trace, tree)] if trace.selection else tree.path
-    np.add.at(result, tree.path_pattern, groups.frequencies(path, len(tree.paths)))
-    return result
+    patterns = len(tree.patterns)
+    parts = (tree.path_pattern[path[part]] for part in groups.parts(len(path), patterns))
+    return sum(
+        (np.bincount(each, minlength=patterns) for each in parts), np.zeros(patterns, np.int64)
+    )
 
 
 def _patterns(
@@ -345,7 +358,9 @@ def _patterns(
 
 
 def _pct_of(part: Integers, duration_ns: Integers) -> Array:
-    return 100.0 * part / max(int(duration_ns.sum()), 1)
+    share = 100.0 * part
+    share /= max(int(duration_ns.sum()), 1)
+    return share
 
 
 ANALYSIS = Analysis(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,17 @@ class ReportOutputs:
         """Whether any of them shows more than the findings."""
         return bool(self.files or self.stdout or self.csv)
 
+    def prepare(self) -> None:
+        """Import what writes these, while something else than Python works."""
+        if not self.stdout:
+            import_module("traceview.render.terminal.screen")
+        if self.json or self.stdout == "json":
+            import_module("traceview.render.report.json")
+        if self.html:
+            from traceview.render.report.html import prepare
+
+            prepare()
+
     def check(self, source: Path, *, force: bool) -> None:
         """Raise InputError or OutputExistsError if one of them cannot be written."""
         check_writable(self.files, source=source, force=force)
@@ -112,11 +124,17 @@ def _check_folder(folder: Path, force: bool) -> None:
 
 
 def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> None:
-    """Write and print a report."""
-    if not outputs.stdout:
-        print_report(report, shown)
-    if outputs.html:
-        write_file(outputs.html, _page(report, outputs.all_rows))
+    """Write and print a report; the page is rendered while the screen is printed."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        page = pool.submit(_page, report, outputs.all_rows) if outputs.html else None
+        if not outputs.stdout:
+            print_report(report, shown)
+        if outputs.html and page:
+            with progress("Rendering the page"):
+                text = page.result()
+            write_file(outputs.html, text)
     if outputs.json or outputs.stdout == "json":
         put_json(_document(report, outputs.all_rows), outputs.json)
     if outputs.markdown or outputs.stdout == "markdown":
@@ -176,8 +194,7 @@ def _page(report: Report, all_rows: bool) -> str:
     from traceview.render.base.table_view import MOST_ROWS
     from traceview.render.report.html import render_html
 
-    with progress("Rendering the page"):
-        return render_html(report, __version__, None if all_rows else MOST_ROWS)
+    return render_html(report, __version__, None if all_rows else MOST_ROWS)
 
 
 def _document(report: Report, all_rows: bool) -> Iterator[str]:

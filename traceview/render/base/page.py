@@ -58,6 +58,12 @@ def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: ob
     )
 
 
+def compile_templates(*templates: str) -> None:
+    """Compile templates for later: that is work of Python alone."""
+    for template in templates:
+        _environment().get_template(template)
+
+
 def _policy(style: str, script: str) -> str:
     """The content security policy: this style and this script, and nothing from anywhere else."""
     allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.render.base.row_limit import limited
-from traceview.render.base.safe_text import cells_of, visible
+from traceview.render.base.safe_text import all_visible, cells_of
 from traceview.tables import Cell, Column, Table
 
 MOST_ROWS = 1_000
@@ -20,32 +19,6 @@ MOST_ROWS = 1_000
 _SHORT, WHOLE = 56, 4_000
 """Characters of a name in a cell, and of the same name where it is shown whole."""
 _MOST_COLUMNS = 10
-
-
-@dataclass(frozen=True)
-class CellView:
-    """A cell as text. `whole` is the full name where `text` leaves out its middle.
-
-    `value` is the raw number, empty where it is absent; None in a column of text. `link` is the id
-    of an element of the page.
-    """
-
-    text: str
-    whole: str | None = None
-    value: str | None = None
-    link: str | None = None
-
-    @cached_property
-    def html(self) -> str:
-        """The cell from the end of its tag on: `>gemm`, ` data-v="3">3`."""
-        number = "" if self.value is None else f' data-v="{self.value}"'
-        if self.whole is not None:
-            name = f'<span class="elided" title="{escape(self.whole)}">{escape(self.text)}</span>'
-        elif self.link:
-            name = f'<a href="#{escape(self.link)}">{escape(self.text)}</a>'
-        else:
-            name = escape(self.text)
-        return f"{number}>{name}"
 
 
 @dataclass(frozen=True)
@@ -74,31 +47,22 @@ class Heading:
 
 @dataclass(frozen=True)
 class TableView:
-    """A table as text. `left_out` counts the rows that it does not show; `sums` are theirs.
+    """A table as text: `shown` rows, which are the `body`, in HTML.
 
-    `ids` are the ids of rows that findings lead to, by place in `rows`. `key` is the table's own
+    `left_out` counts the rows that it does not show; `sums` are theirs. `key` is the table's own
     id, empty off the page.
     """
 
     name: str
     meaning: str
     headings: tuple[Heading, ...]
-    rows: tuple[tuple[CellView, ...], ...]
+    body: Markup
+    shown: int
     left_out: int
     kept: str
     sums: tuple[tuple[str, str], ...]
     detail: bool
     key: str = ""
-    ids: Mapping[int, str] = field(default_factory=dict)
-
-    def html_rows(self) -> Iterator[Markup]:
-        """The rows as HTML. A template would take five times as long, cell by cell."""
-        tags = [heading.cell_tag for heading in self.headings]
-        for place, row in enumerate(self.rows):
-            id_ = self.ids.get(place)
-            start = f'<tr id="{escape(id_)}" class="evident">' if id_ else "<tr>"
-            cells = "</td>".join(f"{tag}{cell.html}" for tag, cell in zip(tags, row, strict=True))
-            yield Markup(f"{start}{cells}</td></tr>")  # noqa: S704 - escaped above
 
 
 def table_view(
@@ -107,27 +71,34 @@ def table_view(
     most: int | None = MOST_ROWS,
     key: str = "",
     marked: Sequence[int] = (),
+    links: Sequence[str | None] = (),
 ) -> TableView:
     """A table with its brief columns first and at most so many rows; all if `most` is None.
 
-    Rows that are `marked` are shown in any case and have ids.
+    Rows that are `marked` are shown in any case and have ids. `links` are ids of elements of the
+    page to which the first cells of all rows lead.
     """
     part = limited(spec, table, most, marked)
     head = part.table
     columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
-    cells = [_cells(column, head) for column in columns]
     off = _columns_off(spec, columns, head)
+    headings = tuple(_heading(c, c.name in off, c.name in spec.adds) for c in columns)
+    cells = [_cells(column, head) for column in columns]
+    if links and cells:
+        rows = range(len(table)) if part.rows is None else part.rows.tolist()
+        cells[0] = _linked(cells[0], [links[row] for row in rows])
+    ids = {part.place(row): row_id(key, row) for row in marked}
     return TableView(
         name=units.stem(spec.name),
         meaning=spec.meaning,
-        headings=tuple(_heading(c, c.name in off, c.name in spec.adds) for c in columns),
-        rows=tuple(zip(*cells, strict=True)),
+        headings=headings,
+        body=_body([heading.cell_tag for heading in headings], cells, ids),
+        shown=len(head) if columns else 0,
         left_out=part.left_out,
         kept=part.kept,
         sums=tuple((units.stem(name), units.quantity(name, v)) for name, v in part.sums.items()),
         detail=spec.detail,
         key=key,
-        ids={part.place(row): row_id(key, row) for row in marked},
     )
 
 
@@ -174,19 +145,56 @@ def _heading(column: Column, is_off: bool, adds: bool) -> Heading:
     return Heading(column.name, label, column.meaning, is_text, column.prose, is_off, adds)
 
 
-def _cells(column: Column, table: Table) -> list[CellView]:
-    """The cells of a column; equal values share one."""
+def _body(tags: Sequence[str], columns: Sequence[Sequence[str]], ids: Mapping[int, str]) -> Markup:
+    """The rows. A template would take five times as long, cell by cell."""
+    row = "".join(f"{tag.replace('%', '%%')}%s</td>" for tag in tags)
+    rows = [row % cells for cells in zip(*columns, strict=True)]
+    starts = ["<tr>"] * len(rows)
+    for place, id_ in ids.items():
+        starts[place] = f'<tr id="{escape(id_)}" class="evident">'
+    lines = (f"{start}{cells}</tr>" for start, cells in zip(starts, rows, strict=True))
+    return Markup("\n    ".join(lines))  # noqa: S704 - escaped where cells are made
+
+
+def _cells(column: Column, table: Table) -> list[str]:
+    """The cells of a column from the end of their tags on: `>gemm`, ` data-v="3">3`.
+
+    Numbers have their raw value, empty where it is absent; names without their middle the whole
+    one. Equal values are written once.
+    """
     values = table.cells(column.name)
     different = list(dict.fromkeys(values))
-    wholes = [visible(units.quantity(column.name, v), WHOLE) for v in different]
-    if column.dtype != "text":
-        views = [CellView(t, value=_raw(v)) for t, v in zip(wholes, different, strict=True)]
-    else:
-        texts = cells_of(wholes, _SHORT, column.prose)
-        views = [CellView(t, None if t == w else w) for t, w in zip(texts, wholes, strict=True)]
-    view_of = dict(zip(different, views, strict=True))
-    return [view_of[value] for value in values]
+    shown = [units.quantity(column.name, value) for value in different]
+    written = _texts(shown, column) if column.dtype == "text" else _numbers(shown, different)
+    cell_of = dict(zip(different, written, strict=True))
+    return [cell_of[value] for value in values]
 
 
-def _raw(value: Cell) -> str:
-    return "" if value is None else str(value)
+def _texts(texts: Sequence[str], column: Column) -> list[str]:
+    wholes = all_visible(texts, WHOLE)
+    shorts = cells_of(wholes, _SHORT, column.prose)
+    return [
+        f">{short}" if short == whole else f'><span class="elided" title="{whole}">{short}</span>'
+        for whole, short in zip(_escaped(wholes), _escaped(shorts), strict=True)
+    ]
+
+
+def _numbers(texts: Sequence[str], values: Sequence[Cell]) -> list[str]:
+    raw = ["" if value is None else str(value) for value in values]
+    return [
+        f' data-v="{number}">{text}'
+        for number, text in zip(_escaped(raw), _escaped(texts), strict=True)
+    ]
+
+
+def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
+    """Cells of text, which lead to elements of the page where they are shown whole."""
+    return [
+        f'><a href="#{escape(link)}">{cell[1:]}</a>' if link and not cell.startswith("><") else cell
+        for cell, link in zip(cells, links, strict=True)
+    ]
+
+
+def _escaped(texts: Sequence[str]) -> list[str]:
+    """Texts without line breaks, escaped for HTML at once."""
+    return str(escape("\n".join(texts))).split("\n") if texts else []

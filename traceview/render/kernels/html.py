@@ -205,13 +205,9 @@ def _linked(
     spec: TableSpec, table: Table, code: CodeView, names: SourceNames, key: str
 ) -> TableView:
     """A table whose first column, the source line, leads to the line on the page."""
-    view = table_view(spec, table)
     ids = {names.of_line(source): id_ for source, id_ in code.lines.items()}
-    linked = (
-        (replace(row[0], link=ids.get(str(source))), *row[1:])
-        for source, row in zip(table.cells("source"), view.rows, strict=False)
-    )
-    return replace(view, rows=tuple(linked), key=key)
+    links = [ids.get(str(source)) for source in table.cells("source")]
+    return table_view(spec, table, key=key, links=links)
 
 
 def _findings(

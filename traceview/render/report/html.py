@@ -5,10 +5,11 @@ Tables and figures are there without scripts; the script of `render/script` adds
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
 
-from traceview.render.base.page import STYLES, Style, key, rendered
+from traceview.render.base.page import STYLES, Style, compile_templates, key, rendered
 from traceview.render.base.table_view import MOST_ROWS
 from traceview.render.report.evidence import evidence_view, marked_rows
 from traceview.render.report.header import header_facts, nothing_found
@@ -19,6 +20,14 @@ from traceview.render.report.views import FindingEntry, finding_view, section_vi
 from traceview.render.timeline.section import timeline_view
 from traceview.report import Report
 
+_PAGE = "report.html"
+_PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "timeline.html")
+
+
+def prepare() -> None:
+    """Make the first page come sooner, while something else than Python works."""
+    compile_templates(_PAGE, *_PARTS)
+
 
 def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
     """The page, with at most so many rows of each table; all if `most_rows` is None.
@@ -26,11 +35,15 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
     `version` is that of traceview, for the footer.
     """
     trace, marked = report.trace, marked_rows(report)
-    sections = [
-        section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
-    ]
+    with ThreadPoolExecutor(1) as pool:
+        # Arrays and deflate leave the interpreter to the tables.
+        timeline = pool.submit(timeline_view, report.recording)
+        sections = [
+            section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
+        ]
+        findings = _findings(report)
     return rendered(
-        "report.html",
+        _PAGE,
         Style(STYLES),
         verdict=report.verdict.text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
@@ -40,10 +53,10 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
         facts=header_facts(trace),
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
-        findings=_findings(report),
+        findings=findings,
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
-        timeline=timeline_view(report.recording),
+        timeline=timeline.result(),
         version=version,
     )
 
