@@ -70,10 +70,11 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
 
 def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
     """The number begun and not ended, at each time at which it changes."""
-    time = joined((ended, begun))
-    order = np.argsort(time, kind="stable")
-    change = np.repeat(np.array([-1, 1], np.int64), len(begun))
-    time, value = time[order], np.cumsum(change[order])
+    # One integer per change: the time, and whether it is a begin.
+    change = joined((ended << 1, begun << 1 | 1))
+    change.sort()
+    value = np.cumsum(((change & 1) << 1) - 1)
+    time = change >> 1
     last = np.append(time[1:] != time[:-1], True)
     return Counter(title, unit, device, time[last], value[last])
 

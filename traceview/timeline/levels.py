@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -122,25 +123,26 @@ def single(track: Track) -> Leaves:
 
 def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
     """A leaf per row that is to stay whole, and per run of at most so many of the others."""
-    rows = np.arange(len(track))
-    opens = whole | np.append(True, whole[:-1])
-    since = rows - np.maximum.accumulate(np.where(opens, rows, 0))
-    first = np.flatnonzero(opens | (since % run == 0))
+    changes = np.flatnonzero(whole[1:] != whole[:-1]) + 1
+    stretches = pairwise([0, *changes.tolist(), len(track)])
+    first = np.concatenate([np.arange(a, b, 1 if whole[a] else run) for a, b in stretches])
+    duration = track.duration_ns
     return Leaves(
         track,
         first,
         np.diff(np.append(first, len(track))),
         track.start_ns[first],
         np.maximum.reduceat(track.end_ns, first),
-        np.add.reduceat(track.duration_ns, first),
-        track.name[_longest(track.duration_ns, first)],
+        np.add.reduceat(duration, first),
+        track.name[_longest(duration, first)],
     )
 
 
 def _longest(duration: Integers, first: Integers) -> Integers:
     """The longest row of each leaf."""
     bits = max(len(duration), 1).bit_length()
-    rows = np.arange(len(duration))
-    key = (np.minimum(duration, 1 << (62 - bits)) << bits) | rows
+    key = np.minimum(duration, 1 << (62 - bits))
+    key <<= bits
+    key |= np.arange(len(duration), dtype=np.int32)
     longest: Integers = np.maximum.reduceat(key, first) & ((1 << bits) - 1)
     return longest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
-from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.samples.stack_lines import stack_lines
-from traceview.tables import Array, Integers, RowNumbers, Texts
+from traceview.tables import Integers, RowNumbers, Texts
 from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
@@ -58,20 +59,21 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     if not len(tree.row):
         return
     nesting = tree.nesting
-    shown = (nesting.depth < MOST_DEPTH) & ~_inferred(trace, tree.row)
-    rows = np.flatnonzero(shown)
-    name = np.zeros(len(tree.row), np.int32)
-    name[rows] = names.add(ranges.texts("name").take(tree.row[rows]), NUMBER["range"])
-    for thread, places in groups.rows_of(nesting.track[rows]).items():
-        own = rows[places]
-        for at in (own[deep] for deep in groups.rows_of(nesting.depth[own]).values()):
+    name = names.add(ranges.texts("name").take(tree.row), NUMBER["range"])
+    depths = _shown_depths(trace, tree)
+    for thread, (first, last) in enumerate(pairwise(nesting.bounds.tolist())):
+        depth = depths[first:last]
+        for deep in range(min(int(depth.max(initial=-1)) + 1, MOST_DEPTH)):
+            at = np.flatnonzero(depth == deep) + first
             track = Track.of("ranges", nesting.start[at], nesting.end[at], name[at], at)
             yield from ((thread, each) for each in spread(track))
 
 
-def _inferred(trace: Trace, row: RowNumbers) -> Array:
-    domains = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
-    return domains[row]
+def _shown_depths(trace: Trace, tree: RangeTree) -> RowNumbers:
+    """The depth of each range of the tree, −1 for steps that were inferred."""
+    inferred = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
+    depth = tree.nesting.depth
+    return np.where(inferred[tree.row], np.int32(-1), depth) if inferred.any() else depth
 
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from traceview.intervals import Timed
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, row_numbers
 
 MOST_TRACKS = 32
 """The most tracks that rows which overlap are spread over."""
@@ -45,7 +45,7 @@ class Track(Timed):
         source: Array,
         amount: Integers | None = None,
     ) -> Track:
-        amount = np.zeros(len(start), np.int64) if amount is None else amount
+        amount = constant(0, len(start), np.int64) if amount is None else amount
         return cls(content, start, end, name, row_numbers(source), amount)
 
     def take(self, rows: Array) -> Track:
@@ -55,7 +55,7 @@ class Track(Timed):
             self.end_ns[rows],
             self.name[rows],
             self.source[rows],
-            self.bytes[rows],
+            picked(self.bytes, rows),
         )
 
 
