@@ -197,3 +197,36 @@ def test_other_groups_of_passes_are_no_steps(change):
     found = find_repetition(kind, pause, None, marked)
     assert found is not None
     assert found.lag == len(LAYER)
+
+
+def growing_steps(random, steps, layers=12):
+    """Tokens of a model without a cache: its GEMMs change with the length, and split at some.
+
+    Kinds, the launch that begins each token, and those that the host waits after.
+    """
+    kind, first, seen = [], [], []
+    for _ in range(steps):
+        gemm = int(random.integers(100, 140))
+        layer = [1, gemm, 2, gemm + 50, 3] + ([4] if random.random() < 0.5 else [])
+        first.append(len(kind))
+        kind += [10, 11, 12, *layer * layers, 13, gemm + 100, 14, 15, 16]
+        seen.append(len(kind) - 1)
+    return np.array(kind), np.array(first), seen_by_host(len(kind), *seen)
+
+
+@RANDOM
+def test_steps_whose_launches_change_are_found_by_what_each_launches_once(random):
+    """240 tokens with growing context were 47 steps: layers of a stretch of equal GEMMs."""
+    steps = int(random.integers(12, 150))
+    kind, first, marked = growing_steps(random, steps)
+    found = find_repetition(kind, pauses(len(kind)), None, marked)
+    assert found is not None
+    assert found.first.tolist() == first.tolist()
+    assert found.end == len(kind)
+
+
+@RANDOM
+def test_changing_passes_that_the_host_does_not_see_may_be_layers(random):
+    kind, _, marked = growing_steps(random, 60)
+    found = find_repetition(kind, pauses(len(kind)), None, np.zeros_like(marked))
+    assert found is None or len(found.first) != 60

@@ -26,6 +26,7 @@ _MOST_LAG = 64
 _MARGIN = 8
 _LEAST_PAIRED_FRACTION = 0.5
 _MOSTLY_TOGETHER = 0.75
+_MOST_CONTRADICTING = 0.5
 _FEW = 3
 
 
@@ -167,6 +168,9 @@ def _fit(
     The order of the streams may differ by a constant lag. Where that leaves ends apart, and if
     `search` is True, collectives are looked for that only one recording has.
     """
+    whole = _pairs_off(times, one, other)
+    if whole is not None:
+        return whole.apart_ns, whole.places
     found = lag_between(times, one, other)
     by_lag = None if found is None else _quality(times, one, other, np.arange(len(other)) - found)
     if by_lag is not None and (
@@ -188,6 +192,23 @@ def _fit(
     else:
         best = by_search if by_lag is None or by_search.better_than(by_lag) else by_lag
     return None if best is None else (best.apart_ns, best.places)
+
+
+def _pairs_off(times: CollectiveTimes, one: Integers, other: Integers) -> _Quality | None:
+    """The pairs in order, where two streams of one named communicator are alike but for steps.
+
+    A rank whose steps were inferred may begin each of them a few collectives sooner than another.
+    Without a common clock a stream that is like itself one further on could be off by that one.
+    """
+    if len(one) != len(other) or not _alike(_without_steps(times), one, other):
+        return None
+    contradicting = _contradict(times.step[one], times.step[other])
+    if np.mean(contradicting) > _MOST_CONTRADICTING:
+        return None
+    if not _same_clock(times, one, other) and _alike(_without_steps(times), one[1:], other[:-1]):
+        return None
+    found = _quality(times, one, other, np.arange(len(other)))
+    return found if _whole(times, one, other, found) else None
 
 
 def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:

@@ -10,7 +10,9 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
    steps are not taken for one. Layers inside a step cover less than steps do: embeddings, heads
    and sampling stand between.
 4. Passes that may be layers of a step are grouped into steps, or count for nothing (`nesting`).
-5. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
+5. Where regular passes are less than half of all launches, kinds are looked for that occur once in
+   each pass, whatever else it launches (`once_per_pass`).
+6. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
    its anchor as the CPU pauses longest, or at the anchor.
 """
 
@@ -28,11 +30,14 @@ from traceview.facts.steps.nesting import (
     mostly_marked,
     repeats_inside,
 )
+from traceview.facts.steps.once_per_pass import once_per_pass
 from traceview.tables import Integers, Mask
 
 LEAST_STEPS = 4
 """Fewer passes are no loop that a reader counts time in."""
 _LEAST_COVERAGE = 0.2
+# Regular passes of fewer launches are a part of a loop whose launches change.
+_LEAST_REGULAR = 0.5
 _AS_GOOD = 0.01
 _AGREEING = 0.7
 _MOST_ANCHORS = 48
@@ -91,13 +96,22 @@ def find_repetition(
     lag = anchor.lag if anchor else 0
     if optimizer is not None and (found := _between_optimizers(optimizer, lag)):
         return found
-    if anchor is None:
-        return None
-    at, end = _longest_run(kind, anchor)
+    at, end = _longest_run(kind, anchor) if anchor else (kind[:0], 0)
+    if lag * len(at) < _LEAST_REGULAR * len(kind) and (found := _changing(kind, marked)):
+        return found
     if len(at) < LEAST_STEPS:
         return None
-    found = _whole_passes(_seams(at, pause_ns, anchor.lag), end, anchor.lag)
+    found = _whole_passes(_seams(at, pause_ns, lag), end, lag)
     return _not_layers(found, kind, pause_ns, marked) if found else None
+
+
+def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
+    """Passes whose launches change, where the host sees each of them: they are no layers."""
+    found = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
+    if found is None or marked is None or not mostly_marked(*found, marked):
+        return None
+    first, end = found
+    return Repetition(first, end, int(np.median(np.diff(np.append(first, end)))))
 
 
 def _not_layers(
