@@ -97,14 +97,6 @@ class HeatMap:
     more_work_ns: Integers
     loading_ns: Integers
 
-    @property
-    def largest_loss(self) -> Array:
-        """Index into PARTS of the largest part but compute, −1 without one; (ranks, steps)."""
-        lost = self.parts_ns[:, :, 1:]
-        if not lost.size:
-            return np.full(self.duration_ns.shape, -1, np.int64)
-        return np.where(lost.max(axis=2) > 0, lost.argmax(axis=2) + 1, -1)
-
 
 @dataclass(frozen=True)
 class JobVerdict:

@@ -78,7 +78,6 @@ class _Joined:
     times: CollectiveTimes
     first: Integers
     number: Integers
-    is_message: Mask
 
 
 def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
@@ -115,7 +114,7 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
         clock=np.array([clocks[each.name.clock] for each in ranks], np.int64),
     )
     first = np.cumsum(counts) - counts
-    return _Joined(times, first, number, np.isin(kind, (SEND, RECEIVE)))
+    return _Joined(times, first, number)
 
 
 def _step_numbers(rank: RankFigures) -> Integers:

@@ -17,7 +17,7 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers
 
 _LAUNCH_BOUND = 0.9
 
@@ -34,17 +34,6 @@ class Needs:
     cpu_ns: Reals
     gpu_ns: Reals
     duration_ns: Reals
-
-    @property
-    def need_ns(self) -> Reals:
-        """The larger one in each step."""
-        return np.fmax(self.cpu_ns, self.gpu_ns)
-
-    @property
-    def by_cpu(self) -> Mask:
-        """True where the CPU needs longer."""
-        longer: Mask = self.cpu_ns > self.gpu_ns
-        return longer
 
     @property
     def launch_bound(self) -> bool:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceview.errors import InputError
-from traceview.inspect.targets.cache import is_cache, read_cache
+from traceview.inspect.targets.cache import read_cache
 from traceview.ptx.model import Argument
 
 IR = """\
@@ -91,15 +91,10 @@ def test_one_kernel_by_name(tmp_path, entry):
 
 
 def test_an_empty_folder_and_no_folder(tmp_path):
-    assert not is_cache(tmp_path)
     with pytest.raises(InputError, match="TRITON_CACHE_DIR"):
         read_cache(tmp_path)
     with pytest.raises(InputError, match="not a folder"):
         read_cache(tmp_path / "none")
-
-
-def test_a_folder_with_kernels_is_a_cache(tmp_path, entry):
-    assert is_cache(tmp_path)
 
 
 def test_what_triton_writes_is_what_is_read(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from tests.inspect.rules.written_ptx import (
 )
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.ptx.model import Resources
-from traceview.ptx.sass.cubin import arch_of, embedded_ptx, kernels, resources
+from traceview.ptx.sass.cubin import arch_of, kernels, resources
 from traceview.toolchain import tools
 from traceview.toolchain.ptxas import assemble
 
@@ -147,18 +147,6 @@ def test_an_older_ptxas_tells_the_same():
             assert resources(done.cubin)["k"].spill_bytes == done.spill_store_bytes["k"]
             spills.add(bool(done.spill_store_bytes["k"]))
         assert len(spills) == 1
-
-
-def test_the_embedded_ptx_keeps_its_lines():
-    text = embedded_ptx(assemble(COPY).cubin)
-    assert text is not None
-    for ours, theirs in zip(COPY.split("\n"), text.split("\n"), strict=False):
-        assert theirs.strip() in ours
-    assert "ld.global.v4.b32" in text
-
-
-def test_a_cubin_without_line_information_embeds_none(tmp_path):
-    assert embedded_ptx(ptxas_of(COPY, "sm_90", tmp_path)[0]) is None
 
 
 @pytest.mark.parametrize(

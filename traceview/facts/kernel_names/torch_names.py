@@ -10,7 +10,6 @@ import re
 
 from traceview.facts.kernel_names.type_names import TYPES, first_type, joined
 
-_SCOPE = re.compile(r"(?:at::native::|at::cuda::|(?:unnamed)::|<unnamed>::|torch::)")
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
 _SAYS_NOTHING = re.compile(
     r"void|bool|char|short|int|long|unsigned|signed|float|double|const|T\d+|lambda|instance"

@@ -23,7 +23,6 @@ class SampledLine(NamedTuple):
     line: int
     function: str
     samples: int
-    of_samples: int
 
     @property
     def place(self) -> str:
@@ -65,4 +64,4 @@ def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
         return None
     row = int(known[each.first[most]])
     file, function = (str(frames.texts(name)[row]) for name in ("file", "function"))
-    return SampledLine(file, int(frames["line"][row]), function, number, len(inside))
+    return SampledLine(file, int(frames["line"][row]), function, number)

@@ -31,11 +31,6 @@ _TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f
 _STAGES = ("ttir", "ttgir", "llir")
 
 
-def is_cache(folder: Path) -> bool:
-    """Whether a folder holds kernels that Triton compiled, at whatever depth."""
-    return any(_descriptions(folder))
-
-
 def read_cache(
     folder: Path, *, kernel: str | None = None, note: Callable[[str], None] = lambda _: None
 ) -> list[Compiled]:

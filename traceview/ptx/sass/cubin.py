@@ -44,7 +44,6 @@ _NOT_IN_FILE = ("SHT_NOBITS", "SHT_NULL", 0x7000000A)
 # Offset of st_other in a symbol, and its bit that marks a kernel (STO_CUDA_ENTRY).
 _ST_OTHER = 5
 _KERNEL = 0x10
-_PTX_TEXT = ".nv_debug_ptx_txt"
 # From 9.0 on the shared memory section begins with bytes that the driver reserves.
 _RESERVES_FROM = 90
 _RESERVED_BYTES = 1024
@@ -111,16 +110,6 @@ def arch_of(cubin: bytes) -> str:
     specific = opened.flags & (0x8 if opened.abi >= 8 else 0x800)
     compat = _attributes(opened, ".nv.compat").get(_ARCH_SPECIFIC)
     return f"sm_{_number(opened)}{'a' if specific or (compat and compat[0]) else ''}"
-
-
-def embedded_ptx(cubin: bytes) -> str | None:
-    """The PTX that the cubin was assembled from; None without line information.
-
-    Comments, .loc and .file are blank, but lines keep their numbers: SASS instructions refer to
-    them. Raises as `resources` does.
-    """
-    text = _section(_read(cubin), _PTX_TEXT).data
-    return bytes(text).replace(b"\0", b"\n").decode("utf-8", "replace") if text else None
 
 
 def _resources(cubin: _Cubin, index: int, name: str) -> Resources:

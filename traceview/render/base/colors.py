@@ -128,11 +128,6 @@ def color_class(name: str) -> str | None:
     return f"c-{key}" if key in MEANINGS else None
 
 
-def is_idle(name: str) -> bool:
-    """Whether a colour is that of idle time."""
-    return name in CAUSES or name == "at-start"
-
-
 def colors_css() -> str:
     """CSS variables with all colours, light and dark, and a class per meaning that fills marks."""
     light, dark = (

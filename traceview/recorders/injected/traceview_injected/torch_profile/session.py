@@ -45,10 +45,6 @@ class TorchSession:
         self.ranges = mirrored_ranges.install(_event_maker(torch))
         _protect(torch, self)
 
-    @property
-    def is_running(self) -> bool:
-        return self._state == _RUNNING
-
     def start(self) -> None:
         """Start to record, unless that was done."""
         if self._state != _WAITING:
