@@ -17,6 +17,7 @@ from traceview.analyses.verdict.loops import loop_times
 from traceview.errors import InputError, suggestion
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
+from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.stages import in_stage
@@ -24,9 +25,10 @@ from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
 
 THREADS = 2
-_STARTED_FIRST = ("kernel-share", "launch-overhead", "wave-quantization", "trace-health")
-"""The first needs ranges and steps at once, the others after work of their own: two threads that
-begin with what all need wait for each other."""
+_STARTED_FIRST = ("kernel-share", "wave-quantization", "launch-overhead", "trace-health")
+"""Of two threads, one makes the tree of ranges and goes on with the waves of launches; the other
+begins with operations and idle gaps and needs the tree after that. Threads that begin with what
+both need wait for each other."""
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
 FINDING_COLUMNS = (
@@ -156,10 +158,15 @@ def analyze(
     chosen = selected(analyses, only)
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(threads) as pool:
+        if len(chosen) > threads:
+            pool.submit(range_tree, trace)
         running = {
             each.name: pool.submit(each.run if tables else each.findings, trace)
             for each in _in_order_of_start(chosen)
         }
+        if len(chosen) > threads:
+            # By the thread that has nothing else left to do.
+            pool.submit(scoreboard, trace)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)
