@@ -1,5 +1,6 @@
 # make demo    write a report: of a fresh recording with a GPU or torch, else of a shipped one
 # make test    set everything up and run the tests; make test-quick leaves out the slow ones
+# make test-compilers the tests that compile for long, which make test leaves out and CI runs beside it
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make modules  get thousands of modules of another compiler, for the slow test that reads them
 # make corpus  get these and kernels of public packages, for the slow test that answers them
@@ -25,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo dist docs gallery site script page-tools pictures test test-quick test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
+.PHONY: demo dist docs gallery site script page-tools pictures test test-quick test-install test-compilers test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -44,10 +45,13 @@ pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
 
 test: .venv/all nsys page-tools
-	@$(BIN)/python -m pytest $(PYTEST)
+	@$(BIN)/python -m pytest -m "not compilers" $(PYTEST)
 
-test-quick: override PYTEST += -m "not slow"
+test-quick: override PYTEST += -m "not slow and not compilers"
 test-quick: test
+
+test-compilers: .venv/all
+	@$(BIN)/python -m pytest -m compilers $(PYTEST)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx
 	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python

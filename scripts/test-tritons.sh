@@ -29,7 +29,8 @@ test_with() {
     fi
     # shellcheck disable=SC2086 (several options)
     PYTHONPATH=$path TRACEVIEW_TEST_ARCHES=all "$PYTHON" -m pytest ${PYTEST:--q -n auto} \
-        tests/ptx tests/toolchain tests/headless tests/inspect tests/oracles/test_tutorials.py
+        tests/ptx tests/toolchain tests/headless tests/inspect tests/oracles/test_tutorials.py \
+        tests/oracles/test_libraries.py
 }
 
 failed=0

@@ -56,16 +56,26 @@ def of_matmul(element, tile, **options):
     ("kernel", "declared"),
     [
         # Spills want 4 warps, occupancy alone would have 8.
-        ("grouped_gemm", of_matmul("fp16", (64, 128, 64), num_warps=2, num_stages=4)),
+        pytest.param(
+            "grouped_gemm",
+            of_matmul("fp16", (64, 128, 64), num_warps=2, num_stages=4),
+            marks=pytest.mark.compilers,
+            id="gemm-fp16",
+        ),
         # Shared loads want 4 warps, and fp32 is then transposed element by element.
-        ("grouped_gemm", of_matmul("fp32", (64, 64, 32), num_warps=2, num_stages=2)),
+        pytest.param(
+            "grouped_gemm",
+            of_matmul("fp32", (64, 64, 32), num_warps=2, num_stages=2),
+            marks=pytest.mark.compilers,
+            id="gemm-fp32",
+        ),
         # Stores want 2 warps, loads 4.
-        (
+        pytest.param(
             "dequantize",
             ("*i32:16, *fp16:16, *fp16:16, i32:16, i32:16, 128, 8, 64", {"num_warps": 8}),
+            id="int4",
         ),
     ],
-    ids=["gemm-fp16", "gemm-fp32", "int4"],
 )
 def test_advice_that_is_followed_makes_no_report_worse(kernels, kernel, declared):
     signature, options = declared

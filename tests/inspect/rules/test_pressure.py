@@ -73,7 +73,7 @@ def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     assert Retried(kernels.matmul, tried.signature, num_warps=8).report().compiled.notes == ()
 
 
-@pytest.mark.slow
+@pytest.mark.compilers
 def test_two_changes_together_where_none_alone_does(kernels):
     finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serializes")
     assert finding.action.startswith("Use num_warps=8 and a smaller tile (BM=128)")

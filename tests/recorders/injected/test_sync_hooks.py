@@ -36,7 +36,9 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-def run(folder: Path, source: str, *, marked: bool = True, name: str = "train.py") -> list[str]:
+def run(
+    folder: Path, source: str, *arguments: str, marked: bool = True, name: str = "train.py"
+) -> list[str]:
     """The lines that a program prints, run with our folder on its path."""
     (folder / name).parent.mkdir(exist_ok=True, parents=True)
     (folder / name).write_text(source)
@@ -45,7 +47,11 @@ def run(folder: Path, source: str, *, marked: bool = True, name: str = "train.py
     if marked:
         environment["TRACEVIEW_SYNC_SITES"] = "1"
     done = subprocess.run(
-        [sys.executable, name], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, name, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -179,12 +185,18 @@ def test_marks_that_fail_leave_the_program_alone(tmp_path):
 
 
 @needs_torch
-@pytest.mark.slow
-def test_torch_behaves_as_without_the_marks_and_nobody_wraps_unasked(tmp_path):
+@pytest.mark.parametrize(
+    ("part", "uses"),
+    [
+        pytest.param("plain", 17, marks=pytest.mark.slow),
+        pytest.param("compiled", 4, marks=pytest.mark.compilers),
+    ],
+)
+def test_torch_behaves_as_without_the_marks_and_nobody_wraps_unasked(part, uses, tmp_path):
     source = USES.read_text()
-    plain, marked = (run(tmp_path, source, marked=marked) for marked in (False, True))
+    plain, marked = (run(tmp_path, source, part, marked=marked) for marked in (False, True))
     assert (plain[-1], marked[-1]) == ("wrapped False", "wrapped True")
-    assert len(plain) > 21
+    assert len(plain) > uses
     assert marked[:-1] == plain[:-1]
 
 

@@ -1,6 +1,7 @@
 """Uses of torch that look closely at its functions. Prints what came of each.
 
 To be run twice, as it is and with the calls that can wait wrapped: the output must be the same.
+The argument is a part of USES.
 """
 
 import copy
@@ -335,31 +336,30 @@ def a_backend():
     return done, [(op, where) for op, _, where in seen]
 
 
-USES = (
-    values,
-    a_subclass,
-    a_table_of_handlers,
-    a_subclass_that_knows_one_function,
-    a_function_mode,
-    a_dispatch_mode,
-    a_default_device,
-    the_list_of_functions,
-    pickling,
-    script,
-    tracing,
-    exporting,
-    fake_tensors,
-    transforms,
-    training,
-    loading,
-    odd_tensors,
-    distributed,
-    compiling,
-    compiling_with_inductor,
-    a_backend,
-)
+USES = {
+    "plain": (
+        values,
+        a_subclass,
+        a_table_of_handlers,
+        a_subclass_that_knows_one_function,
+        a_function_mode,
+        a_dispatch_mode,
+        a_default_device,
+        the_list_of_functions,
+        pickling,
+        script,
+        tracing,
+        fake_tensors,
+        transforms,
+        training,
+        loading,
+        odd_tensors,
+        distributed,
+    ),
+    "compiled": (exporting, compiling, compiling_with_inductor, a_backend),
+}
 
 if __name__ == "__main__":
-    for use in USES:
+    for use in USES[sys.argv[1]]:
         print(use.__name__, tried(use))
     print("wrapped", hasattr(torch.Tensor.item, "__wrapped__"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import RecordingError
+from traceview.recorders.tables.export_database import export_database
 from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed
 from traceview.trace.schema import KERNEL_CODE
 
@@ -26,11 +27,8 @@ def write_kernels(database: Path, folder: Path) -> int:
     A kernel written by several processes is stored once; damaged files are left out. Raises
     RecordingError if the database is damaged.
     """
-    # Imported late: it takes 0.3 s, which reading a trace should not pay.
-    from sqlite_utils import Database
-
     rows = list(_rows(folder))
-    store = Database(database)
+    store = export_database(database)
     try:
         with closing(store.conn):
             table = store.table(STORED_AS)

@@ -12,6 +12,7 @@ import numpy as np
 
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
+from traceview.recorders.tables.export_database import export_database
 from traceview.trace.nsys.cpu.own_samples import FRAMES, SAMPLES
 from traceview.trace.nsys.sample_clock import global_pids, sample_clock
 
@@ -102,10 +103,7 @@ def write_table(
     database: Path, name: str, columns: dict[str, Any], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Add a table to an export. Raises sqlite3.Error if the database is damaged."""
-    # Imported late: it takes 0.3 s, which reading a trace should not pay.
-    from sqlite_utils import Database
-
-    store = Database(database)
+    store = export_database(database)
     with closing(store.conn):
         table = store.table(name)
         table.create(columns, replace=True)

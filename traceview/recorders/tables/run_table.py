@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from traceview.errors import RecordingError
+from traceview.recorders.tables.export_database import export_database
 
 TABLE = "TRACEVIEW_RUN"
 
@@ -17,11 +18,8 @@ def write_run(database: Path, facts: Mapping[str, str]) -> None:
 
     Raises RecordingError if the database is damaged.
     """
-    # Imported late: it takes 0.3 s, which reading a trace should not pay.
-    from sqlite_utils import Database
-
     rows = [{"name": name, "value": value} for name, value in facts.items()]
-    store = Database(database)
+    store = export_database(database)
     try:
         with closing(store.conn):
             table = store.table(TABLE)
