@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 import typing
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
 
 import traceview
 from tests.comparison.sides import a_comparison, a_difference, a_run
-from tests.places import DATA
+from tests.places import DATA, REPOSITORY
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.ranks.jobs import Shape, a_job
 from tests.render.report.test_html import Page
@@ -270,3 +271,41 @@ def test_a_table_without_a_chart_raises(report):
 def test_a_path_is_no_trace():
     with pytest.raises(InputError, match=r"'a.sqlite' is not a Trace; pass what traceview.load"):
         traceview.analyze("a.sqlite")
+
+
+def test_a_finding_of_a_report_shows_its_analysis_and_its_part_of_a_step(report):
+    ranked = report.findings[0]
+    shown = repr(ranked)
+    assert shown.startswith("<RankedFinding\n  high: can save up to 147 ms, ")
+    assert "[gpu-idle]" in shown
+    assert ranked.finding.action[:40] in shown
+    assert "can save up to" in html(ranked)
+
+
+def test_repr_of_kernels_has_their_figures_and_not_their_code():
+    """A notebook shows the value of a cell's last line: 88 kB of PTX and instructions once."""
+    ptx = str(DATA / "gelu-nvrtc-12.9-sm90.ptx")
+    inspected = traceview.inspect_ptx(ptx)
+    many = replace(inspected, kernels=inspected.kernels * 20)
+    diff = traceview.diff_ptx(ptx, ptx)
+    named = replace(inspected, target=f"{HOSTILE}{'x' * 10_000}")
+    for value in (inspected, inspected.kernels[0], many, diff, named):
+        lines = repr(value).splitlines()
+        assert max(map(len, lines)) <= SCREEN[0]
+        assert len(lines) <= SCREEN[1]
+        assert all(line.isprintable() for line in lines)
+        assert lines[0].startswith(f"<{type(value).__name__} of ")
+        assert lines[-1].endswith(">")
+        assert "gelu_scalar" in repr(value)
+    assert "elements per thread 1" in repr(inspected)
+    assert "Global loads at gelu.cu:5 and stores at gelu.cu:6" in repr(inspected)
+    assert "… and 34 more kernels" in repr(many)
+    assert "gelu_vector: 0 findings in any version" in repr(diff)
+
+
+def test_repr_of_a_gate_is_its_answer():
+    before, after = DATA / "mlp_nosync.sqlite.xz", DATA / "mlp_print_loss.sqlite.xz"
+    report = traceview.gate([before], [after], REPOSITORY / "examples" / "gate.toml")
+    shown = repr(report)
+    assert "Regressed: 1 regressed" in shown
+    assert len(shown.splitlines()) <= SCREEN[1]

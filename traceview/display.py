@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from traceview.analyses.base import Result
     from traceview.comparison.comparison import RunComparison
+    from traceview.comparison.gate.rules import GateReport
     from traceview.ranks.job import JobReport
+    from traceview.render.interactive.kernels import Inspected
     from traceview.render.interactive.text import Displayable
     from traceview.report import Report
 
@@ -77,6 +79,20 @@ def text(value: Displayable) -> str:
     from traceview.render.interactive.text import described
 
     return described(value)
+
+
+def kernel_text(value: Inspected) -> str:
+    """What `repr` gives for reports on kernels: their figures and findings, not their code."""
+    from traceview.render.interactive.kernels import kernel_text
+
+    return kernel_text(value)
+
+
+def gate_text(report: GateReport) -> str:
+    """What `repr` gives for the answer of a gate: what the command prints."""
+    from traceview.render.gate.text import render_text
+
+    return render_text(report).rstrip("\n")
 
 
 def html(value: Displayable) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from traceview import intervals
+from traceview import display, intervals
 from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import SEVERITIES, Finding, Forecast, LoopTime, LostTime, forecast
@@ -22,13 +22,19 @@ REACH = 0.25
 the 12.0 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankedFinding:
     """A finding, the name of the analysis that reports it, and what acting on it wins at most."""
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
 
 def ranked(

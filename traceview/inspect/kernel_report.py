@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
+from traceview import display
 from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
 from traceview.inspect.configuration import WhatIf
@@ -58,7 +59,7 @@ class Difference:
     sass: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelReport:
     """Everything known about one kernel. A part that is not available is None; `notes` say why.
 
@@ -121,3 +122,6 @@ class KernelReport:
         """Static and dynamic shared memory of a block; None if neither is known."""
         known = [b for b in (self.static_shared_bytes, self.dynamic_shared_bytes) if b is not None]
         return sum(known) if known else None
+
+    def __repr__(self) -> str:
+        return display.kernel_text(self)

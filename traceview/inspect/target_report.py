@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from traceview import display
 from traceview.headless.compile_function import compile_function
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler
@@ -18,7 +19,7 @@ from traceview.inspect.what_if import TIME_S, what_if
 from traceview.ptx.model import Compiled
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PtxReport:
     """The kernels of a target, in their order, and whether they are as expected, if asked."""
 
@@ -31,6 +32,9 @@ class PtxReport:
         """The architecture that all kernels were compiled for; None if they differ."""
         each = {kernel.compiled.arch for kernel in self.kernels}
         return each.pop() if len(each) == 1 else None
+
+    def __repr__(self) -> str:
+        return display.kernel_text(self)
 
 
 def inspect_target(

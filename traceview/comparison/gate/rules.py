@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from traceview import display
 from traceview.comparison.figures import RunFigures
 
 Outcome = Literal["passed", "regressed", "undecided"]
@@ -61,7 +62,7 @@ class Decision:
     place: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GateReport:
     """The answer of `traceview gate`; `outcome` is the worst of all decisions."""
 
@@ -78,6 +79,9 @@ class GateReport:
     def exit_status(self) -> int:
         """0 passed, 1 regressed, 2 undecided."""
         return {"passed": 0, "regressed": 1, "undecided": 2}[self.outcome]
+
+    def __repr__(self) -> str:
+        return display.gate_text(self)
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:

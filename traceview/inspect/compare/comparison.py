@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from traceview import display
 from traceview.errors import InputError
 from traceview.findings import Finding
 from traceview.inspect.compare.findings import match_findings
@@ -67,7 +68,7 @@ class Comparison:
         return " → ".join(dict.fromkeys(kernel.short_name for kernel in self.kernels))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diff:
     """Versions and the comparison of each kernel.
 
@@ -84,6 +85,9 @@ class Diff:
     def labels(self) -> tuple[str, ...]:
         """The full labels of the versions: `--num-warps 4`."""
         return tuple(named(self.option, version.label) for version in self.versions)
+
+    def __repr__(self) -> str:
+        return display.kernel_text(self)
 
 
 def compare(

@@ -14,12 +14,13 @@ from traceview import units
 from traceview.analyses.base import Result, Skipped
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
+from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.comparison.page import compared_view
-from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape
+from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape, whole_of
 from traceview.render.ranks import header as job_header
 from traceview.render.ranks.figures import job_finding, ranked_findings
 from traceview.render.report.header import header_facts, nothing_found
@@ -86,6 +87,12 @@ def _(value: Table) -> str:
 @snippet.register
 def _(value: Finding) -> str:
     return _drawn(findings=[finding_view(value, ALONE)])
+
+
+@snippet.register
+def _(value: RankedFinding) -> str:
+    whole = whole_of(value)
+    return _drawn(findings=[finding_view(value.finding, whole, forecast=value.forecast)])
 
 
 @snippet.register

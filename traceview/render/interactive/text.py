@@ -16,6 +16,7 @@ from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding, Forecast
+from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
@@ -28,7 +29,9 @@ from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
 
-Displayable = Trace | Report | Result | Skipped | Table | Finding | RunComparison | JobReport
+Displayable = (
+    Trace | Report | Result | Skipped | Table | Finding | RankedFinding | RunComparison | JobReport
+)
 
 WIDTH = 99
 """One less than 100: the last line ends in a bracket."""
@@ -52,7 +55,7 @@ def _(value: Trace) -> str:
     lines = [f"<Trace {visible(value.path)}"]
     about = [(name, text) for name, text in header_facts(facts) if name != "contains"]
     for name, text in [*about, ("rows", counts)]:
-        lines += _paragraph(f"  {name:<14}", text, indent=16)
+        lines += paragraph(f"  {name:<14}", text, indent=16)
     return "\n".join(lines) + ">"
 
 
@@ -61,9 +64,9 @@ def _(value: Report) -> str:
     facts = dict(header_facts(value.trace))
     shown = [f"{name} {facts[name]}" for name in ("GPU", "duration") if name in facts]
     lines = [f"<Report of {visible(PurePath(value.trace.path).name)}: {_counts(value)}"]
-    lines += _paragraph("  ", value.verdict.text) if value.verdict else []
-    lines += _paragraph("  ", ", ".join(shown))
-    lines += [] if value.findings else _paragraph("  ", nothing_found(value))
+    lines += paragraph("  ", value.verdict.text) if value.verdict else []
+    lines += paragraph("  ", ", ".join(shown))
+    lines += [] if value.findings else paragraph("  ", nothing_found(value))
     for ranked in value.findings[:MOST_FINDINGS]:
         lines += _finding(ranked.finding, value.whole, f"  [{ranked.analysis}]", ranked.forecast)
     more = len(value.findings) - MOST_FINDINGS
@@ -95,22 +98,22 @@ def _(value: Result) -> str:
         chart = ", chart" if table in charts else ""
         lines.append(f"  {table:<{width}}  {units.counted(len(rows), 'row')}{chart}")
     figures = [f"{units.stem(n)} {units.quantity(n, v)}" for n, v in value.summary.items()]
-    lines += _paragraph("  ", " · ".join(figures)) if figures else []
+    lines += paragraph("  ", " · ".join(figures)) if figures else []
     for note in value.notes[:2]:
-        lines += _paragraph("  note: ", note, indent=4)
+        lines += paragraph("  note: ", note, indent=4)
     return "\n".join(lines) + ">"
 
 
 @described.register
 def _(value: Skipped) -> str:
-    lines = [*_paragraph("<Skipped: ", value.reason, indent=2)]
-    return "\n".join([*lines, *_paragraph("  → ", value.remedy, indent=4)]) + ">"
+    lines = [*paragraph("<Skipped: ", value.reason, indent=2)]
+    return "\n".join([*lines, *paragraph("  → ", value.remedy, indent=4)]) + ">"
 
 
 @described.register
 def _(value: Table) -> str:
     names = ", ".join(column.name for column in value.columns)
-    lines = [f"<Table: {shape(value)}", *_paragraph("  ", names)]
+    lines = [f"<Table: {shape(value)}", *paragraph("  ", names)]
     if len(value):
         spec, head = as_shown(value, MOST_ROWS, prose=False)
         grid = drawn([cells(fitting(spec, head, WIDTH - 2))], WIDTH - 2, color=False)
@@ -122,20 +125,37 @@ def _(value: Table) -> str:
 
 @described.register
 def _(value: Finding) -> str:
-    lines = list(_finding(value, ALONE, ""))
+    return f"<Finding\n{_whole_finding(value, ALONE, '')}>"
+
+
+@described.register
+def _(value: RankedFinding) -> str:
+    end = f"  [{value.analysis}]"
+    shown = _whole_finding(value.finding, whole_of(value), end, value.forecast)
+    return f"<RankedFinding\n{shown}>"
+
+
+def whole_of(value: RankedFinding) -> str:
+    """What the share of a finding is of."""
+    has_steps = value.forecast and value.forecast.share_of_step_pct is not None
+    return "a step" if has_steps else ALONE
+
+
+def _whole_finding(value: Finding, whole: str, end: str, forecast: Forecast | None = None) -> str:
+    lines = list(_finding(value, whole, end, forecast))
     subject = visible(f"{value.subject.kind} {value.subject.name}".rstrip())
-    lines += _paragraph("  about ", subject, indent=4)
-    lines += _paragraph("  → ", value.action, indent=4) if value.action else []
-    return "<Finding\n" + "\n".join(lines) + ">"
+    lines += paragraph("  about ", subject, indent=4)
+    lines += paragraph("  → ", value.action, indent=4) if value.action else []
+    return "\n".join(lines)
 
 
 @described.register
 def _(value: RunComparison) -> str:
     names = " → ".join(visible(name) for name in sides(value))
-    lines = [*_paragraph("<RunComparison of ", names, indent=2)]
-    lines += _paragraph("  ", wording.headline(value))
+    lines = [*paragraph("<RunComparison of ", names, indent=2)]
+    lines += paragraph("  ", wording.headline(value))
     for change in changes(value):
-        lines += _paragraph("  - ", change.text, indent=4)
+        lines += paragraph("  - ", change.text, indent=4)
     return "\n".join(lines) + ">"
 
 
@@ -145,10 +165,10 @@ def _finding(
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
     amount = ", ".join(part for part in saving(finding, whole, forecast) if part)
     yield f"  {finding.severity}{f': {CAN_SAVE[finding.saving]} {amount}' if amount else ''}{end}"
-    yield from _paragraph("    ", finding.message)
+    yield from paragraph("    ", finding.message)
 
 
-def _paragraph(lead: str, text: str, indent: int | None = None) -> list[str]:
+def paragraph(lead: str, text: str, indent: int | None = None) -> list[str]:
     """The text behind its lead, in at most _MOST_LINES lines of WIDTH."""
     margin = " " * (len(lead) if indent is None else indent)
     lines = wrap(visible(text, 1_000), WIDTH, initial_indent=lead, subsequent_indent=margin)
