@@ -1,0 +1,186 @@
+"""Kernels that could be fewer or faster: chains, optimizers, unaligned GEMMs, tiny kernels."""
+
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
+from traceview.findings import Subject
+
+
+def steps_of(*launches: tuple[str, int], steps: int = 4) -> Export:
+    """Steps of these kernels and times, one after another without a gap."""
+    export, start = Export(), 0
+    for _ in range(steps):
+        for name, took in launches:
+            export.kernel_without_launch((start, start + took), name=name)
+            start += took
+    return export
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)"
+NORM = "void at::native::unnamed::vectorized_layer_norm_kernel<float>(int)"
+GEMM = "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
+
+
+def test_a_chain_of_eager_kernels_takes_as_long_fused_as_its_longest(tmp_path):
+    export = steps_of((GEMM, 1000), (CAST, 50), (ADD, 100), (NORM, 70), (GEMM, 1000), (ADD, 90))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # The last add of a step stands alone: no chain.
+    assert finding.time_at_stake_ns == 4 * (50 + 70)
+    assert finding.message.startswith(
+        "12 kernels of elementwise operations, casts, normalizations and reductions run in 4 "
+        "chains and take 880 ns. Fused, a chain takes about as long as its longest kernel: up "
+        "to 480 ns less."
+    )
+    assert finding.action.startswith("Use torch.compile")
+    assert finding.share_of_step_pct == pytest.approx(100 * 480 / (4 * 2310))
+
+
+@pytest.mark.parametrize("name", ["gelu_kernel", "triton_poi_fused_add_0", "loop_add_fusion"])
+def test_kernels_that_a_compiler_or_the_program_wrote_are_no_chain(name, tmp_path):
+    export = steps_of((GEMM, 1000), (name, 50), (name, 50), (name, 50))
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    assert not [each for each in findings if "chain" in each.message]
+
+
+def test_chains_do_not_span_streams(tmp_path):
+    export = Export()
+    for at in range(0, 400, 100):
+        export.kernel_without_launch((at, at + 90), name=ADD, stream=7)
+        export.kernel_without_launch((at, at + 90), name=GEMM, stream=7 + at)
+        export.kernel_without_launch((at + 5, at + 95), name=ADD, stream=9)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.evidence.values["runs"] == 2
+
+
+def test_a_chain_ends_with_its_step(tmp_path):
+    """The last kernel of a step and the first of the next one follow each other on the stream."""
+    export = Export()
+    for number in range(6):
+        at = 1_000 * number
+        export.range(f"step_{number}", at, at + 990)
+        for row, (name, begin) in enumerate([(ADD, 100), (CAST, 300), (GEMM, 500), (NORM, 800)]):
+            call = (at + 10 + 20 * row, at + 20 + 20 * row)
+            export.launch(call, (at + begin, at + begin + 150), name=name)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # Of the five steps after warm-up: NORM alone, then ADD and CAST of the next step.
+    assert (finding.evidence.values["runs"], finding.evidence.values["kernels"]) == (5, 10)
+
+
+def test_an_optimizer_of_foreach_kernels(tmp_path):
+    metadata = "at::native::TensorListMetadata<2>"
+    lerp, sqrt = (
+        f"void at::native::multi_tensor_apply_kernel<{metadata}, {each}>(T1)"
+        for each in ("TernaryOpScalarFunctor", "UnaryOpFunctor")
+    )
+    export = steps_of((GEMM, 1000), (lerp, 100), (lerp, 80), (sqrt, 90))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # Two launches are one operation over all tensors: it is what a fused kernel takes at least.
+    assert finding.time_at_stake_ns == 4 * 90
+    assert "The optimizer is not fused: 12 foreach kernels in 4 runs take 1,080 ns" in (
+        finding.message.replace("1.08 µs", "1,080 ns")
+    )
+    assert "fused=True" in finding.action
+
+
+def test_a_fused_optimizer_is_no_finding(tmp_path):
+    name = (
+        "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata"
+        "<4>, at::native::FusedAdamMathFunctor<float>>(T1)"
+    )
+    assert not ask(ANALYSIS, steps_of((GEMM, 1000), (name, 100), (name, 90)), tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "elements"),
+    [
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1", 8),
+        ("cutlass_75_tensorop_s1688gemm_bf16_64x64_nt_align1", 8),
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_64x64_64x6_nn_align2", 8),
+        ("cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_64x2_nn_align2", 8),
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_nt_align8", None),
+        ("cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4", None),
+        ("cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align1", 4),
+        ("cutlass_80_simt_sgemm_128x256_8x4_nt_align1", None),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_aligna4_alignc4", None),
+        ("fmha_cutlassB_f32_aligned_64x64_k64_dropout_sm80", None),
+    ],
+)
+def test_names_of_unaligned_gemms(name, elements):
+    assert aligned_elements(f"void cutlass::Kernel2<{name}>(T1::Params)") == elements
+
+
+def test_unaligned_gemms_are_a_finding(tmp_path):
+    name = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
+
+    [finding] = ask(ANALYSIS, steps_of((GEMM, 700), (name, 300)), tmp_path).findings
+
+    assert finding.severity == "info"  # nanoseconds
+    assert finding.time_at_stake_ns == 1200
+    assert finding.message == (
+        "4 GEMMs run on slow kernels for unaligned matrices (1 kernel) for 1.20 µs: a dimension is "
+        "not a multiple of 8."
+    )
+    assert finding.subject == Subject("kernel", name)
+
+
+def late_steps(*, waits: bool) -> Export:
+    """Four steps that each begin with a late launch, in every second of which the CPU may wait."""
+    export = Export()
+    for number in range(4):
+        start = 10_000_000 * number
+        for place, name in enumerate((GEMM, ADD, CAST)):
+            begin = start + 1_000_000 * place + 10
+            call = (start + 10 * place, start + 10 * place + 5)
+            export.launch(call, (begin, start + 1_000_000 * (place + 1)), name=name)
+        if waits and number % 2:
+            export.sync("cudaStreamSynchronize_v3020", start + 40, start + 3_000_010)
+    return export
+
+
+def test_kernels_save_nothing_before_a_late_launch(tmp_path):
+    [finding] = ask(ANALYSIS, late_steps(waits=False), tmp_path).findings
+
+    # No late launch follows the last step.
+    assert (finding.severity, finding.time_at_stake_ns) == ("low", 999_990)
+    assert finding.evidence.values["less_ns"] == 4 * 999_990
+    assert finding.message.endswith(
+        "The GPU waits for the CPU between launches, so the program gains 1.00 ms at most until "
+        "the CPU launches sooner."
+    )
+
+
+def test_kernels_save_time_where_the_cpu_waits_for_them(tmp_path):
+    [finding] = ask(ANALYSIS, late_steps(waits=True), tmp_path).findings
+
+    assert (finding.severity, finding.time_at_stake_ns) == ("medium", 2 * 999_990)
+
+
+def test_thousands_of_tiny_kernels_are_told_without_a_claim(tmp_path):
+    export = steps_of(*[("gelu", 2_000), ("matmul", 9_000)] * 10, steps=120)
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    [tiny] = [each for each in findings if "tiny_kernels" in each.evidence.values]
+    assert tiny.message.startswith("1,200 of 2,400 kernels take 3.00 µs or less, 2.40 ms in all")
+    assert (tiny.severity, tiny.time_at_stake_ns) == ("info", 0)
+    window = tiny.evidence.end_ns - tiny.evidence.start_ns
+    assert 20 * 2_000 <= window < 120 * 10 * 11_000
+
+
+@pytest.mark.parametrize("name", [GEMM, ADD, "triton_per_fused_add_0", "cupy_add__float32"])
+def test_nobody_is_asked_to_make_the_kernel_of_a_library_faster(name, tmp_path):
+    assert not ask(ANALYSIS, Export().launch((0, 1), (10, 20), name=name), tmp_path).findings
