@@ -79,7 +79,7 @@ def trained(tmp_path_factory):
     """A training recorded beside an nvidia-smi that answers; the process and the trace."""
     folder = tmp_path_factory.mktemp("trained")
     fake_nsys.script(folder / "bin/nvidia-smi", fake_nsys.SMI)
-    (folder / "train.py").write_text(programs.TRAINING)
+    (folder / "train.py").write_text(programs.RANGES)
     environment = {**without_nsys(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     words = ("record", "--backend", "torch", "train.py", "--lr", "3")
@@ -97,7 +97,7 @@ def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(trained):
 
 def test_the_tables_hold_what_kineto_wrote(tmp_path):
     pytest.importorskip("nvtx")
-    gathered = in_program(programs.TRAINING, tmp_path, RecordOptions())
+    gathered = in_program(programs.RANGES, tmp_path, RecordOptions())
     events = json.loads((gathered / TRACE).read_text())["traceEvents"]
     kineto = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     torch_recording.write_recording(
@@ -306,7 +306,7 @@ def test_a_profiler_of_the_program_ends_the_recording(record):
 
 
 def test_steps_bound_the_recording(record):
-    done, path = record(programs.TRAINING, "--steps", "2:4")
+    done, path = record(programs.STEPS, "--steps", "2:4")
     assert done.returncode == 0, done.stderr
     trace = traceview.load(path)
     names = [name for name, domain, _ in own_ranges(trace) if domain == "traceview"]
@@ -317,7 +317,7 @@ def test_steps_bound_the_recording(record):
 
 def test_a_range_bounds_the_recording(record):
     pytest.importorskip("nvtx")
-    done, path = record(programs.TRAINING, "--range", "mine_3")
+    done, path = record(programs.RANGES, "--range", "mine_3")
     assert done.returncode == 0, done.stderr
     trace = traceview.load(path)
     assert own_ranges(trace) == [("mine_3", "program", "push-pop")]
@@ -327,8 +327,8 @@ def test_a_range_bounds_the_recording(record):
 @pytest.mark.parametrize(
     ("program", "options", "message"),
     [
-        (programs.TRAINING, ("--steps", "70:80"), "did not reach step 70"),
-        (programs.TRAINING, ("--range", "nobody"), "no NVTX range named 'nobody'"),
+        (programs.STEPS, ("--steps", "70:80"), "did not reach step 70"),
+        (programs.RANGES, ("--range", "nobody"), "no NVTX range named 'nobody'"),
         (programs.NO_TORCH, (), "the program did not import torch"),
     ],
 )

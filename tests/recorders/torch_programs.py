@@ -28,7 +28,7 @@ def step(x=None):
     loss.backward()
     return loss.item()
 """
-TRAINING = f"""{MODEL}
+RANGES = f"""{GRADIENTS}
 import nvtx, threading
 for number in range(6):
     with nvtx.annotate(f"mine_{{number}}", domain="program"):
@@ -44,6 +44,7 @@ thread.join()
 nvtx.push_range("never closed", domain="program")
 print("arguments", sys.argv[1:], __name__)
 """
+STEPS = f"{MODEL}\nfor _ in range(6): step()\n"
 TORCH_NVTX = """
 import torch
 
