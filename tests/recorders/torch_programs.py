@@ -64,11 +64,15 @@ torch.cuda.nvtx.range_end(number)
 RAISES = f"{GRADIENTS}\nstep()\nraise ValueError('on purpose')\n"
 EXITS = f"{GRADIENTS}\nstep()\nsys.exit(3)\n"
 LEAVES = f"{GRADIENTS}\nimport os\nstep()\nsys.stdout.flush()\nos._exit(4)\n"
+# They pause between steps, or as many are recorded as the machine can run until they are stopped.
 ENDLESS = f"""{GRADIENTS}
+import time
 for number in range(10**9):
     step()
     if number == 3:
         print("running", flush=True)
+    if number > 3:
+        time.sleep(0.02)
 """
 DEAF = f"""{GRADIENTS}
 import time
@@ -77,6 +81,8 @@ for number in range(10**9):
         step()
         if number == 3:
             print("running", flush=True)
+        if number > 3:
+            time.sleep(0.02)
     except KeyboardInterrupt:
         pass
 """
