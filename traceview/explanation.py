@@ -57,7 +57,7 @@ def _analysis(analysis: Analysis) -> Explanation:
         analysis.question,
         tuple(needs),
         analysis.tables,
-        _document(analysis.compute.__module__),
+        _method(sys.modules[analysis.compute.__module__]),
         _file(analysis.compute.__module__),
     )
 
@@ -69,7 +69,7 @@ def _verdict() -> Explanation:
         "What does the recording come to, in one line?",
         (),
         (),
-        "\n\n".join((inspect.getdoc(Verdict) or "", inspect.getdoc(limit_of) or "")),
+        "\n\n".join(map(_method, (Verdict, limit_of))),
         _file(verdict.__module__),
     )
 
@@ -82,13 +82,15 @@ def _scoreboard() -> Explanation:
         "Which figures should I look at first?",
         (),
         (table,),
-        _document(scoreboard.__module__),
+        _method(sys.modules[scoreboard.__module__]),
         _file(scoreboard.__module__),
     )
 
 
-def _document(module: str) -> str:
-    return inspect.getdoc(sys.modules[module]) or ""
+def _method(documented: object) -> str:
+    """The docstring without its first line, where there is more: the question says that line."""
+    first, _, method = (inspect.getdoc(documented) or "").partition("\n\n")
+    return method or first
 
 
 def _file(module: str) -> str:

@@ -64,8 +64,8 @@ class Verdict:
     """The result of a recording in one line.
 
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
-    the others, None without steps. `gpu_busy_pct` is of the steady time of the GPU with most of it,
-    None where no GPU work is selected, or where the recording lost much of it.
+    the others, absent without steps. `gpu_busy_pct` is of the steady time of the GPU with most of
+    it, absent where no GPU work is selected, or where the recording lost much of it.
     """
 
     text: str
@@ -97,11 +97,12 @@ def verdict(trace: Trace) -> Verdict:
 
 
 def limit_of(parts: SteadyParts) -> Limit:
-    """The limit of the device, by the parts of its time.
+    """The limit of the program, by the parts of the steady time.
 
-    Work on the GPU where that is busy for 90 % of the time (BUSY_PCT). Else data, where the
-    program waits for it again and again: sooner launches would only wait longer. Else the largest
-    part: where it is half of the time, or half as much again as the next. Otherwise it is mixed.
+    The limit is the GPU's work where it is busy for 90 % of the time (BUSY_PCT). Else data loading,
+    where the program waits for data again and again: sooner launches would only wait longer. Else
+    the largest part, where it is half of the time, or half as much again as the next. Otherwise it
+    is mixed.
     """
     ns = parts.parts_ns
     gpu: Limit = (
