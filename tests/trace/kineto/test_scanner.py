@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -161,6 +162,45 @@ def test_keys_that_are_escaped_or_there_twice(tmp_path: Path) -> None:
     ):
         path.write_text(f"[{json.dumps(training())[1:-1]}, {event.replace(old, new)}]")
         assert_equal(path)
+
+
+SPACES = ["", " ", "\n    ", " " * 40]
+
+
+def test_neighbours_that_are_written_differently(tmp_path: Path, scanned: list[int]) -> None:
+    random = Random(7)
+    known = [event for event in EVERY if event.get("cat") != "Trace"]
+    events = [_shuffled(random.choice(known), random) for _ in range(600)]
+    path = tmp_path / "t.json"
+    path.write_text(f"[{','.join(events)}]")
+    assert_equal(path)
+    assert sum(scanned) == len(events)
+
+
+def _shuffled(event: Event, random: Random) -> str:
+    """An event with its keys, on both levels, in any order and with any space between them."""
+    fields = random.sample([*event.items()], len(event))
+    if random.random() < 0.5:
+        fields.append((random.choice(["cats", "t", "durs", "bp"]), random.choice([1, "b", []])))
+    written = [
+        json.dumps(key)
+        + random.choice(SPACES)
+        + ":"
+        + random.choice(SPACES)
+        + (_shuffled(value, random) if isinstance(value, dict) else json.dumps(value))
+        for key, value in fields
+    ]
+    between = random.choice(SPACES) + "," + random.choice(SPACES)
+    return "{" + random.choice(SPACES) + between.join(written) + random.choice(SPACES) + "}"
+
+
+def test_a_last_event_that_ends_with_an_empty_list(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([*training(), {**kernel("last", 1, 2, 3), "more": []}]))
+    assert_equal(path)
+    trace = load(path)
+    assert not trace.warnings
+    assert "last" in trace.kernels.cells("name")
 
 
 def test_a_text_that_breaks_off_anywhere_is_read_up_to_its_last_whole_event() -> None:

@@ -29,7 +29,7 @@ MOST_HEADER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 # After the last event: the next key of the trace, or its end.
-_LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?:,\s*"|\}|$)')
+_LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?=,\s*"|\}|$)')
 _CUTS_TRIED = 3
 _JOINED = 8
 """Neighboring pieces that are tried together, as a boundary may lie inside a string."""

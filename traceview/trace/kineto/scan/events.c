@@ -10,6 +10,9 @@
 
 #include <stddef.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
@@ -37,6 +40,7 @@ static const int COLUMNS_OF[TABLES] = {
 
 /* Numbers of more digits, and larger exponents, may be beyond a double. */
 enum { MOST_NUMBER_BYTES = 64, MOST_EXPONENT_DIGITS = 2 };
+enum { MOST_LEAD_BYTES = 32, MOST_PLACES = 24 };
 enum { MOST_DEPTH = 64, MOST_OWNER_BYTES = 64, MOST_NAME_BYTES = 1 << 16, LONGEST_DIMS = 400 };
 /* Digits of every number below the end of int64, and of microseconds whose nanoseconds are. */
 enum { SAFE_DIGITS = 18, MOST_WHOLE_DIGITS = 16, MOST_FIRST = '4' };
@@ -73,6 +77,21 @@ struct scan {
 
 enum field { PH, CAT, EVENT_NAME, PID, TID, TS, DUR, ARGS, FIELDS };
 
+/* What stands before a value, from behind the value before it on, and what it says of it: the row
+ * of its key among those that are known, or one of the others. */
+enum { UNKNOWN = -1, CLOSED = -2 };
+struct lead {
+    uint8_t text[MOST_LEAD_BYTES];
+    int64_t bytes;
+    int meaning;
+};
+
+/* Leads of the last event of each kind, by place; an event is OTHER until its category is met. */
+struct leads {
+    struct lead fields[OTHER + 1][MOST_PLACES];
+    struct lead arguments[TABLES][MOST_PLACES];
+};
+
 /* One event as it is read. */
 struct event {
     struct token fields[FIELDS];
@@ -88,6 +107,7 @@ struct reader {
     const uint8_t *end;
     const uint8_t *failed;
     int escapes;
+    struct leads *leads;
 };
 
 static const uint8_t *fail(struct reader *reader, const uint8_t *at)
@@ -113,11 +133,26 @@ static const uint8_t *after_space(const uint8_t *at)
     return at;
 }
 
-/* How many bytes from here on are plain: no quote, backslash, control character or beyond ASCII. */
-static int64_t plain_bytes(const uint8_t *at, const uint8_t *end)
+/* At the first byte that is not plain: a quote, backslash, control character or beyond ASCII.
+ *
+ * Many at a time, as most of a trace is keys and names.
+ */
+static inline const uint8_t *after_plain(const uint8_t *at, const uint8_t *end)
 {
-    const uint8_t *first = at;
-#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if defined(__SSE2__) && defined(__GNUC__)
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+    const __m128i space = _mm_set1_epi8(' ');
+    for (; end - at >= 16; at += 16) {
+        __m128i text = _mm_loadu_si128((const __m128i *)at);
+        /* As signed numbers, bytes beyond ASCII are less than a space too. */
+        __m128i special = _mm_cmplt_epi8(text, space);
+        special = _mm_or_si128(special, _mm_cmpeq_epi8(text, quote));
+        special = _mm_or_si128(special, _mm_cmpeq_epi8(text, backslash));
+        int found = _mm_movemask_epi8(special);
+        if (found)
+            return at + __builtin_ctz((unsigned)found);
+    }
+#elif defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     const uint64_t ones = 0x0101010101010101u, highs = ones * 0x80;
     for (; end - at >= 8; at += 8) {
         uint64_t word;
@@ -126,14 +161,14 @@ static int64_t plain_bytes(const uint8_t *at, const uint8_t *end)
         uint64_t special = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
                            ((word - ones * ' ') & ~word) | word;
         if (special & highs)
-            return at - first + __builtin_ctzll(special & highs) / 8;
+            return at + __builtin_ctzll(special & highs) / 8;
     }
 #else
     (void)end;
 #endif
     while (*at >= ' ' && *at != '"' && *at != '\\' && *at < 0x80)
         at++;
-    return at - first;
+    return at;
 }
 
 /* Behind a character beyond ASCII. */
@@ -172,11 +207,10 @@ static const uint8_t *after_escape(struct reader *reader, const uint8_t *at)
     return at + 5;
 }
 
-/* Behind the closing quote of a string, from behind its opening one on. */
-static const uint8_t *after_string(struct reader *reader, const uint8_t *at)
+/* Behind the closing quote of a string, from a byte in it on that is not plain. */
+static const uint8_t *after_odd_string(struct reader *reader, const uint8_t *at)
 {
     for (;;) {
-        at += plain_bytes(at, reader->end);
         if (*at == '"')
             return at + 1;
         if (*at == '\\')
@@ -187,7 +221,15 @@ static const uint8_t *after_string(struct reader *reader, const uint8_t *at)
             return fail(reader, at);
         if (!at)
             return NULL;
+        at = after_plain(at, reader->end);
     }
+}
+
+/* Behind the closing quote of a string, from behind its opening one on. */
+static inline const uint8_t *after_string(struct reader *reader, const uint8_t *at)
+{
+    at = after_plain(at, reader->end);
+    return *at == '"' ? at + 1 : after_odd_string(reader, at);
 }
 
 static const uint8_t *after_digits(struct reader *reader, const uint8_t *at)
@@ -321,36 +363,39 @@ static int is_string(struct token token, const char *text, size_t bytes)
 
 struct category {
     const char *name;
+    size_t bytes;
     int kind;
 };
 
+#define CATEGORY(name, kind) {name, sizeof(name) - 1, kind}
+
 static const struct category CATEGORIES[] = {
-    {"kernel", KERNEL},
-    {"cuda_runtime", CALL},
-    {"cpu_op", OPERATOR},
-    {"ac2g", UNREAD},
-    {"python_function", PYTHON},
-    {"cuda_driver", CALL},
-    {"hip_runtime", CALL},
-    {"hip_driver", CALL},
-    {"user_annotation", ANNOTATION},
-    {"gpu_user_annotation", UNREAD},
-    {"gpu_memcpy", COPY},
-    {"gpu_memset", SET},
-    {"fwdbwd", UNREAD},
-    {"async_gpu", UNREAD},
-    {"async_cpu_to_gpu", UNREAD},
-    {"Kernel", KERNEL},
-    {"Runtime", CALL},
-    {"Operator", OPERATOR},
-    {"Memcpy", COPY},
-    {"Memset", SET},
+    CATEGORY("kernel", KERNEL),
+    CATEGORY("cuda_runtime", CALL),
+    CATEGORY("cpu_op", OPERATOR),
+    CATEGORY("ac2g", UNREAD),
+    CATEGORY("python_function", PYTHON),
+    CATEGORY("cuda_driver", CALL),
+    CATEGORY("hip_runtime", CALL),
+    CATEGORY("hip_driver", CALL),
+    CATEGORY("user_annotation", ANNOTATION),
+    CATEGORY("gpu_user_annotation", UNREAD),
+    CATEGORY("gpu_memcpy", COPY),
+    CATEGORY("gpu_memset", SET),
+    CATEGORY("fwdbwd", UNREAD),
+    CATEGORY("async_gpu", UNREAD),
+    CATEGORY("async_cpu_to_gpu", UNREAD),
+    CATEGORY("Kernel", KERNEL),
+    CATEGORY("Runtime", CALL),
+    CATEGORY("Operator", OPERATOR),
+    CATEGORY("Memcpy", COPY),
+    CATEGORY("Memset", SET),
 };
 
 static int kind_of(struct token category)
 {
     for (size_t i = 0; i < sizeof CATEGORIES / sizeof *CATEGORIES; i++)
-        if (is_string(category, CATEGORIES[i].name, strlen(CATEGORIES[i].name)))
+        if (is_string(category, CATEGORIES[i].name, CATEGORIES[i].bytes))
             return CATEGORIES[i].kind;
     return OTHER;
 }
@@ -485,110 +530,142 @@ static const uint8_t *after_argument(struct reader *reader, const uint8_t *at,
     return at;
 }
 
-/* Which wanted argument a key names, if any. */
-static const struct argument *wanted_of(const struct argument *wanted, struct token key, int *place)
+static int row_of(const struct argument *known, struct token key)
 {
-    for (int i = 0; wanted[i].key; i++)
-        if (wanted[i].bytes == key.bytes &&
-            memcmp(wanted[i].key, key.start, (size_t)key.bytes) == 0) {
-            *place = i;
-            return &wanted[i];
-        }
-    return NULL;
+    for (int row = 0; known[row].key; row++)
+        if (is_text(key, known[row].key, (size_t)known[row].bytes))
+            return row;
+    return UNKNOWN;
+}
+
+/* At the value of the next key, or behind the closing brace. The first follows an opening one. */
+static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, int is_first,
+                                     const struct argument *known, int *meaning)
+{
+    struct token key;
+    at = after_space(at);
+    *meaning = CLOSED;
+    if (*at == '}' && !is_first)
+        return at + 1;
+    if (*at != (is_first ? '{' : ','))
+        return fail(reader, at);
+    at = after_space(at + 1);
+    if (*at == '}' && is_first)
+        return at + 1;
+    if (!(at = after_plain_key(reader, at, &key)))
+        return NULL;
+    *meaning = row_of(known, key);
+    return at;
+}
+
+/* Whether it is what stands at a place with MOST_LEAD_BYTES behind it. */
+static inline int is_lead(const uint8_t *at, const struct lead *lead)
+{
+#if defined(__SSE2__)
+    const __m128i *here = (const __m128i *)at, *there = (const __m128i *)lead->text;
+    unsigned low = (unsigned)_mm_movemask_epi8(
+        _mm_cmpeq_epi8(_mm_loadu_si128(here), _mm_loadu_si128(there)));
+    unsigned high = (unsigned)_mm_movemask_epi8(
+        _mm_cmpeq_epi8(_mm_loadu_si128(here + 1), _mm_loadu_si128(there + 1)));
+    return ((uint64_t)~(low | high << 16) << (64 - lead->bytes)) == 0;
+#else
+    return memcmp(at, lead->text, (size_t)lead->bytes) == 0;
+#endif
+}
+
+/* The same. Most events of a kind are written alike: what stood in a place in the last one was
+ * checked then. */
+static const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
+                                 int place, const struct argument *known, int *meaning)
+{
+    const uint8_t *first = at;
+    struct lead *lead = place < MOST_PLACES ? &leads[place] : NULL;
+    if (lead && lead->bytes && reader->end - at >= MOST_LEAD_BYTES && is_lead(at, lead)) {
+        *meaning = lead->meaning;
+        at += lead->bytes;
+        return lead->meaning == CLOSED ? at : after_space(at);
+    }
+    if (!(at = after_new_lead(reader, at, place == 0, known, meaning)))
+        return NULL;
+    if (lead && at - first <= MOST_LEAD_BYTES) {
+        memcpy(lead->text, first, (size_t)(at - first));
+        lead->bytes = at - first;
+        lead->meaning = *meaning;
+    }
+    return at;
 }
 
 /* Arguments of a known kind of event. One that is there twice is left to Python. */
 static const uint8_t *after_arguments(struct reader *reader, const uint8_t *at, struct event *event)
 {
-    const struct argument *all = ARGUMENTS[event->kind];
+    const struct argument *known = ARGUMENTS[event->kind];
+    struct lead *leads = reader->leads->arguments[event->kind];
     unsigned seen = 0;
-    int closed = 0, place = 0;
-    struct token key;
     event->has_arguments = 1;
     clear_arguments(event);
     if (*at == 'n')
         return after_word(reader, at, "null");
-    if (*at != '{')
-        return fail(reader, at);
-    at = after_space(at + 1);
-    if (*at == '}')
-        return at + 1;
-    while (!closed) {
+    for (int place = 0;; place++) {
         const uint8_t *first = at;
-        if (!(at = after_plain_key(reader, at, &key)))
-            return NULL;
-        const struct argument *wanted = wanted_of(all, key, &place);
-        if (wanted && seen & 1u << place)
+        int row = UNKNOWN;
+        if (!(at = after_lead(reader, at, leads, place, known, &row)) || row == CLOSED)
+            return at;
+        if (row >= 0 && seen & 1u << row)
             return fail(reader, first);
-        seen |= wanted ? 1u << place : 0;
-        at = wanted ? after_argument(reader, at, wanted, event) : after_value(reader, at, 1);
-        if (!at || !(at = after_item(reader, at, '}', &closed)))
+        seen |= row >= 0 ? 1u << row : 0;
+        at = row >= 0 ? after_argument(reader, at, &known[row], event) : after_value(reader, at, 1);
+        if (!at)
             return NULL;
     }
-    return at;
 }
 
-static int field_of(struct token key)
+#define FIELD(key, field) {key, sizeof(key) - 1, 0, field}
+
+static const struct argument KNOWN_FIELDS[] = {
+    FIELD("ph", PH),   FIELD("cat", CAT), FIELD("name", EVENT_NAME), FIELD("pid", PID),
+    FIELD("tid", TID), FIELD("ts", TS),   FIELD("dur", DUR),         FIELD("args", ARGS),
+    {NULL, 0, 0, 0},
+};
+
+/* Behind the value of a field, which is then known. */
+static const uint8_t *after_field(struct reader *reader, const uint8_t *at, int field,
+                                  struct event *event)
 {
-    switch (key.bytes) {
-    case 2:
-        return IS(key, "ph") ? PH : IS(key, "ts") ? TS : FIELDS;
-    case 3:
-        return IS(key, "cat")   ? CAT
-               : IS(key, "pid") ? PID
-               : IS(key, "tid") ? TID
-               : IS(key, "dur") ? DUR
-                                : FIELDS;
-    case 4:
-        return IS(key, "name") ? EVENT_NAME : IS(key, "args") ? ARGS : FIELDS;
-    default:
-        return FIELDS;
-    }
+    const uint8_t *first = at;
+    reader->escapes = 0;
+    if (field == ARGS && event->kind < TABLES)
+        at = after_arguments(reader, at, event);
+    else
+        at = after_value(reader, at, 0);
+    if (!at || field == UNKNOWN)
+        return at;
+    event->fields[field].start = first;
+    event->fields[field].bytes = at - first;
+    if ((field == CAT || field == PH) && reader->escapes)
+        return fail(reader, first);
+    if (field == CAT)
+        event->kind = kind_of(event->fields[CAT]);
+    return at;
 }
 
 /* Behind an event, whose fields are then known. */
 static const uint8_t *after_event(struct reader *reader, const uint8_t *at, struct event *event)
 {
-    int closed = 0;
-    struct token key;
     memset(event->fields, 0, sizeof event->fields);
     event->dims.start = NULL;
     event->kind = OTHER;
     event->has_details = event->has_arguments = 0;
-    if (*at != '{')
-        return fail(reader, at);
-    at = after_space(at + 1);
-    if (*at == '}')
-        return at + 1;
-    while (!closed) {
+    for (int place = 0;; place++) {
         const uint8_t *first = at;
-        if (!(at = after_plain_key(reader, at, &key)))
-            return NULL;
-        int field = field_of(key);
-        if (field < FIELDS && event->fields[field].start)
+        struct lead *leads = reader->leads->fields[event->kind];
+        int field = UNKNOWN;
+        if (!(at = after_lead(reader, at, leads, place, KNOWN_FIELDS, &field)) || field == CLOSED)
+            return at;
+        if (field >= 0 && event->fields[field].start)
             return fail(reader, first);
-        const uint8_t *value = at;
-        if (field == ARGS && event->kind < TABLES)
-            at = after_arguments(reader, at, event);
-        else
-            at = after_value(reader, at, 0);
-        if (!at)
-            return NULL;
-        if (field < FIELDS) {
-            event->fields[field].start = value;
-            event->fields[field].bytes = at - value;
-        }
-        if (field == CAT) {
-            if (reader->escapes)
-                return fail(reader, value);
-            event->kind = kind_of(event->fields[CAT]);
-        }
-        if (field == PH && reader->escapes)
-            return fail(reader, value);
-        if (!(at = after_item(reader, at, '}', &closed)))
+        if (!(at = after_field(reader, at, field, event)))
             return NULL;
     }
-    return at;
 }
 
 /* Nanoseconds of microseconds as written; 0 if it is anything but digits, a sign and a point. */
@@ -631,7 +708,7 @@ static int64_t within(int64_t value, int64_t least, int64_t most)
 /* The GPU and stream of its track, where the arguments do not name them. */
 static int place_on_track(struct event *event)
 {
-    struct reader reader = {NULL, NULL, 0};
+    struct reader reader = {NULL, NULL, 0, NULL};
     int64_t *values = event->values;
     enum field fields[] = {PID, TID};
     int columns[] = {DEVICE, STREAM};
@@ -785,11 +862,13 @@ static int has_next(struct scan *scan, const uint8_t *start)
 /* Read events from `at` on, each with what follows it, until one of the reasons to stop. */
 EXPORTED void traceview_scan_events(struct scan *scan)
 {
-    struct reader reader = {scan->text + scan->bytes, NULL, 0};
+    struct leads leads;
+    struct reader reader = {scan->text + scan->bytes, NULL, 0, &leads};
     struct event event;
     const uint8_t *next = scan->text + scan->at, *limit = scan->text + scan->limit;
     scan->events = scan->negative = scan->others = scan->details = 0;
     memset(scan->rows, 0, sizeof scan->rows);
+    memset(&leads, 0, sizeof leads);
     for (;;) {
         const uint8_t *start = after_space(next), *end;
         int closed = 0;
