@@ -352,3 +352,22 @@ def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, keeps, tmp_path)
     actions = {each.evidence.values["direction"]: each.action for each in found}
     assert ("About as many bytes come back as go up." in actions["H2D"]) == keeps
     assert "come back as go up" not in actions["D2H"]
+
+
+@pytest.mark.parametrize("evaluates_ns", [0, 3_000], ids=["ends", "goes on"])
+def test_weights_that_leave_after_the_last_step_are_no_loss_of_the_loop(tmp_path, evaluates_ns):
+    """A trainer moved its model away at the end: `Read values on the CPU less often`."""
+    export = Export()
+    for step in range(10):
+        start = 1_000 * step
+        export.range(f"step_{step}", start, start + 900)
+        export.launch((start + 10, start + 20), (start + 30, start + 950))
+    last = 10_000 + evaluates_ns
+    export.launch((last - 20, last - 10), (last - 5, last))
+    for each in range(40):
+        span = (last + 10 * each, last + 10 * each + 9)
+        export.copy(None, span, bytes=1 << 20, kind="D2H", source="device", destination="pageable")
+
+    found = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert any("D2H" in each for each in found) == bool(evaluates_ns)

@@ -24,6 +24,12 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         ("void cudnn::bn_bw_1C11_kernel_new<float, float>(float)", LIBRARY),
         ("cupy_sum", LIBRARY),
         ("void cub::DeviceRadixSortOnesweepKernel<int>(int *)", LIBRARY),
+        # Of cuSOLVER, cuBLAS and cuFFT, which put them into no namespace.
+        ("void kernel<getrf_wo_pivot_params_<float, (int)0, (int)256>>(int, int, void *)", LIBRARY),
+        ("void kernel_trsm_l_mul32<float, (int)8, (bool)0>(int, int, const T1 *)", LIBRARY),
+        ("void trsv_lt_exec_up<float, (unsigned int)32>(int, const T1 *, long)", LIBRARY),
+        ("void regular_fft<(unsigned int)2048, EPT<(unsigned int)8>, (unsigned int)4>()", LIBRARY),
+        ("void kernel<float>(float *)", OWN),
         ("void vision::ops::gather_keep_from_mask(bool *)", LIBRARY),
     ],
 )

@@ -18,6 +18,7 @@ from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
+from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.findings import (
     RECORDING,
@@ -38,6 +39,8 @@ _ONLY_COPIES_FRACTION = 0.5
 # A copy of fewer bytes takes no longer than its latency, pinned or not.
 _FEW_BYTES = 4096
 _OFTEN, _ABOUT_EQUAL = 4, 1.25
+# A program whose last step is followed by more than this part of its time has other work as well.
+_TAIL_FRACTION = 0.2
 _KEEP = (
     "About as many bytes come back as go up. If they are the same arrays, keep them on the GPU; "
     "else "
@@ -54,7 +57,7 @@ _PIN = {
 
 def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
     """Copies that no kernel hides, and pages migrated on demand; of warm-up, for information."""
-    findings = [*_exposed(trace, copies.take(~early))]
+    findings = [*_exposed(trace, copies.take(~early & ~_after_the_loop(trace, copies)))]
     for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
         span_ns = steady_span_ns(trace)
         for row in copies_by_kind(trace, part).rows():
@@ -99,6 +102,20 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
                 remedy = f"{_KEEP}{found.remedy[0].lower()}{found.remedy[1:]}"
                 found = replace(found, remedy=remedy)
             yield replace(found, work=_time_of(on_gpu))
+
+
+def _after_the_loop(trace: Trace, copies: Table) -> Mask:
+    """True for the copies after the last step of a program that ends soon after it.
+
+    Weights and results are copied once there, such as by a trainer that moves its model away.
+    """
+    found, ops = steps(trace), operations(trace)
+    last_ns = int(found.gpu_end_ns.max(initial=0))
+    tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
+    if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
+        return np.zeros(len(copies), bool)
+    after: Mask = copies["start_ns"] >= last_ns
+    return after
 
 
 def _comes_back(copies: Table) -> bool:

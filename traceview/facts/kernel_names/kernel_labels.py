@@ -23,7 +23,7 @@ MOST = 80
 """The most characters that are added to a base name."""
 _MOST_CHARACTERS = 4000
 _WRAPPER = re.compile(
-    r"(?:.*::)?(?:Kernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
+    r"(?:.*::)?(?:[Kk]ernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
     r"|multi_tensor_apply_kernel)"
 )
 # A word before :: is a scope, not a name.

@@ -32,7 +32,7 @@ _LIBRARY = re.compile(
     r"\bat(_cuda_detail)?::|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
     r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|curand|cufft|cusparse|vision::|torch::"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
-    r"|^feistel_"
+    r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
 )
 _LONGEST = 4000
 
