@@ -91,7 +91,8 @@ class _Kinds(NamedTuple):
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    python = _python_threads(trace)[every.thread]
+    # The last one is of gaps that no thread ends: a recording may have no thread at all.
+    python = np.append(_python_threads(trace), False)[every.thread]
     late = every.cause == LAUNCH_LATE
     kinds = _Kinds(*map(thrifty, (every.device, late, ~every.one_time, python)))
     some = []

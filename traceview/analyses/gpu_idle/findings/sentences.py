@@ -39,7 +39,7 @@ from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.ranges.origins import is_library_name
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import pace
-from traceview.findings import Severity
+from traceview.findings import SEVERITIES, Severity
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
@@ -112,20 +112,21 @@ def add_details(
 ) -> Severity:
     """Add what stands out in the gaps of one cause. Returns the severity, which that may lower."""
     lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
+    once = False
     if lone:
-        _add_lone_gap(wording, trace, cause, lone)
+        once = _add_lone_gap(wording, trace, cause, lone)
     elif cause == DEPENDENCY:
         _add_queued(wording, trace, own)
         _add_host_functions(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
     if lone is None and cause in MAY_BE_ONCE and not pace(trace).timed.any():
-        _add_few_gaps(wording, trace, cause, own)
+        once = _add_few_gaps(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
         wording.remedy = AS_WHOLE
         return "info"
-    return severity
+    return max(severity, "medium", key=SEVERITIES.index) if once else severity
 
 
 def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> None:
@@ -191,7 +192,8 @@ def _back_to_back(all_of_it: bool) -> str:
     return f" {{same_stream_idle_ns}} of that was {between} {counted}."
 
 
-def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> None:
+def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> bool:
+    """Add the gap with most of the time. Whether it may well be there once."""
     where = inside(trace, lone.range_path, "longest_gap_range")
     before = f" before work launched{where}" if where else ""
     values: dict[str, Cell] = {
@@ -203,8 +205,10 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
         wording.add(_most_in(wording, "{longest_gap_ns}", "a single gap", before), **values)
     elif before and not several:
         wording.add(f" It came{before}.", **values)
-    if lone.fraction >= NEARLY_ALL:
+    once = lone.fraction >= NEARLY_ALL
+    if once:
         wording.remedy = if_repeated(trace, wording.remedy, cause)
+    return once
 
 
 def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
@@ -215,15 +219,16 @@ def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
     return f" {time} of that {was} {which}{before}."
 
 
-def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
+def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> bool:
     """Gaps so few that nothing shows whether a longer run repeats them: no steps are known."""
     few = few_gaps(gaps(trace).idle_ns[own])
     if few is None:
-        return
+        return False
     if not _is_divided(wording):
         most = _most_in(wording, "{few_idle_ns}", "{few_gaps:gap}")
         wording.add(most, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
     wording.remedy = if_repeated(trace, wording.remedy, cause)
+    return True
 
 
 def _is_divided(wording: Wording) -> bool:
