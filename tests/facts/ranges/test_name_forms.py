@@ -54,9 +54,10 @@ def test_texts_of_one_form_have_one_pattern():
     rng = random.Random(5)
     names = ["".join(rng.choices("ab1290_ é", k=rng.randrange(9))) for _ in range(4_000)]
     forms = forms_of(PackedTexts.encoded(names))
+    examples = forms.examples
 
     for name, form in zip(names, forms.form.tolist(), strict=True):
-        assert pattern_of(name) == pattern_of(forms.examples[form])
+        assert pattern_of(name) == pattern_of(examples[form])
 
 
 @pytest.mark.parametrize("odd", ["", "\n", "a\nb", "\n\0\x1e\x1f", "\ud800 1"])
