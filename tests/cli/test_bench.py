@@ -208,16 +208,15 @@ def test_the_architecture_is_checked_before_anything_is_measured(bench_here):
     assert "'sm_1' is not a GPU architecture; pass, for example, --arch sm_90" in err
 
 
-def test_a_run_compared_with_an_earlier_one(tmp_path):
+def test_a_run_compared_with_an_earlier_one(tmp_path, bench_here):
     old, size = tmp_path / "old.json", ("--size", 97, "--trials", 5, "--version", "manual")
-    assert bench(OPERATIONS, *size, "--json", old, CUDA_VISIBLE_DEVICES="").returncode == 0
-    done = bench(OPERATIONS, *size, "--compare", old, "--json", CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 0, done.stderr
-    [row] = json.loads(done.stdout)["comparison"]["rows"]
+    assert bench_here(OPERATIONS, *size, "--json", old)[0] == 0
+    status, out, err = bench_here(OPERATIONS, *size, "--compare", old, "--json")
+    assert status == 0, err
+    [row] = json.loads(out)["comparison"]["rows"]
     assert (row["version"], row["basis"], row["is_certain"]) == ("manual", "trials", False)
     several = ("--compare", old, "--compare", old, "--json")
-    done = bench(OPERATIONS, *size, *several, CUDA_VISIBLE_DEVICES="")
-    comparison = json.loads(done.stdout)["comparison"]
+    comparison = json.loads(bench_here(OPERATIONS, *size, *several)[1])["comparison"]
     assert (comparison["runs_before"], comparison["runs_after"]) == (2, 1)
     assert comparison["rows"][0]["basis"] == "runs"
 

@@ -54,7 +54,10 @@ def test_two_files_compared(capsys):
 
 
 def test_an_operation_timed(bench_here):
-    status, out, _ = bench_here(REPOSITORY / "kernels" / "gelu.py", "--size", "64", "--json")
+    versions = ("manual", "torch", "triton", "cuda-vector")
+    chosen = [word for name in versions for word in ("--version", name)]
+    operation = REPOSITORY / "kernels" / "gelu.py"
+    status, out, _ = bench_here(operation, *chosen, "--size", 64, "--trials", 3, "--json")
     assert status == 0
     validator("bench").validate(json.loads(out))
 

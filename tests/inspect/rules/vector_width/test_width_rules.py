@@ -184,13 +184,15 @@ RULES = {
 }
 
 
-def cases() -> Iterator[tuple[str, str]]:
+def cases() -> Iterator[Any]:
     """Each rule on sm_90 and on one other architecture, these in turn; a new Triton sees all."""
     others = cycle(arch for arch in ARCHES if arch != "sm_90")
     for name, rule in RULES.items():
         other = "sm_100" if rule.on_sm_100 else next(others)
         chosen = ARCHES if os.environ.get("TRACEVIEW_TEST_ARCHES") == "all" else ("sm_90", other)
-        yield from ((name, arch) for arch in chosen)
+        for arch in chosen:
+            says_more = arch == "sm_90" or rule.on_sm_100 or rule.why
+            yield pytest.param(name, arch, marks=() if says_more else pytest.mark.compilers)
 
 
 @pytest.mark.parametrize(("name", "arch"), [*cases()])
