@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceview.compiled import coverage
 from traceview.tables import Integers, Mask
 
 
@@ -52,6 +53,8 @@ def by_start(start: Integers, end: Integers) -> Intervals:
 
 def union(start: Integers, end: Integers) -> Intervals:
     """The union as disjoint intervals in order; touching intervals merge."""
+    if coverage.is_available():
+        return Intervals(*coverage.covered(*by_start(start, end)))
     real = end > start
     if not real.all():
         start, end = start[real], end[real]
@@ -96,6 +99,8 @@ def covered_before(covered: Intervals, time: Integers) -> Integers:
     """For each time, the length of the union before it."""
     if not len(covered.start):
         return np.zeros(len(time), np.int64)
+    if coverage.is_available():
+        return coverage.covered_before(covered.start, covered.end, time)
     done = np.concatenate(([0], np.cumsum(covered.length)))
     begun = np.searchsorted(covered.start, time, side="right")
     left = np.maximum(covered.end[np.maximum(begun, 1) - 1] - time, 0)
@@ -112,7 +117,7 @@ def inside(covered: Intervals, time: Integers) -> Mask:
     """True for times inside a union."""
     if not len(covered.start):
         return np.zeros(len(time), bool)
-    begun = np.searchsorted(covered.start, time, side="right")
+    begun = coverage.places(covered.start, time, side="right")
     result: Mask = (begun > 0) & (time < covered.end[np.maximum(begun, 1) - 1])
     return result
 
@@ -128,6 +133,11 @@ def _runs(first: Integers, end: Integers) -> Integers:
     count = np.maximum(end - first, 0)
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
+
+
+def _ascending(times: Integers) -> Integers:
+    """The times in order; those of one stream mostly are."""
+    return np.sort(times) if np.any(times[1:] < times[:-1]) else times
 
 
 class Depth(NamedTuple):
@@ -155,9 +165,9 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
     if not counted.all():
         early = start <= start[counted].max()
         start, end = start[early], end[early]
-    starts = np.sort(start)
+    starts = _ascending(start)
     asked = starts[np.searchsorted(starts, first) :]
-    ended = np.searchsorted(np.sort(end), asked, side="right")
+    ended = coverage.places(_ascending(end), asked, side="right")
     # Of those that start together, the last one finds all of them begun.
     begun = np.arange(len(starts) - len(asked) + 1, len(starts) + 1)
     most = int((begun - ended).max())

@@ -19,6 +19,7 @@ LIBRARY = "traceview/trace/sqlite/pages.so"
 SOURCES = (
     "traceview/render/script/",
     "traceview/trace/sqlite/pages.c",
+    "traceview/compiled/coverage.c",
     "traceview/compiled/numbers.c",
     "traceview/compiled/texts.c",
     "traceview/compiled/texts.h",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled import coverage
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.intervals import Intervals
 from traceview.tables import Integers
@@ -29,6 +30,8 @@ def shared_ns(trace: Trace) -> Integers:
 
 def covered_twice(start: Integers, end: Integers) -> Intervals:
     """The time that at least two of the intervals cover, as a union."""
+    if coverage.is_available():
+        return Intervals(*coverage.covered(*intervals.by_start(start, end), least=2))
     real = end > start
     if real.sum() < 2:
         return intervals.EMPTY

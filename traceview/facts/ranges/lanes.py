@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
+from traceview.compiled import coverage
 from traceview.tables import Array, Integers, Mask
 
 _MOST_TRACKS = 2**15
@@ -74,13 +75,15 @@ class Lanes:
     @classmethod
     def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
         """The union of intervals on each lane."""
+        if not groups.in_order(lane, start):
+            rows = in_order(lane, start)
+            lane, start, end = lane[rows], start[rows], end[rows]
+        if coverage.is_available():
+            return cls(*coverage.covered_on_lanes(lane, start, end))
         # Long columns that are whole and in order, as those of one GPU are, are not copied.
         real = end > start
         if not real.all():
             lane, start, end = lane[real], start[real], end[real]
-        if not groups.in_order(lane, start):
-            rows = in_order(lane, start)
-            lane, start, end = lane[rows], start[rows], end[rows]
         lane = lane.astype(np.int64, copy=False)
         if not len(lane):
             return cls(lane, start, end)
@@ -94,7 +97,7 @@ class Lanes:
         """Position of each (lane, time) among the intervals."""
         if not len(self.start):
             return LanePosition(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
-        begun = np.searchsorted(self._starts, self._key.of(lane, time), side="right")
+        begun = coverage.places(self._starts, self._key.of(lane, time), side="right")
         last = np.maximum(begun - 1, 0)
         here = (begun > 0) & (self.lane[last] == lane)
         return LanePosition(begun, np.where(here, np.maximum(self.end[last] - time, 0), 0))

@@ -1,0 +1,76 @@
+"""Compiled unions and searches equal those of numpy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview import intervals
+from traceview.compiled import coverage, library
+from traceview.facts.operations.concurrency import covered_twice
+from traceview.facts.ranges.lanes import Lanes
+
+pytestmark = pytest.mark.skipif(not coverage.is_available(), reason="no compiled library")
+TIMES = st.integers(0, 30) | st.integers(-(2**62), 2**62)
+INTERVALS = st.lists(st.tuples(st.integers(0, 2), TIMES, TIMES), max_size=14)
+
+
+def columns(given: list[tuple[int, int, int]]) -> list[np.ndarray]:
+    return [np.array([row[place] for row in given], np.int64) for place in range(3)]
+
+
+def with_numpy(work):  # type: ignore[no-untyped-def]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(library.SWITCH, "1")
+        assert not coverage.is_available()
+        return work()
+
+
+@given(given=INTERVALS)
+def test_unions_are_those_of_numpy(given: list[tuple[int, int, int]]) -> None:
+    _, start, end = columns(given)
+    for union in (intervals.union, covered_twice):
+        expected = with_numpy(lambda union=union: union(start, end))
+        for one, other in zip(union(start, end), expected, strict=True):
+            assert one.tolist() == other.tolist()
+
+
+@given(given=st.lists(st.tuples(*[st.integers(0, 30)] * 3), max_size=14))
+def test_unions_on_lanes_are_those_of_numpy(given: list[tuple[int, int, int]]) -> None:
+    lane, start, end = columns(given)
+    found, expected = (
+        Lanes.union(lane, start, end),
+        with_numpy(lambda: Lanes.union(lane, start, end)),
+    )
+    for name in ("lane", "start", "end"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+
+
+@given(ordered=st.lists(TIMES, max_size=40), values=st.lists(TIMES, max_size=40))
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_places_are_those_of_numpy(side: str, ordered: list[int], values: list[int]) -> None:
+    numbers, asked = np.sort(np.array(ordered, np.int64)), np.array(values, np.int64)
+    expected = np.searchsorted(numbers, asked, side=side)
+    assert coverage.places(numbers, asked, side).tolist() == expected.tolist()
+
+
+def test_places_far_apart_and_near() -> None:
+    numbers = np.arange(0, 300_000, 3)
+    for asked in (np.arange(-5, 300_010), np.arange(300_010, -5, -1), np.tile([0, 299_999], 50)):
+        for side in ("left", "right"):
+            expected = np.searchsorted(numbers, asked, side=side)
+            assert (coverage.places(numbers, asked, side) == expected).all()
+
+
+@given(given=st.lists(st.tuples(*[st.integers(0, 60)] * 3), max_size=14))
+def test_time_covered_before_is_that_of_numpy(given: list[tuple[int, int, int]]) -> None:
+    time, start, end = columns(given)
+    covered = intervals.union(start, end)
+    expected = with_numpy(lambda: intervals.covered_before(covered, time))
+    assert intervals.covered_before(covered, time).tolist() == expected.tolist()
+
+
+def test_intervals_out_of_order_are_refused() -> None:
+    start = np.array([5, 3])
+    with pytest.raises(AssertionError, match="not in order"):
+        coverage.covered(start, start + 1)

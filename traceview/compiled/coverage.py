@@ -1,0 +1,109 @@
+"""Unions of intervals, the time they cover, and times looked up among ordered ones, in one pass.
+
+Only where there is a compiled library: `is_available`. All times are int64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import Structure, c_int64, c_void_p
+from typing import Literal
+
+import numpy as np
+
+from traceview.compiled import library
+from traceview.compiled.library import address, pointer
+from traceview.tables import Array, Integers
+
+_FUNCTIONS = ("traceview_union", "traceview_places", "traceview_covered_before")
+
+
+class _CCovered(Structure):
+    _fields_ = (
+        ("lane", c_void_p),
+        ("start", c_void_p),
+        ("end", c_void_p),
+        ("count", c_int64),
+    )
+
+
+def is_available() -> bool:
+    """Whether the compiled library has these functions."""
+    return library.has(*_FUNCTIONS)
+
+
+def covered(start: Array, end: Array, least: int = 1) -> tuple[Integers, Integers]:
+    """Start and end of the time that `least` of the intervals (1 or 2) cover; touching ones merge.
+
+    They are in order of start; empty ones cover nothing.
+    """
+    starts, ends = _united((start, end), least)
+    return starts, ends
+
+
+def covered_on_lanes(lane: Array, start: Array, end: Array) -> tuple[Integers, Integers, Integers]:
+    """Lane, start and end of the union on each lane, of intervals in order of lane and start."""
+    lanes, starts, ends = _united((lane, start, end), 1)
+    return lanes, starts, ends
+
+
+def _united(columns: Sequence[Array], least: int) -> Sequence[Integers]:
+    """The same columns of the union: start and end, or lane, start and end."""
+    given = [_integers(column) for column in columns]
+    made = [np.empty(len(column), np.int64) for column in given]
+    no_lane: list[int | None] = [None] * (3 - len(given))
+    result = _CCovered(*no_lane, *map(address, made))
+    reason = library.call(
+        "traceview_union",
+        *no_lane,
+        *map(pointer, given),
+        c_int64(len(given[0])),
+        c_int64(least),
+        ctypes.byref(result),
+    )
+    assert reason is None, reason
+    count = result.count
+    # There was room for all rows: few are copied, so that the room is free again.
+    return [each if count == len(each) else each[:count].copy() for each in made]
+
+
+def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Integers:
+    """As `np.searchsorted`, many times as fast where the values are mostly in order."""
+    if not is_available():
+        return np.searchsorted(ordered, values, side=side)
+    ordered, values = _integers(ordered), _integers(values)
+    found = np.empty(len(values), np.int64)
+    library.call(
+        "traceview_places",
+        pointer(ordered),
+        c_int64(len(ordered)),
+        pointer(values),
+        c_int64(len(values)),
+        c_int64(side == "right"),
+        pointer(found),
+    )
+    return found
+
+
+def covered_before(start: Array, end: Array, time: Array) -> Integers:
+    """For each time, the length of the union before it."""
+    start, end, time = _integers(start), _integers(end), _integers(time)
+    done = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(end - start, out=done[1:])
+    length = np.empty(len(time), np.int64)
+    library.call(
+        "traceview_covered_before",
+        pointer(start),
+        pointer(end),
+        pointer(done),
+        c_int64(len(start)),
+        pointer(time),
+        c_int64(len(time)),
+        pointer(length),
+    )
+    return length
+
+
+def _integers(values: Array) -> Integers:
+    return np.ascontiguousarray(values, np.int64)
