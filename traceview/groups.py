@@ -299,7 +299,7 @@ def frequencies(values: Array, size: int) -> Integers:
 
 def distinct(groups: Groups, values: Array) -> Integers:
     """Number of distinct values in each group."""
-    if len(values) and values.min() == values.max():
+    if (values[groups.first][groups.ids] == values).all():
         return np.ones(groups.size, np.int64)
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)

@@ -63,7 +63,7 @@ class RowNames:
         """Add the names of rows and return the number of each row's name."""
         if isinstance(classes, int) and whole is None and launch is None:
             return self._add_of_one_class(texts, classes)
-        classes = np.broadcast_to(np.asarray(classes, np.int64), len(texts))
+        classes = np.broadcast_to(classes, len(texts))
         keys = [texts.codes, classes]
         keys += [whole.codes] if whole is not None else []
         keys += [launch] if launch is not None else []
@@ -71,7 +71,8 @@ class RowNames:
         none = constant(-1, each.size, np.int64)
         launches = none if launch is None else launch[each.first]
         return self._numbered(
-            _Part(each.first, texts, classes[each.first], whole, launches), row_numbers(each.ids)
+            _Part(each.first, texts, classes[each.first].astype(np.int64), whole, launches),
+            row_numbers(each.ids),
         )
 
     def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:

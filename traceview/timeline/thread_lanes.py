@@ -81,7 +81,7 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     calls = api_calls(trace)
     if not len(calls):
         return
-    classes = np.array(CLASS_OF_CALL, np.int64)[calls.does]
+    classes = np.array(CLASS_OF_CALL, np.int16)[calls.does]
     classes[harmful_calls(trace)] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
     end = np.maximum(calls.end_ns, calls.start_ns + 1)

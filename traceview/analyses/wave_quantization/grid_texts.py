@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from traceview import units
 from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
-from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid, LaunchedGrids
+from traceview.analyses.wave_quantization.grid_waves import VERDICTS, LaunchedGrids
 from traceview.hardware.waves import filling_sizes
 from traceview.tables import Array, Integers, Mask, Texts, TextsOneByOne, TextValues, object_array
 
@@ -75,10 +76,34 @@ def _fills(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
         yield units.either(filling_sizes(blocks, at_once)) if known else ""
 
 
+class _NotedGrid(NamedTuple):
+    """What notes on a grid are about: a row of LaunchedGrids."""
+
+    known: bool
+    concurrent: bool
+    beside_ns: int
+    total_ns: int
+    green_sms: int
+    persistent_gemm: bool
+    blocks: int
+    sm_count: int
+    whole: int
+    idle_fraction: float
+    idle_sms: int
+    verdict: int
+
+
 def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
+    of = grids.configurations
+    columns = (
+        *(grids.known, grids.concurrent, of.beside_ns, of.total_ns, of.green_sms),
+        *(grids.persistent_gemm, grids.blocks, grids.sm_count, grids.whole),
+        *(grids.idle_fraction, grids.idle_sms, grids.verdict),
+    )
     noted = _noted(grids)[rows].tolist()
-    for row, says in zip(rows.tolist(), noted, strict=True):
-        yield "; ".join(_remarks(grids[row])) if says else ""
+    every = map(_NotedGrid, *(column[rows].tolist() for column in columns))
+    for each, says in zip(every, noted, strict=True):
+        yield "; ".join(_remarks(each)) if says else ""
 
 
 def _noted(grids: LaunchedGrids) -> Mask:
@@ -91,26 +116,25 @@ def _noted(grids: LaunchedGrids) -> Mask:
     return mask
 
 
-def _remarks(each: LaunchedGrid) -> Iterator[str]:
-    waves, of = each.waves, each.configuration
-    if waves is None:
+def _remarks(each: _NotedGrid) -> Iterator[str]:
+    if not each.known:
         yield "blocks per SM unknown"
         return
     if each.concurrent:
-        part = units.percent(100 * of.beside_ns / of.total_ns)
+        part = units.percent(100 * each.beside_ns / each.total_ns)
         yield f"concurrent: other kernels run beside it for {part} of its time"
-    if of.green_sms:
-        yield f"in a green context of {units.counted(of.green_sms, 'SM')}"
-    per_sm = waves.blocks / waves.sm_count
+    if each.green_sms:
+        yield f"in a green context of {units.counted(each.green_sms, 'SM')}"
+    per_sm, one_wave = each.blocks / each.sm_count, each.whole == 1
     if each.persistent_gemm:
         yield "persistent: each block computes several tiles (see tiles)"
-    elif waves.evenly_resident and waves.idle_fraction:
+    elif one_wave and each.idle_fraction and each.blocks % each.sm_count == 0:
         yield f"one wave, {units.counted(round(per_sm), 'block')} on each SM"
-    elif waves.idle_sms:
-        yield f"smaller than the GPU: {waves.idle_sms} of {waves.sm_count} SMs idle"
-    elif waves.idle_fraction and waves.whole == 1:
+    elif each.idle_sms:
+        yield f"smaller than the GPU: {each.idle_sms} of {each.sm_count} SMs idle"
+    elif one_wave and each.idle_fraction:
         yield f"one wave, {per_sm:.1f} blocks per SM: no SM idle"
-    elif waves.idle_fraction and per_sm < FEW_BLOCKS_PER_SM:
+    elif each.idle_fraction and per_sm < FEW_BLOCKS_PER_SM:
         yield f"{per_sm:.1f} blocks per SM, fewer than {FEW_BLOCKS_PER_SM}"
     if each.verdict:
-        yield f"measured: {each.verdict}"
+        yield f"measured: {VERDICTS[each.verdict]}"
