@@ -1,11 +1,19 @@
 """No output file replaces anything by accident."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError, OutputExistsError
-from traceview.outputs import check_output, check_report_output, check_trace_output, unpacked_name
+from traceview.errors import InputError, OutputExistsError, TraceviewError
+from traceview.outputs import (
+    check_output,
+    check_report_output,
+    check_trace_output,
+    replacing,
+    unpacked_name,
+    write_pieces,
+)
 
 
 @pytest.fixture
@@ -65,3 +73,22 @@ def test_a_device_is_written_to_by_text_and_refused_for_a_trace():
 )
 def test_unpacked_name(name, unpacked):
     assert unpacked_name(Path(name)) == unpacked
+
+
+def _replace(path):
+    with replacing(path):
+        pass
+
+
+@pytest.mark.parametrize("write", [lambda path: write_pieces(path, [b"x"]), _replace])
+def test_a_read_only_folder_is_named_with_the_output(tmp_path, monkeypatch, write):
+    """Not the hidden file beside it, which cannot even be removed there."""
+
+    def refuse(self, *_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    for name in ("open", "replace", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    with pytest.raises(TraceviewError) as caught:
+        write(tmp_path / "out.sqlite")
+    assert caught.value.what == f"cannot write {tmp_path / 'out.sqlite'}: Read-only file system"

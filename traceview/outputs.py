@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from traceview.errors import InputError, OutputExistsError, TraceviewError
@@ -75,7 +75,7 @@ def replacing(path: Path) -> Iterator[Path]:
         reason = error.strerror or str(error)
         raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
@@ -98,7 +98,13 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
         raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
     finally:
         if not special:
-            written.unlink(missing_ok=True)
+            _remove(written)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is left of an output; a folder that is read-only never had it."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, pieces: Iterable[bytes], *, compressed: bool, new: bool) -> None:

@@ -124,7 +124,7 @@ def test_a_profile_is_written(bench_here, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "is not a Python file; pass one that defines OPERATION"),
+        (None, "op.py does not exist; check the path"),
         ("x = 1", "op.py defines no OPERATION; define OPERATION"),
         ("OPERATION = 3", "op.py is not an Operation; define OPERATION"),
         ("def (", "op.py, line 1: syntax error: invalid syntax"),

@@ -1,10 +1,13 @@
 """Any file leads to a Trace or to one clear line, and stays as it was."""
 
+import errno
 import gzip
 import hashlib
 import json
 import lzma
+import os
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -129,7 +132,7 @@ def test_an_archive_is_known_by_its_content(export: Path, tmp_path: Path) -> Non
     ("name", "content", "said"),
     [
         ("t.sqlite", b"", "empty"),
-        ("t.sqlite", b"hello", "not an SQLite file"),
+        ("t.sqlite", b"hello", "not an SQLite file, nor JSON (it starts with 'hello')"),
         ("t.txt", b"some notes\n" * 99, "not an SQLite file"),
         ("t.nsys-rep", b"\x00\x01binary", "nsys export"),
         ("t.qdrep", b"\x00\x01binary", "nsys export"),
@@ -153,6 +156,32 @@ def test_a_missing_path_and_a_folder(tmp_path: Path) -> None:
     assert "No such file" in message(tmp_path / "none.sqlite")
     assert "folder" in message(tmp_path)
     assert "No such file" in message(tmp_path / "none" / "none.sqlite")
+
+
+def test_a_pipe_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening one would wait for who writes it."""
+    os.mkfifo(tmp_path / "pipe")
+    assert "not read from a pipe; write it to a file first" in message(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    assert "not read from a pipe" in message(Path("-"))
+
+
+def test_a_full_temporary_folder(
+    export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "t.sqlite.gz"
+    packed.write_bytes(gzip.compress(export.read_bytes()))
+    opened = Path.open
+
+    def full(self: Path, mode: str = "r", *rest: object) -> object:
+        if mode == "wb":
+            raise OSError(errno.ENOSPC, "No space left on device", str(self))
+        return opened(self, mode, *rest)
+
+    monkeypatch.setattr(Path, "open", full)
+    said = message(packed)
+    assert f"no space left to unpack it into {tempfile.gettempdir()}; free some" in said
+    assert "TMPDIR" in said
 
 
 def test_no_permission(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ def load_operation(path: str | Path) -> Operation:
     defines no OPERATION.
     """
     file = Path(path)
+    if not file.exists():
+        raise InputError(f"{path} does not exist", "check the path")
     if file.suffix != ".py" or not file.is_file():
         raise InputError(f"{path} is not a Python file", "pass one that defines OPERATION")
     if is_program(file):

@@ -64,6 +64,8 @@ def sweep_program(
     for an option that the program does not have.
     """
     file = Path(path)
+    if not file.exists():
+        raise InputError(f"{path} does not exist", "check the path")
     if file.suffix != ".py" or not file.is_file():
         raise InputError(f"{path} is not a Python file", "pass a program")
     runs = _Runs(file, axis, tuple(arguments), note)

@@ -190,6 +190,8 @@ def _one_line(error: Exception) -> str:
 
     if isinstance(error, TraceviewError):
         return f"error: {visible(error.command_text, 2_000)}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        return "error: cannot write the output: no space left on its device; free some"
     if isinstance(error, OSError):
         return f"error: {visible(str(error), 2_000)}"
     if isinstance(error, MemoryError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +146,9 @@ def _plain(path: Path) -> Iterator[Path]:
 def _archive(path: Path) -> str | None:
     if path.is_dir():
         raise TraceFormatError("it is a folder", "pass the trace file")
+    if path.is_fifo() or (path.name == "-" and not path.exists()):
+        # Its parts are read in no order, and some twice.
+        raise TraceFormatError("a trace is not read from a pipe", "write it to a file first")
     with path.open("rb") as file:
         start = file.read(6)
     if not start:
@@ -153,7 +157,8 @@ def _archive(path: Path) -> str | None:
     named = _named(path)
     if named and not found and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
-            f"it is named {path.suffix} but is not a {named} archive (it starts with {start!r})",
+            f"it is named {path.suffix} but is not a {named} archive "
+            f"(it starts with {_shown(start)})",
             "copy or download the file again",
         )
     return found[0] if found else None
@@ -170,6 +175,13 @@ def _unpack(path: Path, archive: str, plain: Path) -> None:
             for piece in unpacked_pieces(packed, archive):
                 stage("Unpacking the trace", packed.tell(), size)
                 target.write(piece)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise TraceFormatError(
+            f"there is no space left to unpack it into {plain.parent.parent}",
+            "free some, or set TMPDIR to another folder",
+        ) from error
     except damage(archive) as error:
         raise TraceFormatError(
             f"the {archive} archive is damaged or truncated ({error})",
@@ -208,5 +220,10 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
     if start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
         return TraceFormatError("it is JSON, and this needs an SQLite file", USE_EXPORT)
     return TraceFormatError(
-        f"it is not an SQLite file, nor JSON (it starts with {start[:16]!r})", USE_TRACE
+        f"it is not an SQLite file, nor JSON (it starts with {_shown(start[:16])})", USE_TRACE
     )
+
+
+def _shown(start: bytes) -> str:
+    """Bytes as text in quotes, with escapes for what cannot be shown."""
+    return repr(start).removeprefix("b")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import groups, intervals, units
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of, rows_of
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
@@ -170,7 +170,8 @@ def _exposed_finding(
         )
     else:
         template += f". {'{gpu} runs no kernel' if several else 'No kernel runs'}"
-        template += " for {exposed_ns} of it."
+        all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+        template += " in that time." if all_of_it else " for {exposed_ns} of it."
     evidence = _evidence(row, longest)
     values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD

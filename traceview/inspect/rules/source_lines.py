@@ -15,7 +15,7 @@ _AT = " at "
 def lines_in_message(
     lines: Sequence[SourceLine | None], leads: Sequence[str] = ()
 ) -> tuple[str, dict[str, Value]]:
-    """A template that lists lines, `{line} and {line_2}`, and its values.
+    """A template that lists lines, `{line}, {line_2} and {line_3}`, and its values.
 
     `leads` end in `at` and go before the lines, one per line: `loads at {line} and stores at
     {line_2}`; one that repeats is left out, and several of one line are joined. Of more than three
@@ -38,7 +38,9 @@ def lines_in_message(
     if len(lines) > _MOST_LINES:
         shown.append("{more_lines:more line}")
         values["more_lines"] = len(lines) - _MOST_LINES
-    return " and ".join(shown), values
+    if len(set(leads[: len(shown)])) > 1:
+        return " and ".join(shown), values
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))), values
 
 
 def _of_each_line(

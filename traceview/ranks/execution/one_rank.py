@@ -61,7 +61,10 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
     if rank not in numbers:
         some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
         more = ", …" if len(numbers) > _MOST_NAMED else ""
-        raise InputError(f"no recording is of rank {rank}", f"there are ranks {some}{more}")
+        there = (
+            f"there are ranks {some}{more}" if len(numbers) > 1 else f"there is only rank {some}"
+        )
+        raise InputError(f"no recording is of rank {rank}", there)
     file, place, _ = ranks[numbers.index(rank)]
     return rank_traces(load(Path(file.path)))[place]
 
