@@ -12,6 +12,7 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
+from traceview.analyses.kernel_share.convolutions import convolution_findings
 from traceview.analyses.kernel_share.findings import (
     costliest_own_kernel,
     fusion_findings,
@@ -177,6 +178,7 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
         *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
         *unaligned_findings(trace),
         *older_kernel_findings(trace),
+        *convolution_findings(trace),
         *fusion_findings(trace),
         *per_tensor_optimizer(trace),
         *memset_findings(trace),

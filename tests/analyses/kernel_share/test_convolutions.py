@@ -1,0 +1,84 @@
+"""Convolutions in fp32 and TF32, and conversions of layouts: found where 16 bits are faster."""
+
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.kernel_share.analysis import ANALYSIS
+
+US = 1_000
+TF32 = (
+    "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x256x32_warpgroup"
+    "size1x1x1_g1_execute_segment_k_off_kernel__5x_cudnn"
+)
+BF16 = TF32.replace("f32f32_tf32f32_f32", "bf16bf16_bf16f32_f32")
+VOLTA = "cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1"
+VOLTA_FP16 = "volta_fp16_s884cudnn_fp16_128x128_ldg8_wgrad_idx_exp_interior_nhwc_nt_v1"
+TO_NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, (bool)0, (bool)1>(params)"
+RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::threshold_kernel_impl<float>>"
+V100 = {"name": "Tesla V100-SXM2-16GB", "computeMajor": 7, "computeMinor": 0, "smCount": 80}
+H200 = {"name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "smCount": 132}
+
+
+def in_turn(gpu, *names):
+    """Forty of each kernel, 50 µs each, one after another and without a gap."""
+    export = Export().gpu(0, **gpu)
+    for number in range(40 * len(names)):
+        span = (number * 50 * US, (number + 1) * 50 * US)
+        export.kernel_without_launch(span, name=names[number % len(names)], gridX=1320)
+    return export
+
+
+def advice(export, folder, word):
+    return [each for each in ask(ANALYSIS, export, folder).findings if word in each.message]
+
+
+def test_convolutions_in_tf32(tmp_path):
+    [finding] = advice(in_turn(H200, TF32, RELU), tmp_path, "Convolutions in TF32")
+
+    assert finding.message.startswith(
+        "Convolutions in TF32 take 2.00 ms (50.0 % of kernel time after warm-up); bf16 is up to "
+        "2.0× faster"
+    )
+    # The peak rates of TF32 and bf16 in the data sheet: 494.7 and 989.4 TFLOP/s.
+    assert finding.time_at_stake_ns == pytest.approx(1_000 * US, rel=1e-3)
+    assert "bf16" in finding.action
+
+
+def test_convolutions_in_fp32_before_tf32(tmp_path):
+    """V100: fp32 15.7, fp16 on tensor cores 125 TFLOP/s."""
+    [finding] = advice(in_turn(V100, VOLTA, RELU), tmp_path, "Convolutions in fp32")
+
+    assert finding.time_at_stake_ns == pytest.approx(2_000 * US * (1 - 15.7 / 125), rel=1e-3)
+    assert "GradScaler" in finding.action
+    assert "TF32" not in finding.message + finding.action
+
+
+def test_conversions_of_the_layout(tmp_path):
+    [finding] = advice(in_turn(H200, TO_NHWC, BF16, RELU), tmp_path, "NHWC")
+
+    assert finding.message == (
+        "cuDNN converts images between NCHW and NHWC in 40 kernels, which take 2.00 ms (33.3 % of "
+        "kernel time after warm-up)."
+    )
+    assert finding.time_at_stake_ns == 2_000 * US
+    assert "channels_last" in finding.action
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        in_turn(H200, BF16, RELU),
+        in_turn(V100, VOLTA_FP16, RELU),
+        # fp32 layouts of images on a V100 have kernels of their own.
+        in_turn(V100, TO_NHWC, VOLTA_FP16, RELU),
+        # No program of PyTorch.
+        in_turn(H200, TF32, TO_NHWC, "cupy_add"),
+        in_turn({"name": "Made Up 9000", "computeMajor": 7, "computeMinor": 5}, VOLTA, RELU),
+        in_turn(H200, TF32, *[RELU] * 10),
+    ],
+    ids=["bf16", "fp16", "layout on V100", "CuPy", "rates unknown", "under a tenth"],
+)
+def test_nothing_to_say(export, tmp_path):
+    assert not advice(export, tmp_path, "onvol")
+    assert not advice(export, tmp_path, "NHWC")
