@@ -84,7 +84,7 @@ def measure(path: str) -> dict[str, Any]:
         with clock.stage(f"answer: {analysis.name}"):
             outcomes[analysis.name] = analysis.findings(trace)
     with clock.stage("verdict, scoreboard and order of findings"):
-        found = report.reported(trace, ALL, outcomes)
+        found = report.report_of(trace, ALL, outcomes)
     with clock.stage("draw"):
         render_screen(found, width=120)
     return {"seconds": clock.seconds, "peak_mib": clock.peak_mib}

@@ -171,10 +171,10 @@ def analyze(
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)
         }
-    return reported(trace, chosen, outcomes)
+    return report_of(trace, chosen, outcomes)
 
 
-def reported(
+def report_of(
     trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome]
 ) -> Report:
     """The report of these outcomes: with its verdict, and their findings in order."""

@@ -3,21 +3,21 @@
 import pytest
 
 from traceview.errors import InputError
-from traceview.hardware import given
+from traceview.hardware import parse_figures
 
 
 def test_texts_and_numbers():
     texts = ["bandwidth=4.8e12", "bf16 = 989e12", "sms=132", "capability=9.0"]
     numbers = {"bandwidth": 4.8e12, "bf16": 989e12, "sms": 132, "capability": 9.0}
-    assert given(texts) == given(numbers) == numbers
+    assert parse_figures(texts) == parse_figures(numbers) == numbers
 
 
 def test_a_text_alone_is_no_list_of_letters():
-    assert given("bandwidth=4.8e12") == {"bandwidth": 4.8e12}
+    assert parse_figures("bandwidth=4.8e12") == {"bandwidth": 4.8e12}
 
 
 def test_the_last_of_a_name_counts():
-    assert given(["sms=1", "sms=2"]) == {"sms": 2.0}
+    assert parse_figures(["sms=1", "sms=2"]) == {"sms": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_the_last_of_a_name_counts():
 )
 def test_an_invalid_figure_is_an_input_error(text, said):
     with pytest.raises(InputError) as caught:
-        given([text])
+        parse_figures([text])
     assert said in str(caught.value)

@@ -52,7 +52,7 @@ def analyze(
     from traceview.errors import InputError
     from traceview.facts.ranges import selection
     from traceview.facts.steps.inferred import with_steps
-    from traceview.hardware import given
+    from traceview.hardware import parse_figures
     from traceview.trace import Selection, Trace
 
     if not isinstance(trace, Trace):
@@ -64,7 +64,7 @@ def analyze(
     if strict:
         trace = trace.strictly()
     if peaks:
-        trace = trace.with_peaks(given(peaks))
+        trace = trace.with_peaks(parse_figures(peaks))
     if ncu is not None:
         from traceview.trace.ncu.counters_csv import read_counters
         from traceview.trace.ncu.report_file import is_report, read_report

@@ -158,7 +158,7 @@ def peaks_of(machine: Machine, overrides: str | Iterable[str] | Mapping[str, flo
 
     `overrides` are as `--peak` takes them. Raises InputError for an unknown name.
     """
-    given = hardware.given(overrides)
+    given = hardware.parse_figures(overrides)
     sheet = hardware.rates_of(machine.gpu, machine.sm_count)
     bandwidth = given.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
     rates = dict(sheet.flop_per_s) if sheet else {}

@@ -2,7 +2,7 @@
 
 from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
 from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
-from traceview.hardware.overrides import FIGURES, given
+from traceview.hardware.overrides import FIGURES, parse_figures
 from traceview.hardware.products import Part, part_of
 from traceview.hardware.rates import FLOP_KINDS, Rates, geforce_factors, lanes_of, rates_of
 
@@ -16,10 +16,10 @@ __all__ = [
     "Rates",
     "SmLimits",
     "geforce_factors",
-    "given",
     "lanes_of",
     "limits_of",
     "occupancy",
+    "parse_figures",
     "part_of",
     "rates_of",
 ]

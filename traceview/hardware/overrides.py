@@ -25,7 +25,7 @@ FIGURES: Mapping[str, str] = {
 """The names that `--peak` takes, and the meaning of their values."""
 
 
-def given(figures: str | Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
+def parse_figures(figures: str | Iterable[str] | Mapping[str, float]) -> Mapping[str, float]:
     """Figures by name, from one or several texts such as `bandwidth=4.8e12`, or from a mapping.
 
     Raises InputError for a name not in FIGURES and for a value that is not a positive number, a

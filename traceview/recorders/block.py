@@ -118,7 +118,7 @@ class _Block:
         if self._sampler:
             self._sampler.stop()
         self._session.stop()
-        remarks = gathering.noted(self._gathered)
+        remarks = gathering.gathered_notes(self._gathered)
         if not (self._gathered / TRACE).is_file():
             reason = remarks[0] if remarks else "torch.profiler left no trace"
             raise RecordingError(f"nothing was recorded: {reason}", "record the whole program")

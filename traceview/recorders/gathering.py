@@ -84,14 +84,14 @@ def never_ran(options: RecordOptions, folder: Path, command: Sequence[str]) -> b
 
 def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> list[str]:
     """Failures of the hooks inside the program, one line each."""
-    notes = noted(folder)
+    notes = gathered_notes(folder)
     if options.kernels and python_of(command) and not has_started(folder):
         notes = [_NO_HOOKS, *notes]
     more = len(notes) - _MOST_NOTES
     return [*notes[:_MOST_NOTES], *([f"{more} more warnings of this kind"] if more > 0 else [])]
 
 
-def noted(folder: Path) -> list[str]:
+def gathered_notes(folder: Path) -> list[str]:
     """Notes of the hooks in a gathered folder, one line each."""
     return _lines(folder / NOTES)
 

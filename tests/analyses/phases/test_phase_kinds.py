@@ -2,7 +2,7 @@ import numpy as np
 
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, sampled
-from traceview.analyses.phases.phases import Phase, around, phases
+from traceview.analyses.phases.phases import Phase, passes_around, phases
 
 AUTOGRAD = 9
 
@@ -97,7 +97,7 @@ def test_compilation_is_laid_over_the_other_phases(tmp_path):
 
 def test_passes_around_their_bursts():
     evidence = np.array([letter == "b" for letter in (10 * "." + "bb") * 6 + "." * 50 + "bb"])
-    passes, usual = around(evidence)
+    passes, usual = passes_around(evidence)
 
     assert usual == 11
     assert passes[: 6 * 12].all()

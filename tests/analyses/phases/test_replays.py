@@ -8,7 +8,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview import load
 from traceview.analyses.phases.analysis import ANALYSIS
-from traceview.analyses.phases.replays import replayed
+from traceview.analyses.phases.replays import replayed_sequences
 from traceview.facts.operations.operations import operations
 
 MS = 1_000_000
@@ -50,7 +50,7 @@ def test_other_kernels_orders_grids_and_processes_are_not(tmp_path):
     eager(export, 30_000, names, gridX=7)
     eager(export, 40_000, names, process=2)
 
-    assert not replayed(export.load(tmp_path))
+    assert not replayed_sequences(export.load(tmp_path))
 
 
 def test_random_sequences_against_a_plain_search(tmp_path):
@@ -67,7 +67,7 @@ def test_random_sequences_against_a_plain_search(tmp_path):
         expected += [10_000 + 100 * place] if hit else []
         place += 5 if hit else 1
     trace = export.load(tmp_path)
-    [found] = replayed(trace)
+    [found] = replayed_sequences(trace)
 
     assert len(expected) > 3
     assert operations(trace).start_ns[found.launched].tolist() == expected

@@ -16,7 +16,7 @@ from traceview.analyses.wave_quantization.grid_waves import (
     grid_columns,
     occupancy_of,
 )
-from traceview.analyses.wave_quantization.losses import capped
+from traceview.analyses.wave_quantization.losses import capped_losses
 from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
 from traceview.hardware import limits_of
 from traceview.tables import Texts
@@ -162,4 +162,8 @@ def test_a_grid_that_took_no_whole_microsecond_compares_with_none():
 def test_the_loss_of_a_kernel_is_at_most_the_busy_time_of_its_gpu():
     busy_ns = np.array([60, 20])
 
-    assert capped(np.array([70, 50, 5]), np.array([0, 0, 1]), busy_ns).tolist() == [60, 50, 5]
+    assert capped_losses(np.array([70, 50, 5]), np.array([0, 0, 1]), busy_ns).tolist() == [
+        60,
+        50,
+        5,
+    ]

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview.ptx.addresses.integers import computed
+from traceview.ptx.addresses.integers import integer_result
 
 WORDS = st.integers(0, 2**32 - 1)
 
 
 def one(opcode: str, *inputs: int) -> int | None:
-    found = computed(opcode, [np.array([value], np.int64) for value in inputs])
+    found = integer_result(opcode, [np.array([value], np.int64) for value in inputs])
     return None if found is None else int(found[0])
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.ranks.execution import tasks
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.ranks.execution import cluster
-from traceview.ranks.execution.cluster import connected
+from traceview.ranks.execution.cluster import connected_client
 from traceview.ranks.execution.inputs import RankFile
 
 distributed = pytest.importorskip("distributed")
@@ -37,7 +37,7 @@ def running():
 
 def outcomes(scheduler, function, items, workers=2):
     notes = []
-    with connected(scheduler, workers, notes.append) as dask:
+    with connected_client(scheduler, workers, notes.append) as dask:
         return dict(dask.outcomes(function, items)), notes
 
 
@@ -58,7 +58,7 @@ def test_a_scheduler_file_is_taken(running, tmp_path):
 def test_files_are_listed_and_read_by_the_workers(running, tmp_path):
     for name in ("rank0.sqlite", "rank1.sqlite"):
         (tmp_path / name).write_bytes(b"x")
-    with connected(running.scheduler_address, 2, print) as dask:
+    with connected_client(running.scheduler_address, 2, print) as dask:
         files = dask.files([str(tmp_path)])
         assert [Path(file.path).name for file in files] == ["rank0.sqlite", "rank1.sqlite"]
         (worker, _) = running.scheduler_info["workers"]
@@ -101,7 +101,7 @@ def test_a_local_cluster_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     environment = dict(os.environ)
-    with connected("local", 2, print) as dask:
+    with connected_client("local", 2, print) as dask:
         processes = dict(dask.outcomes(tasks.process_of, range(4))).values()
         assert os.getpid() not in processes
     end = time.monotonic() + 5

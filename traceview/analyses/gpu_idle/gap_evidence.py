@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.gpu_idle.wording import operation_name, spent
+from traceview.analyses.gpu_idle.wording import activity_clause, operation_name
 from traceview.facts.idle.causes import (
     COPY_WAIT,
     DEPENDENCY,
@@ -137,7 +137,7 @@ class GapEvidence:
         shown = [part for part in parts if part.time_ns >= least][:MOST_PARTS]
         by_path: dict[int, list[str]] = {}
         for path, activity, time_ns in shown or parts[:1]:
-            text = f"{units.duration(time_ns)} {spent(self._trace, activity)}"
+            text = f"{units.duration(time_ns)} {activity_clause(self._trace, activity)}"
             by_path.setdefault(path, []).append(text)
         return ", ".join(f"{', '.join(of)}{self._in(path)}" for path, of in by_path.items())
 

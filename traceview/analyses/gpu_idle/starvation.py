@@ -24,7 +24,7 @@ LEAST_WAITS, LEAST_OF_STEPS = 3, 0.1
 
 
 @fact
-def starved(trace: Trace) -> dict[int, bool]:
+def starved_devices(trace: Trace) -> dict[int, bool]:
     """For each device with steady work, whether its program waits for the DataLoader's workers."""
     every, samples, timed = gaps(trace), idle_samples(trace), pace(trace)
     steady = (every.cause == LAUNCH_LATE) & ~every.one_time

@@ -49,7 +49,7 @@ def activity_name(trace: Trace, activity: int) -> str:
     return ACTIVITIES[activity] if activity < 0 else _api(trace, activity)
 
 
-def spent(trace: Trace, activity: int) -> str:
+def activity_clause(trace: Trace, activity: int) -> str:
     """The clause on a thread's activity, to follow a length of time."""
     return SPENT[activity] if activity < 0 else f"in {_api(trace, activity)}"
 

@@ -23,7 +23,7 @@ from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernel
 from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
 from traceview.analyses.kernel_share.memsets import memset_findings
 from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
-from traceview.analyses.kernel_share.range_totals import entered, inclusive
+from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -323,7 +323,7 @@ def _inclusive_table(
 
 def _entries(trace: Trace, tree: RangeTree) -> Integers:
     """Number of ranges of each pattern."""
-    path = tree.path[entered(trace, tree)] if trace.selection else tree.path
+    path = tree.path[entered_ranges(trace, tree)] if trace.selection else tree.path
     patterns = len(tree.patterns)
     parts = (tree.path_pattern[path[part]] for part in groups.parts(len(path), patterns))
     return sum(

@@ -14,7 +14,12 @@ from traceview import groups
 from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
-from traceview.analyses.kernel_share.fusion import Runs, named, unfused_kernels, unfused_optimizer
+from traceview.analyses.kernel_share.fusion import (
+    Runs,
+    matching_kernels,
+    unfused_kernels,
+    unfused_optimizer,
+)
 from traceview.analyses.recorder_wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
@@ -109,7 +114,7 @@ def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
     Its cost is that of launches, which other answers claim, so no time is claimed here.
     """
     kernels, loops = trace.recorded("kernels"), max(len(steps(trace)), 1)
-    rows = np.flatnonzero(steady_kernels(trace) & named(trace, _PER_TENSOR))
+    rows = np.flatnonzero(steady_kernels(trace) & matching_kernels(trace, _PER_TENSOR))
     if len(rows) < _MANY_TENSORS * loops:
         return
     device = int(kernels["device"][rows[0]])

@@ -59,9 +59,9 @@ class Runs:
 def unfused_kernels(trace: Trace) -> tuple[Runs, ...]:
     """The runs of eager kernels that could be one kernel each, by GPU."""
     kinds = kernel_classes(trace)
-    eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
+    eager = matching_kernels(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
-    eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
+    eager |= matching_kernels(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
     return _runs(trace, eager, np.arange(len(eager)))
 
 
@@ -71,11 +71,13 @@ def unfused_optimizer(trace: Trace) -> tuple[Runs, ...]:
     An operation over all tensors takes several launches, so the longest operation of a run counts
     instead of the longest kernel.
     """
-    foreach = (kernel_classes(trace) == KernelClass.OPTIMIZER) & ~named(trace, _FUSED_OPTIMIZER)
+    foreach = (kernel_classes(trace) == KernelClass.OPTIMIZER) & ~matching_kernels(
+        trace, _FUSED_OPTIMIZER
+    )
     return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
 
 
-def named(trace: Trace, rule: re.Pattern[str]) -> Mask:
+def matching_kernels(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the kernels whose names match."""
     names = trace.recorded("kernels").texts("name")
     matches = np.zeros(len(names.values) + 1, bool)

@@ -29,7 +29,7 @@ def inclusive(
     return calls, total
 
 
-def entered(trace: Trace, tree: RangeTree) -> Mask:
+def entered_ranges(trace: Trace, tree: RangeTree) -> Mask:
     """True for selected ranges and for ranges around selected work."""
     chosen = selected_ranges(trace)
     ranges = attributed_operations(trace).range[selected_operations(trace)]

@@ -19,7 +19,7 @@ from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.phases.findings import compilation_findings, replay_finding
 from traceview.analyses.phases.phases import Phase, Phases, phases
-from traceview.analyses.phases.replays import replayed
+from traceview.analyses.phases.replays import replayed_sequences
 from traceview.analyses.phases.verdicts import verdicts
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation
@@ -115,7 +115,7 @@ def _replays(trace: Trace) -> Table:
             "kernel_ns": each.kernel_ns,
             "ratio": each.median_ns / max(each.replay_ns, 1),
         }
-        for each in replayed(trace)
+        for each in replayed_sequences(trace)
     ]
     return Table.from_rows(REPLAYS.columns, rows)
 

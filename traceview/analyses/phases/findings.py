@@ -16,7 +16,7 @@ from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_subject
 from traceview.analyses.phases.compile_calls import compile_call
 from traceview.analyses.phases.phases import Phase, Phases
-from traceview.analyses.phases.replays import Replayed, replayed
+from traceview.analyses.phases.replays import Replayed, replayed_sequences
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import steady_spans_ns
@@ -95,7 +95,7 @@ def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
 
 def replay_finding(trace: Trace) -> Iterator[Finding]:
     """Passes launched kernel by kernel after warm-up that a graph of the program replays faster."""
-    lost = [(_slower_ns(each), each) for each in replayed(trace)]
+    lost = [(_slower_ns(each), each) for each in replayed_sequences(trace)]
     excess_ns, worst = max(lost, key=lambda pair: pair[0], default=(0, None))
     if worst is None:
         return

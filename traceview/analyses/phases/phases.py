@@ -163,8 +163,8 @@ def _by_launches(
     `own` are the rows of its operations in the order in which they were `issued`.
     """
     backward, graphs = _backward(trace)[own], _of_graphs(trace)[own]
-    training, usual = around(backward)
-    replay, _ = around(graphs if _launches(trace, own, graphs) > 1 else graphs & False)
+    training, usual = passes_around(backward)
+    replay, _ = passes_around(graphs if _launches(trace, own, graphs) > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
     kind[replay] = Phase.REPLAY
     kind[training] = Phase.TRAINING
@@ -210,7 +210,7 @@ def _settled(alike: Mask) -> int:
     return int(np.argmax(gain)) if len(gain) and gain.max() > 0 else len(alike)
 
 
-def around(evidence: Mask) -> tuple[Mask, int]:
+def passes_around(evidence: Mask) -> tuple[Mask, int]:
     """The operations of the passes that hold some evidence, and the usual distance of two bursts.
 
     Between two bursts of evidence lies the rest of a pass; a distance of several times the usual

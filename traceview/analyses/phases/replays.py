@@ -50,7 +50,7 @@ class Replayed:
 
 
 @fact
-def replayed(trace: Trace) -> tuple[Replayed, ...]:
+def replayed_sequences(trace: Trace) -> tuple[Replayed, ...]:
     """The sequences that the selected work ran both ways, by process and most replays."""
     ops = operations(trace)
     chosen = (ops.kind == Kind.KERNEL) & selected_operations(trace) & ops.launched

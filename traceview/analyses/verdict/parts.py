@@ -11,7 +11,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.lines import idle_samples
-from traceview.analyses.gpu_idle.starvation import starved
+from traceview.analyses.gpu_idle.starvation import starved_devices
 from traceview.facts.idle.causes import (
     ALLOCATION,
     COPY_WAIT,
@@ -140,7 +140,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
         _largest_class(trace, device, work[device].steady_ns),
-        starved(trace)[device],
+        starved_devices(trace)[device],
         min(sampled["sleep"], parts.get("cpu-launch", 0)),
         unknown_idle(trace).get(device),
     )

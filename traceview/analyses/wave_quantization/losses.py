@@ -53,7 +53,7 @@ def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     of, lost = grids.configurations, grids.steady_lost_ns
     rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= LEAST_IDLE))
     by = groups.group(of.family[rows], grids.whole[rows] > 1)
-    totals = capped(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
+    totals = capped_losses(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
     early = groups.sums(by, (of.calls - of.steady_calls)[rows])
     steady_ns = groups.sums(by, of.steady_ns[rows])
     # The costliest of each, the first of several alike.
@@ -115,6 +115,6 @@ def _busy_ns(trace: Trace) -> Integers:
     return result
 
 
-def capped(lost_ns: Integers, device: Integers, busy_ns: Integers) -> Integers:
+def capped_losses(lost_ns: Integers, device: Integers, busy_ns: Integers) -> Integers:
     """Losses of kernels, none more than the busy time of its device: launches may overlap."""
     return np.minimum(lost_ns, busy_ns[device])

@@ -140,11 +140,11 @@ def _equal_work(ones: GridColumns, row: Integers, others: GridColumns) -> Mask:
     took = ones.configurations.median_ns[row], others.configurations.median_ns
     measured, takes_time = ratio(*took)
     differ = others.known & (ones.blocks[row] != others.blocks) & takes_time
-    result: Mask = differ & (steady <= _NEAR) & explained(predicted, steady, measured)
+    result: Mask = differ & (steady <= _NEAR) & explained_by_waves(predicted, steady, measured)
     return result
 
 
-def explained(predicted: Floats, steady: Floats, measured: Floats) -> Mask:
+def explained_by_waves(predicted: Floats, steady: Floats, measured: Floats) -> Mask:
     """Whether ratios of times lie between what waves predict and a steady rise with blocks."""
     low, high = np.minimum(predicted, steady), np.maximum(predicted, steady)
     mask: Mask = (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
@@ -247,7 +247,7 @@ def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
     then the blocks did other work. A verdict is a place in MEASURED.
     """
     tells = np.abs(predicted - steady) > _TELLING * predicted
-    tells &= explained(predicted, steady, measured)
+    tells &= explained_by_waves(predicted, steady, measured)
     agrees = np.abs(measured - predicted) <= TOLERANCE * predicted
     across = np.where(agrees, STEP, NO_STEP)
     within = np.where(agrees, _LEVEL, _RISES)

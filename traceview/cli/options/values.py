@@ -24,7 +24,7 @@ def peaks(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) 
     from traceview.hardware import overrides
 
     with misuse(parameter):
-        overrides.given(given)
+        overrides.parse_figures(given)
     return given
 
 

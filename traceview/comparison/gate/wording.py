@@ -125,7 +125,7 @@ def _amount(figure: str, value: float | None) -> str:
     return f"{text.removesuffix(' %')} points" if text.endswith(" %") else text
 
 
-def failed(decisions: Sequence[Decision]) -> list[Decision]:
+def failed_decisions(decisions: Sequence[Decision]) -> list[Decision]:
     """Those that did not pass, regressions first."""
     order = ("regressed", "undecided")
     return [each for outcome in order for each in decisions if each.outcome == outcome]

@@ -121,7 +121,7 @@ class EventLog:
             self.write("note", text=f"{text}; --all-configs compiles all")
 
         def some(kernel: str, configurations: Sequence[Any]) -> list[Any]:
-            chosen = list(sampled(configurations, most))
+            chosen = list(sampled_configurations(configurations, most))
             if 1 < len(chosen) < len(configurations):
                 note(kernel, len(chosen), len(configurations))
             return chosen
@@ -133,7 +133,7 @@ class EventLog:
         self.write("counts", counts=dict(self.launches), whole=whole)
 
 
-def sampled(configurations: Sequence[Any], most: int | None) -> Sequence[Any]:
+def sampled_configurations(configurations: Sequence[Any], most: int | None) -> Sequence[Any]:
     """At most so many configurations: the first, the last, and some between at equal distances."""
     count = len(configurations)
     if most is None or count <= most:

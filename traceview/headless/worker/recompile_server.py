@@ -138,7 +138,7 @@ class _Recompilation:
     ) -> None:
         from triton.compiler import compile as compile_
 
-        source = changed(variant.source, arguments)
+        source = changed_source(variant.source, arguments)
         compile_(source, target=self._target, options=dict(options))
 
     def _compiled(
@@ -235,7 +235,7 @@ def _key(identity: str, values: Mapping[str, Any]) -> str:
     return f"{identity} {sorted((name, str(value)) for name, value in values.items())}"
 
 
-def changed(source: Any, arguments: Sequence[Argument]) -> Any:
+def changed_source(source: Any, arguments: Sequence[Argument]) -> Any:
     """The source object of a kernel with its arguments replaced.
 
     Unchanged arguments keep Triton's own values, such as functions, which an Argument cannot hold.

@@ -15,7 +15,7 @@ from traceview.findings import Finding
 from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import PlaceAccesses, compared_lines
 from traceview.inspect.compare.matching import match_kernels
-from traceview.inspect.compare.versions import named
+from traceview.inspect.compare.versions import option_label
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
 
@@ -84,7 +84,7 @@ class Diff:
     @property
     def labels(self) -> tuple[str, ...]:
         """The full labels of the versions: `--num-warps 4`."""
-        return tuple(named(self.option, version.label) for version in self.versions)
+        return tuple(option_label(self.option, version.label) for version in self.versions)
 
     def __repr__(self) -> str:
         return display.kernel_text(self)

@@ -45,10 +45,10 @@ class Plan:
 
     def named(self, version: VersionRequest) -> str:
         """A version as on the command line: `--num-warps 4`, `--constexpr BLOCK=256`."""
-        return named(self.option, version.label)
+        return option_label(self.option, version.label)
 
 
-def named(option: str | None, label: str) -> str:
+def option_label(option: str | None, label: str) -> str:
     """The label of a version behind the option that it is a value of."""
     if option is None:
         return label

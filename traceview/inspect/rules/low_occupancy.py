@@ -12,7 +12,7 @@ from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.occupancy import registers_for_more_blocks
 from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.recompiled import MOST_REMEDIES, shown
+from traceview.inspect.rules.recompiled import MOST_REMEDIES, results_clause
 from traceview.inspect.rules.remedies import (
     Remedy,
     Tested,
@@ -22,7 +22,7 @@ from traceview.inspect.rules.remedies import (
     more_warps,
     one_of_each,
     smaller_tiles,
-    tested,
+    tested_remedies,
 )
 from traceview.units import Value
 
@@ -53,12 +53,12 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
     if occupancy is None or occupancy.theoretical_occupancy_pct >= LOW_OCCUPANCY_PCT:
         return
     before = _Pressure(occupancy.theoretical_occupancy_pct, kernel.spill_bytes or 0)
-    tries = tested(_remedies(kernel, occupancy), kernel.trials, _pressure)
+    tries = tested_remedies(_remedies(kernel, occupancy), kernel.trials, _pressure)
     raised = [each for each in tries if each.after.occupancy_pct > before.occupancy_pct]
     free = [each for each in raised if each.after.spill_bytes <= before.spill_bytes]
     highest_first = sorted(free, key=lambda each: -each.after.occupancy_pct)
     helped = one_of_each(highest_first, MOST_REMEDIES)
-    compared = shown(helped or raised, tries, lambda after: _compared(before, after))
+    compared = results_clause(helped or raised, tries, lambda after: _compared(before, after))
     in_flight = units.quantity("bytes", _bytes_in_flight(kernel, occupancy))
     basis = f"{_limits(occupancy)}; {in_flight} of loads in flight per SM{compared}"
     finding = Finding(

@@ -13,7 +13,7 @@ from traceview.inspect.rules.remedies import (
     fewer_stages,
     more_warps,
     smaller_tiles,
-    tested,
+    tested_remedies,
 )
 from traceview.ptx.model import Compiled
 
@@ -25,16 +25,16 @@ def relieving_remedies(
     compiled: Compiled, trials: Recompilations | None, measure: Callable[[Outcome], int | None]
 ) -> list[Tested[int]]:
     """More warps and fewer stages, which keep the program; smaller tiles where these fail."""
-    tries = tested(chain(more_warps(compiled), fewer_stages(compiled)), trials, measure)
+    tries = tested_remedies(chain(more_warps(compiled), fewer_stages(compiled)), trials, measure)
     if any(each.after == 0 for each in tries):
         return tries
-    tries += tested(smaller_tiles(compiled), trials, measure)
+    tries += tested_remedies(smaller_tiles(compiled), trials, measure)
     if any(each.after == 0 for each in tries):
         return tries
-    return tries + tested(both(compiled), trials, measure)
+    return tries + tested_remedies(both(compiled), trials, measure)
 
 
-def shown(
+def results_clause(
     helped: Sequence[Tested[T]], tries: Sequence[Tested[T]], compared: Callable[[T], str]
 ) -> str:
     """The results of recompilations, to be appended to the basis of a finding."""

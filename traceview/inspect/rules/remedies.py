@@ -80,7 +80,7 @@ def fewer_registers(registers: int | None) -> Iterator[Remedy]:
         yield Remedy(f"launch with maxnreg={registers}", Change(max_registers=registers))
 
 
-def tested(
+def tested_remedies(
     remedies: Iterator[Remedy],
     trials: Recompilations | None,
     measure: Callable[[Outcome], T | None],

@@ -10,8 +10,8 @@ from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name, subject_of
 from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.recompiled import shown
-from traceview.inspect.rules.remedies import Remedy, imperative, tested
+from traceview.inspect.rules.recompiled import results_clause
+from traceview.inspect.rules.remedies import Remedy, imperative, tested_remedies
 from traceview.ptx.async_groups import COPIES, AsyncWait, async_waits
 from traceview.ptx.mix.counts import instruction_mix
 from traceview.ptx.model import Compiled
@@ -28,7 +28,7 @@ def serialized_copies(kernel: KernelContext) -> Iterator[Advice]:
     if not serial:
         return
     wait = serial[0]
-    tries = tested(_one_more_stage(kernel.compiled), kernel.trials, _serial_copies)
+    tries = tested_remedies(_one_more_stage(kernel.compiled), kernel.trials, _serial_copies)
     helped = [each for each in tries if each.after == 0]
     finding = Finding(
         "low",
@@ -44,7 +44,7 @@ def serialized_copies(kernel: KernelContext) -> Iterator[Advice]:
                 "proven": bool(helped),
             },
             basis="PTX: no arithmetic between the copies and the wait for all of them"
-            + shown(helped, tries, lambda _: "copies of the next tile stay in flight"),
+            + results_clause(helped, tries, lambda _: "copies of the next tile stay in flight"),
         ),
     )
     yield Advice(finding, tuple(each.remedy for each in helped), _RELIEF)

@@ -8,7 +8,7 @@ from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import serialization_remarks
 from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, shown
+from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, results_clause
 from traceview.inspect.rules.remedies import imperative, one_of_each
 
 # ptxas's reasons other than a lack of registers, and what removes each.
@@ -35,7 +35,7 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[Advice]:
         subject=Subject("kernel", kernel.compiled.name),
         evidence=Evidence(
             {"remarks": len(remarks), "proven": bool(helped)},
-            basis=f"{remarks[0]}{shown(helped, tries, lambda _: 'no such remark')}",
+            basis=f"{remarks[0]}{results_clause(helped, tries, lambda _: 'no such remark')}",
         ),
     )
     yield Advice(finding, tuple(each.remedy for each in helped), _remedy(remarks[0]))

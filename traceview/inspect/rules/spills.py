@@ -8,7 +8,7 @@ from traceview import units
 from traceview.findings import Evidence, Finding, Subject
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, shown
+from traceview.inspect.rules.recompiled import MOST_REMEDIES, relieving_remedies, results_clause
 from traceview.inspect.rules.remedies import imperative, one_of_each
 
 _MANY_SPILLED_BYTES = 128
@@ -25,7 +25,7 @@ def spills(kernel: KernelContext) -> Iterator[Advice]:
     tries = relieving_remedies(kernel.compiled, kernel.trials, lambda outcome: outcome.spill_bytes)
     less = sorted((each for each in tries if each.after < spilled), key=lambda each: each.after)
     helped = one_of_each([each for each in less if each.after == 0], MOST_REMEDIES) or less[:1]
-    compared = shown(
+    compared = results_clause(
         helped, tries, lambda after: f"{units.count(spilled)} → {units.count(after)} bytes spilled"
     )
     finding = Finding(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from traceview.errors import InputError, TraceFormatError
-from traceview.inspect.targets.embedded import kernels_of_entry, paired
+from traceview.inspect.targets.embedded import kernels_of_entry, paired_code
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
@@ -30,7 +30,7 @@ def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
         if not kernels:
             raise InputError(f"{path} holds no kernel", "name a cubin, or what nvcc made")
         found += kernels
-    return paired(found)
+    return paired_code(found)
 
 
 def _kernels(path: Path) -> Iterator[Compiled]:

@@ -32,7 +32,7 @@ def embedded_kernels(
         found = fatbin.entries(path)
         arch = _chosen(path, found, options.arch)
         same = [entry for entry in found if entry.arch == arch]
-        kernels = paired([k for entry in same for k in kernels_of_entry(entry, path)])
+        kernels = paired_code([k for entry in same for k in kernels_of_entry(entry, path)])
     except (TraceFormatError, InputError) as error:
         if str(path) in error.what:
             raise
@@ -56,7 +56,7 @@ def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
         yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
 
 
-def paired(kernels: Sequence[Compiled]) -> list[Compiled]:
+def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
     """The kernels, with PTX and cubin of one together where there are both."""
     ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
     cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]

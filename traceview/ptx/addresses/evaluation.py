@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from traceview.ptx.addresses.integers import Values, computed, mixed
+from traceview.ptx.addresses.integers import Values, input_hash, integer_result
 from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, results
 from traceview.ptx.elements_per_thread import pointee_bits
 from traceview.ptx.model import Argument, Compiled, Instruction
@@ -216,7 +216,7 @@ class Registers:
             return None
         if writer.opcode.startswith("shfl.sync.idx") and _NUMBER.match(_operands(writer)[1]):
             return _broadcast(inputs[0], int(inputs[1][0]) % 32)
-        return None if len(results(writer)) > 1 else computed(writer.opcode, inputs)
+        return None if len(results(writer)) > 1 else integer_result(writer.opcode, inputs)
 
     def _some(self, inputs: Sequence[Values | int]) -> Values:
         """A stand-in of varying magnitude, as lengths, indices and flags have."""
@@ -267,7 +267,7 @@ class Registers:
         return np.full(self.launch.threads, _wrapped(value), np.int64)
 
     def _opaque(self, inputs: Iterable[Values | int]) -> Values:
-        return mixed(self._all(0) + 1, inputs)
+        return input_hash(self._all(0) + 1, inputs)
 
 
 def hash_of(text: str) -> int:

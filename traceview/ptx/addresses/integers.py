@@ -17,7 +17,7 @@ _MIX = 0x2545F4914F6CDD1D
 _Binary = Callable[[Values, Values], Values]
 
 
-def computed(opcode: str, inputs: Sequence[Values]) -> Values | None:
+def integer_result(opcode: str, inputs: Sequence[Values]) -> Values | None:
     """The result of an integer instruction; None for an opcode that is not implemented."""
     root, *words = opcode.split(".")
     kind, bits = _type_of(words[-1] if words else "")
@@ -31,7 +31,7 @@ def computed(opcode: str, inputs: Sequence[Values]) -> Values | None:
     return None if result is None else _cut(result, _result_bits(root, words, bits))
 
 
-def mixed(start: Values, inputs: Iterable[Values | int]) -> Values:
+def input_hash(start: Values, inputs: Iterable[Values | int]) -> Values:
     """A hash of the inputs, not negative."""
     state = start
     for each in inputs:

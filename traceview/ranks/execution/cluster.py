@@ -13,7 +13,7 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.memory.allocator import keep_freed_memory
-from traceview.ranks.execution.inputs import RankFile, files_on, listed, rank_files
+from traceview.ranks.execution.inputs import RankFile, files_on, rank_files, recording_paths
 from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt
 from traceview.version import __version__
 
@@ -36,7 +36,7 @@ class DaskCluster:
         """The recordings of a job where the workers see them. Raises InputError without any."""
         if self._is_local:
             return rank_files(patterns)
-        return files_on(self._client.run(listed, list(patterns)), patterns)
+        return files_on(self._client.run(recording_paths, list(patterns)), patterns)
 
     def check(self) -> None:
         """Raise TraceviewError if there are no workers, or they lack this traceview."""
@@ -119,7 +119,9 @@ def _outcome(future: Any) -> Any:
 
 
 @contextmanager
-def connected(scheduler: str, workers: int, note: Callable[[str], None]) -> Iterator[DaskCluster]:
+def connected_client(
+    scheduler: str, workers: int, note: Callable[[str], None]
+) -> Iterator[DaskCluster]:
     """Connect to a scheduler: its address, the path of its scheduler file, `local` or `local:N`.
 
     A local cluster has N workers, or as many as `workers` says. Raises InputError for another N,

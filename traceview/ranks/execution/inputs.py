@@ -35,7 +35,7 @@ class RankFile:
         return self.path
 
 
-def listed(patterns: Sequence[str]) -> list[RankFile]:
+def recording_paths(patterns: Sequence[str]) -> list[RankFile]:
     """The recordings that files, folders and globs name on this machine, each once, in order.
 
     A file that does not exist is listed, too; a folder or glob without recordings is not.
@@ -73,7 +73,7 @@ def _described(path: Path) -> RankFile:
 
 def rank_files(patterns: Sequence[str]) -> list[RankFile]:
     """The recordings of a job on this machine. Raises InputError if there are none."""
-    files = {str(Path(file.path).resolve()): file for file in reversed(listed(patterns))}
+    files = {str(Path(file.path).resolve()): file for file in reversed(recording_paths(patterns))}
     return _some(files.values(), patterns)
 
 

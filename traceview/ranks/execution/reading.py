@@ -11,7 +11,7 @@ from traceview import units
 from traceview.errors import InputError, TraceviewError
 from traceview.ranks.answer import job_report
 from traceview.ranks.execution.capacity import most_jobs
-from traceview.ranks.execution.cluster import connected, is_local
+from traceview.ranks.execution.cluster import connected_client, is_local
 from traceview.ranks.execution.inputs import RankFile, rank_files
 from traceview.ranks.execution.outcome import TaskFailure
 from traceview.ranks.execution.processes import ProcessPool
@@ -90,7 +90,7 @@ def _outcomes(
         _tell(0, len(reading.files))
         yield from ProcessPool(jobs or 1, note).outcomes(figures_of_file, reading.files)
         return
-    with connected(dask, jobs or 1, note) as cluster:
+    with connected_client(dask, jobs or 1, note) as cluster:
         reading.files = cluster.files(patterns)
         _tell(0, len(reading.files))
         yield from cluster.outcomes(figures_of_file, reading.files)

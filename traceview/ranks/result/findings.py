@@ -16,7 +16,7 @@ from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import straggler_row
 from traceview.ranks.result.slower_kernels import LongerClass, longer_class
-from traceview.ranks.result.wording import doing, remedy
+from traceview.ranks.result.wording import activity_of_rank, remedy
 from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Table
 from traceview.units import Value
@@ -135,7 +135,7 @@ def _why(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
         return _works_longer(longer_class(job, each))
     if each.more_work:
         return _launches(job, each)
-    return doing(each.cause, each.place), {}
+    return activity_of_rank(each.cause, each.place), {}
 
 
 def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:

@@ -31,7 +31,7 @@ _REASONS = {
 }
 
 
-def doing(cause: str, place: Place | None) -> str:
+def activity_of_rank(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
     if cause == "launch-late" or (cause == "sync-drain" and where):

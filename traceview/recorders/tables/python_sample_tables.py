@@ -53,7 +53,7 @@ def write_python_samples(database: Path, folder: Path) -> int:
         for name, table in ((SAMPLES, samples), (FRAMES, frames)):
             write_table(database, name, _COLUMNS[name], table)
     except sqlite3.Error as error:
-        raise damaged(error) from error
+        raise damaged_export(error) from error
     return len(samples)
 
 
@@ -110,7 +110,7 @@ def write_table(
         table.insert_all(rows)
 
 
-def damaged(error: sqlite3.Error) -> RecordingError:
+def damaged_export(error: sqlite3.Error) -> RecordingError:
     """The error for an export that SQLite cannot read."""
     what = f"SQLite cannot read the export of nsys ({error})"
     return RecordingError(what, "run traceview doctor to test the export")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.recorders.tables.python_sample_tables import damaged, write_table
+from traceview.recorders.tables.python_sample_tables import damaged_export, write_table
 from traceview.tables import NULL
 from traceview.trace import Trace
 from traceview.trace.load import load
@@ -57,7 +57,7 @@ def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bo
             lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
             _write(database, STORED_AS, excerpt_rows(filter(None, lines), folders))
     except sqlite3.Error as error:
-        raise damaged(error) from error
+        raise damaged_export(error) from error
 
 
 def _write(database: Path, name: str, rows: Sequence[Row]) -> None:

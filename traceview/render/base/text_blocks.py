@@ -68,7 +68,7 @@ def heading(title: str, name: str = "") -> Text:
     return Text.assemble((title, "bold"), (line[len(title) :], "dim"), (f"\n{ruler}", "dim"))
 
 
-def noted(lead: str, text: str, style: str = "") -> RenderableType:
+def note_block(lead: str, text: str, style: str = "") -> RenderableType:
     """A sentence behind a bold word that classifies it, such as `Note: `."""
     return Padding(Text.assemble((lead, f"bold {style}"), visible(text, SENTENCE)), 0)
 

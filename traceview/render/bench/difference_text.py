@@ -10,7 +10,7 @@ from traceview.analyses.base import TableSpec
 from traceview.bench.history.difference import BenchDifference, VersionDifference
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import cells, drawn, heading, noted
+from traceview.render.base.text_blocks import cells, drawn, heading, note_block
 from traceview.tables import Column, Table
 
 _LEAST_TEXT = 14
@@ -51,13 +51,13 @@ def render_difference(difference: BenchDifference, *, width: int = 80, color: bo
     table = Table(_ROWS.columns, {name: [each[name] for each in values] for name in names})
     runs = (difference.runs_before, difference.runs_after)
     blocks: list[RenderableType] = [heading("Compared with before")]
-    blocks += [noted("Differs: ", note) for note in difference.notes]
+    blocks += [note_block("Differs: ", note) for note in difference.notes]
     blocks += [cells(fitting(_ROWS, table, width, _LEAST_TEXT))]
     blocks += [Text(visible(line)) for row in difference.rows for line in _exact(row)]
     if runs == (1, 1):
-        blocks.append(noted("Note: ", _ONE_RUN, "dim"))
+        blocks.append(note_block("Note: ", _ONE_RUN, "dim"))
     elif min(runs) < _FEWEST and not any(row.is_certain for row in difference.rows):
-        blocks.append(noted("Note: ", _FEW, "dim"))
+        blocks.append(note_block("Note: ", _FEW, "dim"))
     return drawn(blocks, width, color)
 
 

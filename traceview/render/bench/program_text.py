@@ -11,7 +11,7 @@ from traceview.bench.machine import Peaks
 from traceview.bench.program import ProgramSweep
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import cells, drawn, grid, heading, noted
+from traceview.render.base.text_blocks import cells, drawn, grid, heading, note_block
 from traceview.render.bench.text import machine_facts
 from traceview.tables import Column, Table
 
@@ -54,7 +54,7 @@ def _method(program: ProgramSweep) -> RenderableType:
         f"median of {units.counted(trials, 'run')} (perf_counter), from the program's first line "
         "until the GPU is done; imports are loaded beforehand"
     )
-    return noted("", method, "dim")
+    return note_block("", method, "dim")
 
 
 def _table(program: ProgramSweep) -> Table:

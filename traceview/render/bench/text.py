@@ -16,7 +16,7 @@ from traceview.bench.machine import Machine, Peaks
 from traceview.bench.timing.measurement import Timing
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import cells, drawn, grid, heading, noted
+from traceview.render.base.text_blocks import cells, drawn, grid, heading, note_block
 from traceview.tables import Column, Table
 
 _LEAST_TEXT = 18
@@ -79,7 +79,7 @@ def _header(report: BenchReport) -> RenderableType:
     for name, value in machine_facts(report.machine, report.peaks):
         rows.add_row(Text(name, "dim"), Text(visible(value)))
     title = heading(visible(report.operation.title), visible(report.operation.name))
-    return Group(title, rows, *(noted("Note: ", note, "dim") for note in report.notes))
+    return Group(title, rows, *(note_block("Note: ", note, "dim") for note in report.notes))
 
 
 def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
@@ -167,7 +167,7 @@ def _cache_note(report: BenchReport, rows: Sequence[VersionResult]) -> list[Rend
     if not cache or moved is None or moved > cache or all(row.bound != "memory" for row in rows):
         return []
     note = f"the data fits in the L2 cache ({units.size(cache)}), so % of peak may exceed 100"
-    return [noted("", note, "dim")]
+    return [note_block("", note, "dim")]
 
 
 def _remarks(rows: Sequence[VersionResult]) -> list[RenderableType]:
@@ -181,9 +181,11 @@ def _remarks(rows: Sequence[VersionResult]) -> list[RenderableType]:
         ("outliers: ", [(r, t.outliers) for r, t in _timed(rows)], 0),
     )
     return [
-        *(noted(f"{', '.join(names)}: ", remark) for remark, names in versions.items()),
+        *(note_block(f"{', '.join(names)}: ", remark) for remark, names in versions.items()),
         *(
-            noted(lead, ", ".join(f"{row.version} {n}" for row, n in each if n != usual), "dim")
+            note_block(
+                lead, ", ".join(f"{row.version} {n}" for row, n in each if n != usual), "dim"
+            )
             for lead, each, usual in counts
             if any(n != usual for _, n in each)
         ),

@@ -24,7 +24,7 @@ def _named(runs: Sequence[RunFigures]) -> str:
     return ", ".join(names)
 
 
-def compared(comparison: RunComparison) -> list[str]:
+def compared_sides(comparison: RunComparison) -> list[str]:
     """The GPU, and the runs and steps of both sides."""
     gpus = {run.environment.get("gpu", "") for run in (*comparison.before, *comparison.after)}
     steps = [sum(run.steps for run in runs) for runs in (comparison.before, comparison.after)]

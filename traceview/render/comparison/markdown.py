@@ -8,7 +8,7 @@ from traceview import units
 from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import CountDifference, RunComparison
-from traceview.render.comparison.header import compared, sides
+from traceview.render.comparison.header import compared_sides, sides
 from traceview.render.comparison.parts import (
     Amounts,
     GroupLine,
@@ -30,7 +30,9 @@ def render_markdown(comparison: RunComparison) -> str:
 
 def _lines(comparison: RunComparison) -> Iterator[str]:
     before, after = (escaped(name, _NAME) for name in sides(comparison))
-    yield f"{before} → {after} · " + " · ".join(escaped(each) for each in compared(comparison))
+    yield f"{before} → {after} · " + " · ".join(
+        escaped(each) for each in compared_sides(comparison)
+    )
     yield from ("", f"**{escaped(wording.headline(comparison))}**", "")
     yield from _environment(comparison)
     yield from _changes(comparison)

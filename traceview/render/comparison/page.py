@@ -13,7 +13,7 @@ from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
 from traceview.render.base.colors import color_class
-from traceview.render.comparison.header import both_sides, compared, sides
+from traceview.render.comparison.header import both_sides, compared_sides, sides
 from traceview.render.comparison.parts import (
     Amounts,
     GroupLine,
@@ -75,7 +75,7 @@ def compared_view(comparison: RunComparison) -> ComparedView:
         before=before,
         after=after,
         headline=wording.headline(comparison),
-        facts=compared(comparison),
+        facts=compared_sides(comparison),
         tiles=list(_tiles(comparison)),
         environment=[
             (wording.environment_name(each), each.before, each.after)

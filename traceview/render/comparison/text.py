@@ -17,8 +17,8 @@ from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.render.base.columns import GAP
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, grid, heading, noted
-from traceview.render.comparison.header import compared, sides
+from traceview.render.base.text_blocks import SENTENCE, drawn, grid, heading, note_block
+from traceview.render.comparison.header import compared_sides, sides
 from traceview.render.comparison.parts import (
     Amounts,
     PartLine,
@@ -48,7 +48,7 @@ def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | 
     yield _changes(comparison, width)
     yield _parts(comparison, width)
     yield _counts(comparison)
-    notes = [noted("Note: ", note, "dim") for note in wording.notes(comparison)]
+    notes = [note_block("Note: ", note, "dim") for note in wording.notes(comparison)]
     yield Group(*notes) if notes else None
 
 
@@ -57,7 +57,7 @@ def _compared(comparison: RunComparison, width: int) -> Text:
     room = (width - 3) // 2
     if sum(map(cell_len, names)) + 3 > width:
         names = [shortened(name, room) for name in names]
-    facts = [visible(each) for each in compared(comparison)]
+    facts = [visible(each) for each in compared_sides(comparison)]
     return Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
 
 

@@ -16,7 +16,9 @@ _NAME, _SENTENCE = 120, 1_000
 
 def workflow_commands(report: GateReport) -> str:
     """A workflow command per rule that did not pass, with file and line where they are known."""
-    return "".join(f"{each}\n" for each in map(_annotation, wording.failed(report.decisions)))
+    return "".join(
+        f"{each}\n" for each in map(_annotation, wording.failed_decisions(report.decisions))
+    )
 
 
 def _annotation(decision: Decision) -> str:

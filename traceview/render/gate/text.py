@@ -32,7 +32,7 @@ def _blocks(report: GateReport) -> Iterator[RenderableType]:
             Text(demanded, "dim"),
         )
     yield rows
-    details = wording.failed(report.decisions)
+    details = wording.failed_decisions(report.decisions)
     if details:
         yield Group(*(Text(visible(wording.sentence(each), SENTENCE)) for each in details))
     yield Text(wording.summary(report), _STYLES[report.outcome])

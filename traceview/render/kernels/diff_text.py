@@ -18,7 +18,7 @@ from traceview.render.base.text_blocks import (
     drawn,
     grid,
     heading,
-    noted,
+    note_block,
 )
 from traceview.render.kernels.diff_rows import (
     DiffRow,
@@ -124,12 +124,12 @@ def _text_of(finding: SharedFinding, labels: Sequence[str]) -> Text:
 
 
 def _notes(comparison: Comparison, diff: Diff) -> Iterator[RenderableType]:
-    lines = [noted("Note: ", note, "dim") for note in notes(comparison, diff)]
+    lines = [note_block("Note: ", note, "dim") for note in notes(comparison, diff)]
     if lines:
         yield Group(*lines)
 
 
 def _left_out(diff: Diff) -> Iterator[RenderableType]:
-    lines = [noted("Left out: ", line, "dim") for line in left_out(diff)]
+    lines = [note_block("Left out: ", line, "dim") for line in left_out(diff)]
     if lines:
         yield Group(*lines)

@@ -18,7 +18,7 @@ from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.stages.listings import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import drawn, noted
+from traceview.render.base.text_blocks import drawn, note_block
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.text import title
 
@@ -57,7 +57,7 @@ def _views(
         yield _listing(kernel.ptx, "PTX", names, width)
     if "sass" in views:
         yield _listing(kernel.sass, "SASS", names, width)
-    yield from (noted("Note: ", note, "dim") for note in kernel.notes)
+    yield from (note_block("Note: ", note, "dim") for note in kernel.notes)
 
 
 def _source(kernel: KernelReport, width: int) -> Iterator[RenderableType]:
@@ -83,7 +83,7 @@ def _excerpt(
     width: int,
 ) -> RenderableType:
     if excerpt.missing:
-        return noted("", f"{excerpt.file}: {excerpt.missing}")
+        return note_block("", f"{excerpt.file}: {excerpt.missing}")
     margins = {n: margin(by_line.get(SourceLine(excerpt.file, n), ())) for n, _ in excerpt.lines}
     room = min(max(map(len, margins.values()), default=0), int(_MARGIN_SHARE * width))
     digits = len(str(excerpt.lines[-1][0]))

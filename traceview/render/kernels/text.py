@@ -21,7 +21,7 @@ from traceview.render.base.text_blocks import (
     drawn,
     grid,
     heading,
-    noted,
+    note_block,
 )
 from traceview.render.kernels.configurations import what_if_rows, what_if_spec
 from traceview.render.kernels.details import detail_tables
@@ -70,14 +70,14 @@ def _kernel(
     yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
     if kernel.differences:
-        lines = (noted("", line) for line in differences(kernel, names))
+        lines = (note_block("", line) for line in differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
     if kernel.what_if:
         yield _what_if(kernel, width)
     if details:
         yield from _details(kernel, names, width)
     yield _findings(kernel.findings)
-    notes = [noted("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
+    notes = [note_block("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
     if notes:
         yield Group(*notes)
 
@@ -90,7 +90,7 @@ def _figures(kernel: KernelReport) -> str:
 
 
 def _made_of(kernel: KernelReport) -> list[RenderableType]:
-    return [noted(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
+    return [note_block(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
 
 
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:

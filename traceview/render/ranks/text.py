@@ -13,7 +13,7 @@ from traceview.ranks.job import JobReport
 from traceview.ranks.tables import GROUPS, chosen
 from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, noted
+from traceview.render.base.text_blocks import SENTENCE, drawn, note_block
 from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
 from traceview.render.ranks.header import (
     job_facts,
@@ -131,4 +131,4 @@ def _tables(
     for spec, table in job.result.shown(chosen(only)):
         yield table_block(spec, table, width, single, _ALL)
     for note in job.result.notes:
-        yield noted("Note: ", note, "dim")
+        yield note_block("Note: ", note, "dim")

@@ -24,7 +24,7 @@ from traceview.render.base.text_blocks import (
     drawn,
     grid,
     heading,
-    noted,
+    note_block,
     sentence,
 )
 from traceview.render.report.header import header_facts, nothing_found
@@ -76,7 +76,7 @@ def _header(report: Report) -> RenderableType:
     for name, value in header_facts(trace):
         rows.add_row(Text(name, "dim"), sentence(value))
     title = Text(visible(PurePath(trace.path).name), "bold")
-    warnings = [noted("Warning: ", text, "yellow") for text in trace.warnings]
+    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
     return Group(title, rows, *warnings)
 
 
@@ -118,12 +118,12 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
         return Group(head, question, *_skipped(outcome))
     shown = outcome.shown(analysis.tables)
     tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
-    notes = [noted("Note: ", note, "dim") for note in outcome.notes]
+    notes = [note_block("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
 
 
 def _skipped(skipped: Skipped) -> list[RenderableType]:
-    return [noted("Not answered: ", skipped.reason), noted("→ ", skipped.remedy)]
+    return [note_block("Not answered: ", skipped.reason), note_block("→ ", skipped.remedy)]
 
 
 def _summary(result: Result) -> list[RenderableType]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, divided, lost_times
+from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     Shown,
     gap_finding,
     most_idle,
-    opening,
+    opening_sentence,
 )
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_idle.findings.remedies import (
@@ -39,7 +39,7 @@ from traceview.analyses.gpu_idle.line_sites import (
     samples_of,
 )
 from traceview.analyses.gpu_idle.lines import IdleSamples
-from traceview.analyses.gpu_idle.starvation import starved
+from traceview.analyses.gpu_idle.starvation import starved_devices
 from traceview.facts.idle.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
@@ -75,7 +75,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     own = steady & (gaps(trace).device == device)
     parts = CpuParts((), samples_of(trace, own))
     if cause == LAUNCH_LATE:
-        parts = divided(trace, parts.rest, span_ns)
+        parts = cpu_parts(trace, parts.rest, span_ns)
     lost, lost_by_rest = lost_times(gaps(trace), parts, device, own)
     for part, lost_by_part in zip(parts.parts, lost, strict=True):
         yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
@@ -83,7 +83,9 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
         return
-    wording = opening(trace, device, rest_ns, own, lost_by(trace, cause), action_for(trace, cause))
+    wording = opening_sentence(
+        trace, device, rest_ns, own, lost_by(trace, cause), action_for(trace, cause)
+    )
     add_not_counted(wording, parts.by_doing())
     line = longest_line(trace, parts.rest, rest_ns)
     site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
@@ -123,7 +125,7 @@ def _behind_data(
 ) -> Severity:
     """The severity of late launches: where data is the limit, no more than that of its wait."""
     waits = [part.time_ns for part in parts.parts if part.doing == DATA_WAIT]
-    if not waits or not starved(trace).get(device):
+    if not waits or not starved_devices(trace).get(device):
         return severity
     wording.add(" Launches that come sooner would wait for data.")
     of_data = severity_of(waits[0], steady_spans_ns(trace)[device]) or "info"
@@ -137,7 +139,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     within = np.zeros(len(gaps(trace)), bool)
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
-    wording = opening(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
+    wording = opening_sentence(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line and part.doing == CPU and line.time_ns < idle_ns:

@@ -48,7 +48,7 @@ class CpuParts(NamedTuple):
         }
 
 
-def divided(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
+def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
     """The parts of idle time that are a loss of medium severity or more of `span_ns`.
 
     Waits are one part for each kind, work on the CPU is one for each of the functions with most of

@@ -28,7 +28,9 @@ class Shown(NamedTuple):
     gap: int | None = None
 
 
-def opening(trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str) -> Wording:
+def opening_sentence(
+    trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str
+) -> Wording:
     """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
     gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}

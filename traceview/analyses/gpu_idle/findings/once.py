@@ -11,7 +11,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     Shown,
     gap_finding,
     most_idle,
-    opening,
+    opening_sentence,
 )
 from traceview.analyses.gpu_idle.findings.sentences import add_jit, add_other_gpus
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
@@ -39,7 +39,7 @@ def one_time(trace: Trace) -> Iterator[Finding]:
     own = once & (every.device == device)
     lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
-    wording = opening(trace, device, idle_ns, own, lost, action)
+    wording = opening_sentence(trace, device, idle_ns, own, lost, action)
     add_jit(wording, trace, own)
     compiling_ns = int(every.idle_ns[(every.cause == COMPILATION) & (every.device == device)].sum())
     if compiling_ns:

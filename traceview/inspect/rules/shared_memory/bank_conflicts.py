@@ -9,7 +9,7 @@ from traceview.findings import Evidence, Finding, Severity
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name, subject_of
 from traceview.inspect.recompilations import Outcome
-from traceview.inspect.rules.remedies import Tested, imperative, more_warps, tested
+from traceview.inspect.rules.remedies import Tested, imperative, more_warps, tested_remedies
 from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.model import Access, RequestCost
 from traceview.units import Value
@@ -90,7 +90,7 @@ def _remedies(kernel: KernelContext, before: _Passes) -> list[Tested[_Passes]]:
         now = _passes(_innermost([_with_cost(access, costs) for access in found]))
         return now if now.factor - 1 <= (before.factor - 1) / 2 else None
 
-    return tested(more_warps(kernel.compiled), kernel.trials, after)
+    return tested_remedies(more_warps(kernel.compiled), kernel.trials, after)
 
 
 def _with_cost(access: Access, costs: RequestCosts) -> Access:

@@ -16,7 +16,7 @@ from traceview.inspect.rules.remedies import (
     fewer_stages,
     imperative,
     more_warps,
-    tested,
+    tested_remedies,
 )
 from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.ptx.model import Access, Compiled, Level
@@ -41,7 +41,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
         found = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
         return None if _narrow(found) else tuple(a for a in found if _is_in_loop(a))
 
-    tries = tested(_remedies(compiled), trials, left)
+    tries = tested_remedies(_remedies(compiled), trials, left)
     values: dict[str, Value] = {
         "instructions": count,
         "width_bits": _NARROW_BITS,

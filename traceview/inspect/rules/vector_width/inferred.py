@@ -20,7 +20,7 @@ _K_MAJOR = re.compile(r"wgmma\.mma_async\S*\.(tf32\.tf32|[es]\d\w*\.[es]\d\w*|[s
 _MOST_PARTS = 16
 
 
-def inferred(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
+def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     """The likely reason. `tried` says that no recompilation that could show one is left."""
     return (
         _seen(narrow, compiled)

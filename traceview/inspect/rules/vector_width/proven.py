@@ -24,7 +24,7 @@ from traceview.inspect.rules.vector_width.causes import (
     stride,
     too_few_elements,
 )
-from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred
+from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import harm, harm_of_requests
 from traceview.ptx.model import Compiled
@@ -33,7 +33,7 @@ from traceview.ptx.model import Compiled
 def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:
     """The reason that recompilations prove; where none widened the access, the likely one."""
     if trials is None:
-        return inferred(narrow, compiled, tried=False)
+        return inferred_reason(narrow, compiled, tried=False)
     case = _Case(narrow, compiled, trials)
     return case.proven() or case.likely()
 
@@ -72,7 +72,9 @@ class _Case:
         changes = [cause.change for causes in self._tiers() for cause in causes]
         made = any(self.trials.outcome(change) for change in changes)
         refused = any(self.trials.refused(change) for change in changes)
-        reason = inferred(self.narrow, self.compiled, tried=not refused and (made or not changes))
+        reason = inferred_reason(
+            self.narrow, self.compiled, tried=not refused and (made or not changes)
+        )
         if not made or refused or self.narrow.layout.scattered:
             return reason
         return replace(reason, basis=f"{reason.basis}; no recompilation widened it")
