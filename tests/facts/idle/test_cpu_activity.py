@@ -3,13 +3,13 @@ import pytest
 
 from tests.facts.arrays import api_calls, ints
 from traceview.compiled import library
-from traceview.facts.idle import cpu_activity, gap_parts
-from traceview.facts.idle.cpu_activity import CpuActivity, outermost_calls
+from traceview.facts.idle.cpu_activity import outermost_calls
 from traceview.facts.idle.gap_parts import (
     IN_FLIGHT,
     OFF_CPU,
     OUTSIDE_CUDA,
     QUEUE_FULL,
+    GapParts,
     ThreadTime,
     split_gaps,
 )
@@ -64,15 +64,19 @@ def test_gaps_are_cut_alike_at_once_a_few_at_a_time_and_compiled(
         times = np.sort(random.choice(400, 2 * count, replace=False))
         return Intervals(times[::2], times[1::2])
 
+    def part_of_all(first: int, last: int) -> GapParts:
+        near = Intervals(idle.start[first:last], idle.end[first:last])
+        part = split_gaps(near, queued[first:last], thread, edges)
+        return part._replace(gap=part.gap + np.int32(first))
+
     idle, calls = some(20), some(25)
     thread = ThreadTime(calls, random.integers(0, 5, 25).astype(np.int32), some(8), some(6))
-    given = idle, random.integers(0, 400, 20), thread, random.integers(0, 400, 50)
-    compiled = split_gaps(*given)
+    queued, edges = random.integers(0, 400, 20), np.sort(random.integers(0, 400, 50))
+    compiled = part_of_all(0, 20)
+    in_turn = [part_of_all(first, first + 3) for first in range(0, 20, 3)]
     monkeypatch.setenv(library.SWITCH, "1")
-    whole = split_gaps(*given)
-    monkeypatch.setattr(gap_parts, "_AT_ONCE", 3)
-    for kind in (compiled, split_gaps(*given)):
-        for column, expected in zip(kind, whole, strict=True):
+    for kind in (compiled, map(np.concatenate, zip(*in_turn, strict=True))):
+        for column, expected in zip(kind, part_of_all(0, 20), strict=True):
             assert column.tolist() == expected.tolist()
             assert column.dtype == expected.dtype
 
@@ -91,19 +95,3 @@ def test_inner_calls_are_left_out_and_overlapping_ones_cut():
 
     assert row.tolist() == [0, 2, 4]
     assert list(zip(*(side.tolist() for side in time), strict=True)) == [(0, 9), (9, 20), (31, 32)]
-
-
-COUNTS = {0: [0], 1: [1], 3: [3], 7: [3, 3, 1]}
-
-
-@pytest.mark.parametrize("gaps", COUNTS)
-def test_parts_in_turn_are_all_parts_and_those_of_a_gap_stay_together(
-    gaps: int, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(cpu_activity, "_AT_ONCE", 3)
-    gap = np.repeat(np.arange(gaps, dtype=np.int32)[::-1], 2)
-    times = np.arange(len(gap))
-    parts = CpuActivity(gap, times, times + 1, gap, gap)
-    some = list(parts.in_turn())
-    assert np.concatenate([each.start_ns for each in some]).tolist() == times.tolist()
-    assert [len(set(each.gap.tolist())) for each in some] == COUNTS[gaps]

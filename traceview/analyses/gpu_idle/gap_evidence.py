@@ -49,9 +49,10 @@ class GapEvidence:
         self._gaps: Gaps = every.take(rows)
         position = np.full(len(every), -1, np.int64)
         position[rows] = np.arange(len(rows))
-        parts = cpu_activity(trace).of_gaps(position >= 0)
-        path = range_tree(trace).path_of_ranges(parts.range)
-        self._parts = longest_parts(parts, path, position)
+        self._parts: dict[int, list[ActivityTime]] = {}
+        for parts in cpu_activity(trace, rows):
+            path = range_tree(trace).path_of_ranges(parts.range)
+            self._parts |= longest_parts(parts, path, position)
 
     def text(self, number: int) -> str:
         """Sentences that show why the gap has its cause."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,16 +26,13 @@ from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
 from traceview.tables import (
-    Array,
     Integers,
     Mask,
     RowNumbers,
     constant,
-    joined,
-    picked,
     row_numbers,
 )
-from traceview.trace import Trace, fact
+from traceview.trace import Trace
 
 CPU_CAUSES = (
     LAUNCH_LATE,
@@ -51,10 +47,8 @@ CPU_CAUSES = (
 """Causes on the CPU: what the launching thread did explains the gap."""
 
 
-_AT_ONCE = 1 << 14
-"""Gaps whose parts are given in turn."""
-_MOST_TIMES = 1 << 20
-"""Parts whose ranges are looked up at a time."""
+_AT_ONCE = 1 << 16
+"""Gaps whose parts are computed together."""
 
 
 @dataclass(frozen=True)
@@ -75,71 +69,47 @@ class CpuActivity(Timed):
     def __len__(self) -> int:
         return len(self.gap)
 
-    def columns(self) -> tuple[Array, ...]:
-        return self.gap, self.start_ns, self.end_ns, self.range, self.activity
 
-    def of_gaps(self, chosen: Mask) -> CpuActivity:
-        """The parts of the gaps of a mask."""
-        own = picked(chosen, self.gap)
-        if own.all():
-            return self
-        rows = np.flatnonzero(own)
-        return CpuActivity(*(column[rows] for column in self.columns()))
+def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
+    """The parts of these gaps if their cause is on the CPU, of some gaps after the others.
 
-    def in_turn(self) -> Iterator[CpuActivity]:
-        """The parts of some gaps after the others: what is computed of few stays in the cache."""
-        first = np.flatnonzero(groups.opens(self.gap))[::_AT_ONCE].tolist()
-        for start, end in pairwise([*(first or [0]), len(self)]):
-            yield CpuActivity(*(column[start:end] for column in self.columns()))
-
-
-_NO_ACTIVITY = CpuActivity(
-    groups.NO_ROWS, *intervals.EMPTY, range=groups.NO_ROWS, activity=groups.NO_ROWS
-)
-
-
-@fact
-def cpu_activity(trace: Trace) -> CpuActivity:
-    """The parts of all gaps with a cause on the CPU, in no order but those of a gap together."""
+    Those of a gap are together. A million gaps have four million parts: nobody needs all at once.
+    """
     every = gaps(trace)
-    chosen = np.isin(every.cause, CPU_CAUSES)
-    if chosen.all():
-        return _split(trace, every)
-    rows = row_numbers(np.flatnonzero(chosen))
-    parts = _split(trace, every.take(rows))
-    return replace(parts, gap=rows[parts.gap])
+    chosen = row_numbers(rows[np.isin(every.cause[rows], CPU_CAUSES)])
+    for of_device in groups.rows_of(every.device[chosen]).values():
+        on_device = chosen[of_device]
+        for thread, own in groups.rows_of(every.thread[on_device]).items():
+            yield from _of_thread(trace, every, thread, on_device[own])
 
 
-def _split(trace: Trace, gaps: Gaps) -> CpuActivity:
-    """The parts of these gaps, `gap` being the row among them. Their launch calls are known."""
-    parts = [
-        _split_of_thread(trace, gaps, thread, of_device[rows])
-        for of_device in groups.rows_of(gaps.device).values()
-        for thread, rows in groups.rows_of(gaps.thread[of_device]).items()
-    ]
-    columns = zip(*(each.columns() for each in parts or [_NO_ACTIVITY]), strict=True)
-    return CpuActivity(*map(joined, columns))
-
-
-def _split_of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> CpuActivity:
+def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Iterator[CpuActivity]:
+    """The parts of gaps of one device, whose launch calls are those of one thread."""
     if not groups.in_order(gaps.start_ns[rows]):
         rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
-    idle = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
+    idle, process = _times(gaps, rows), int(trace.threads["process"][thread])
+    did, edges = _thread_time(trace, thread), np.sort(_range_edges(trace, process, idle))
+    # Where ranges of a thread overlap without nesting, each look-up walks all of them.
+    at_once = len(rows) if range_tree(trace).nesting.walked else _AT_ONCE
+    for first in range(0, len(rows), at_once):
+        some = rows[first : first + at_once]
+        gap, start, end, activity = split_gaps(_times(gaps, some), gaps.queued_ns[some], did, edges)
+        one_thread, one_process = (constant(row, len(start), np.int32) for row in (thread, process))
+        ranges = open_ranges(trace, one_thread, one_process, start)
+        ranges[activity == IN_FLIGHT] = -1
+        yield CpuActivity(some[gap], start, end, ranges, activity)
+
+
+def _times(gaps: Gaps, rows: RowNumbers) -> Intervals:
+    return Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
+
+
+def _thread_time(trace: Trace, thread: int) -> ThreadTime:
     made = calls_by_thread(trace).get(thread, groups.NO_ROWS)
     call, calling = outermost_calls(api_calls(trace), made)
     names = trace.recorded("api_calls").texts("name").codes
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
-    did = ThreadTime(calling, names[call], held, off_cpu(trace, thread))
-    process = int(trace.threads["process"][thread])
-    edges = _range_edges(trace, process, idle)
-    gap, start, end, activity = split_gaps(idle, gaps.queued_ns[rows], did, edges)
-    ranges = np.empty(len(start), np.int32)
-    for part in groups.parts(len(start), least=_MOST_TIMES):
-        time = start[part]
-        one_thread, one_process = (constant(row, len(time), np.int32) for row in (thread, process))
-        ranges[part] = open_ranges(trace, one_thread, one_process, time)
-    ranges[activity == IN_FLIGHT] = -1
-    return CpuActivity(rows[gap], start, end, ranges, activity)
+    return ThreadTime(calling, names[call], held, off_cpu(trace, thread))
 
 
 def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Intervals]:

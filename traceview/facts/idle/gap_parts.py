@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from ctypes import Structure, c_int64, c_void_p
 from typing import NamedTuple
 
@@ -20,8 +19,6 @@ OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
 waiting or preempted, by the recorded thread scheduling."""
 
 _FUNCTION = "traceview_split_gaps"
-_AT_ONCE = 1 << 14
-"""Gaps that are cut together, so that their parts stay in the cache."""
 
 
 class ThreadTime(NamedTuple):
@@ -69,13 +66,15 @@ def split_gaps(
     """Cut the gaps of one device, in order, by what their launching thread did.
 
     From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
-    or end: a gap is cut there too.
+    or end, ascending: a gap is cut there too.
     """
-    queued, edges = np.clip(queued, idle.start, idle.end), np.sort(range_edges)
-    if library.has(_FUNCTION):
-        return _split_compiled(idle, queued, thread, edges)
-    parts = [*_split_in_turn(idle, queued, thread, edges)] or [_NO_PARTS]
-    return GapParts(*map(np.concatenate, zip(*parts, strict=True)))
+    if not len(idle.start):
+        return _NO_PARTS
+    queued = np.clip(queued, idle.start, idle.end)
+    first, last = idle.start[0], idle.end[-1]
+    begun, ended = np.searchsorted(range_edges, first), np.searchsorted(range_edges, last)
+    split = _split_compiled if library.has(_FUNCTION) else _split
+    return split(idle, queued, thread.within(first, last), range_edges[begun:ended])
 
 
 def _split(
@@ -95,19 +94,6 @@ def _split(
     activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
     activity[start >= queued[gap]] = IN_FLIGHT
     return GapParts(gap, start, end, activity)
-
-
-def _split_in_turn(
-    idle: Intervals, queued: Integers, thread: ThreadTime, edges: Integers
-) -> Iterator[GapParts]:
-    """The parts of some gaps after the others: a million gaps have seven million cuts."""
-    for at in range(0, len(idle.start), _AT_ONCE):
-        some = slice(at, at + _AT_ONCE)
-        near = Intervals(idle.start[some], idle.end[some])
-        first, last = near.start[0], near.end[-1]
-        between = slice(np.searchsorted(edges, first), np.searchsorted(edges, last, side="right"))
-        part = _split(near, queued[some], thread.within(first, last), edges[between])
-        yield part._replace(gap=part.gap + np.int32(at))
 
 
 _NO_PARTS = GapParts(

@@ -51,7 +51,7 @@ class LateIdle:
 
     device: Array
     pattern: Array
-    activity: RowNumbers
+    activity: Array
     gaps: Integers
     time_ns: Integers
     steady_ns: Integers
@@ -83,7 +83,6 @@ class _Kinds(NamedTuple):
     """What is equal for all parts of a gap, one row per gap."""
 
     device: Array
-    late: Mask
     steady: Mask
     python: Mask
 
@@ -91,13 +90,10 @@ class _Kinds(NamedTuple):
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    # The last one is of gaps that no thread ends: a recording may have no thread at all.
-    python = np.append(_python_threads(trace), False)[every.thread]
-    late = every.cause == LAUNCH_LATE
-    kinds = _Kinds(*map(thrifty, (every.device, late, ~every.one_time, python)))
+    python = _python_threads(trace)[every.thread]
+    kinds = _Kinds(*map(thrifty, (every.device, ~every.one_time, python)))
     some = []
-    for each in cpu_activity(trace).in_turn():
-        parts = each.of_gaps(kinds.late)
+    for parts in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
         pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
         some.append(_sum_sites(kinds, parts, pattern))
     return _together(some)
@@ -105,9 +101,7 @@ def late_idle(trace: Trace) -> LateIdle:
 
 def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
     """Add up parts by site; those of a gap lie together."""
-    device, steady, python = (
-        picked(each, parts.gap) for each in (kinds.device, kinds.steady, kinds.python)
-    )
+    device, steady, python = (picked(each, parts.gap) for each in kinds)
     each = groups.group(device, pattern, parts.activity)
     length = parts.duration_ns
     steady_ns = np.where(steady, length, 0)
@@ -127,7 +121,8 @@ def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
 def _together(some: Sequence[LateIdle]) -> LateIdle:
     """The sums of tables of different gaps."""
     device, pattern, activity, *sums = (
-        np.concatenate([getattr(one, column.name) for one in some]) for column in fields(LateIdle)
+        np.concatenate([np.zeros(0, np.int64), *(getattr(one, column.name) for one in some)])
+        for column in fields(LateIdle)
     )
     each = groups.group(device, pattern, activity)
     keys = (key[each.first] for key in (device, pattern, activity))
