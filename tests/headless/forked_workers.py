@@ -123,10 +123,6 @@ class WorkerServer(ForkServer):
         forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb", 0), os.fdopen(from_stdout, "rb", 0)
         return forked
 
-    def check_environment(self) -> None:
-        """Fail if this process' environment has changed, so that workers start afresh since."""
-        assert _read_at_start() == self._at_start, "a test has left variables of its own"
-
 
 def _read_at_start() -> dict[str, str]:
     """What this process' environment tells Python and libraries when they start."""
@@ -159,7 +155,6 @@ def forked_workers() -> Iterator[None]:
         patch.setattr(client, "_start", server.start)
         yield
     server.stop()
-    server.check_environment()
 
 
 @pytest.fixture
