@@ -39,6 +39,7 @@ def gelu():
     return bench(GELU, *chosen, *sizes, "--trials", 3, "--json", CUDA_VISIBLE_DEVICES="")
 
 
+@pytest.mark.slow
 @needs_triton
 def test_without_a_gpu_every_runnable_version_is_checked(gelu):
     assert gelu.returncode == 0, gelu.stderr
@@ -55,6 +56,7 @@ def test_without_a_gpu_every_runnable_version_is_checked(gelu):
     assert states[1024, "cuda-vector"] == "skipped"
 
 
+@pytest.mark.slow
 @needs_triton
 def test_load_widths_are_those_of_each_size(gelu):
     rows = {(r["size"], r["version"]): r for r in json.loads(gelu.stdout)["rows"]}

@@ -114,6 +114,7 @@ def test_the_others_get_a_copy_that_is_removed(made):
     assert made["plain"].exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     written = tmp_path / "results.json"
     folder = ["--folder", str(tmp_path), "--json", str(written), "--nsys", "", "--nsys-ai", ""]
@@ -261,6 +262,7 @@ for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (rang
 """
 
 
+@pytest.mark.slow
 def test_ranges_are_switched_on_and_off_inside_a_process():
     pytest.importorskip("torch")
     done = subprocess.run(

@@ -249,6 +249,7 @@ def test_values_of_the_wrong_kind(case, column, value):
     assert status == 0 or err.startswith("traceview: error: ")
 
 
+@pytest.mark.slow
 def test_a_kernel_name_of_ten_megabytes(case, outside):
     name = "k" * 10_000_000
     Export().launch((0, 2), (8, 20), name=name).range(name, 0, 100).write(case.path)

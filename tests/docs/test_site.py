@@ -18,6 +18,7 @@ pytest.importorskip("myst_parser")
 pytest.importorskip("furo")
 pytest.importorskip("matplotlib")
 
+pytestmark = pytest.mark.slow
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 # A page of each kind: prose with commands, wide output, tables, a chart, generated reference.
 KINDS = (

@@ -47,6 +47,7 @@ def started_both_ways(monkeypatch):
     yield
 
 
+@pytest.mark.slow
 def test_a_script_cannot_tell_a_forked_worker_from_a_fresh_one(program, capfd, monkeypatch):
     said = []
     for _ in started_both_ways(monkeypatch):

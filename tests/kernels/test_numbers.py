@@ -14,6 +14,7 @@ pytest.importorskip("triton")
 GROUPS = [kernels.operations()[first::4] for first in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", GROUPS, ids=" ".join)
 def test_every_version_agrees_with_the_reference(names):
     rows = python("-m", "tests.kernels.numbers", "interpreter", *names)
@@ -51,6 +52,7 @@ for run in (softmax.with_triton, softmax.with_online):
 """
 
 
+@pytest.mark.slow
 def test_softmax_of_rows_with_infinities_and_nan():
     assert python("-c", SPECIAL) == [[True, True, 1.0]] * 2
 

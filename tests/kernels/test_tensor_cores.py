@@ -62,6 +62,7 @@ def test_attention_forward_and_backward():
         assert all(opcode.startswith("cp.async.bulk.tensor") for opcode in moved)
 
 
+@pytest.mark.slow
 def test_products_in_large_tiles():
     found = reports("matmul", 4096, "float16", "triton-naive", "triton-grouped")
     grouped, naive = found["grouped_kernel"], found["naive_kernel"]

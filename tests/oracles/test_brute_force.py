@@ -351,6 +351,7 @@ class Program:
         return start, start + step["length"]
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, min_size=15, max_size=50))
 def test_on_random_recordings(steps):

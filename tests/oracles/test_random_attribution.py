@@ -159,6 +159,7 @@ def unique(ranges: list[dict]) -> list[dict]:
     return list(seen.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(RANGE, max_size=14), st.lists(LAUNCH, max_size=20), st.booleans(), st.booleans())
 def test_on_random_recordings(ranges, launches, registered, strict):
@@ -193,6 +194,7 @@ STEP = st.tuples(st.integers(0, 30), st.integers(1, 30))
 LOOPS = st.lists(st.tuples(st.sampled_from([1, 20]), st.lists(STEP, max_size=5)), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LOOPS, st.booleans(), st.booleans())
 def test_on_random_loops(loops, around, ahead):

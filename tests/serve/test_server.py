@@ -106,6 +106,7 @@ def test_kernels_and_comparisons(folder):
     assert all(each["before"] != each["after"] for each in comparison["counts"])
 
 
+@pytest.mark.slow
 def test_every_answer_fits_into_the_context_of_an_agent(folder):
     pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
     ranks = {"recordings": ["rank0.sqlite.xz", "rank1.sqlite.xz"]}

@@ -128,6 +128,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
 
+@pytest.mark.slow
 def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
     """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
     tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 64", num_warps=2, num_stages=2)

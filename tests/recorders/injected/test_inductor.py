@@ -11,6 +11,7 @@ from tests.recorders.recorded_programs import LINE_OF_DEF, gathered, notes, run
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 # A process for each way, forked from one that has imported Inductor: that takes seconds.
 WAYS = """

@@ -22,6 +22,7 @@ from tests.recorders.fake_nsys import leftovers
 from traceview import load, scrub
 from traceview.trace.rank_identity import RankIdentity, pseudonym
 
+pytestmark = pytest.mark.slow
 # Runs what follows the output option, with the variables for the program.
 PROFILE = """shift
     while [ "${1#--output=}" = "$1" ]; do
