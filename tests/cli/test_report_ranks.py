@@ -279,7 +279,7 @@ def test_one_recording_of_an_unknown_rank_is_the_rank_that_the_job_calls_it(unpa
 def test_one_recording_of_another_rank_is_refused(job, capsys):
     told(capsys, job / "run_2.sqlite", "--rank", "2")
     shown = told(capsys, job / "run_2.sqlite", "--rank", "3", status=1)
-    assert "no recording is of rank 3; there are ranks 2" in shown.err
+    assert "no recording is of rank 3; there is only rank 2" in shown.err
 
 
 def test_a_folder_with_one_recording_is_that_recording(job, capsys):

@@ -11,6 +11,7 @@ from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ranking import RankedFinding
+from traceview.render.base.paragraphs import wrapped
 from traceview.render.report.text import render_text
 from traceview.render.terminal.screen import MOST_LINES, render_screen
 
@@ -129,3 +130,12 @@ def test_without_gpu_work_nothing_is_said_of_its_kinds():
     shown = render_screen(report, width=80)
     assert "No GPU work was recorded." in shown
     assert "none" not in shown
+
+
+@pytest.mark.parametrize("width", range(12, 60))
+def test_no_line_ends_between_a_number_and_its_unit(width):
+    text = "It took 84.3 % of 1.19 s (325 ms, 118 MB at 17.4 GB/s) in 2 gaps; s is a letter."
+    lines = wrapped(text, width, 99)
+    assert " ".join(lines) == text
+    assert all(cell_len(line) <= width for line in lines)
+    assert not any(re.match(r"(%|s|ms|MB|GB/s)(?=[ ,.)]|$)(?! is)", line) for line in lines)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from rich.cells import cell_len, chop_cells
 
 _ELLIPSIS = "…"
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
+_UNITS = frozenset(("%", "ns", "µs", "ms", "s", *_SIZES, *(f"{size}/s" for size in _SIZES)))
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 
 
@@ -56,7 +58,7 @@ def joined_within(parts: Iterable[str], separator: str, width: int) -> str:
 def _lines(text: str, width: int) -> list[str]:
     """The words of the text in lines of at most `width` cells; a longer word is split."""
     lines, line = [], ""
-    for word in text.split():
+    for word in _words(text):
         pieces = chop_cells(word, width) if cell_len(word) > width else [word]
         for piece in pieces:
             longer = f"{line} {piece}" if line else piece
@@ -66,3 +68,14 @@ def _lines(text: str, width: int) -> list[str]:
                 lines.append(line)
                 line = piece
     return [*lines, line] if line or not lines else lines
+
+
+def _words(text: str) -> list[str]:
+    """The words of the text; a number and its unit are one, which no line ends between."""
+    words: list[str] = []
+    for word in text.split():
+        if words and word.rstrip(".,;:)") in _UNITS and words[-1][-1].isdigit():
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
