@@ -22,7 +22,7 @@ from traceview.trace.kineto.scan.blocks import Block, BlockScanner
 from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 
 Span = tuple[int, int]
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 22
 MOST_SCANNED_BYTES = 8 << 20
 """A longer event is left to the decoder: a scan begins anew with each piece of it."""
 MOST_HEADER_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import NULL, Array, Integers, RowNumbers, constant
+from traceview.tables import NULL, Array, Integers, RowNumbers, constant, thrifty
 
 BLOCK_ROWS = 1 << 13
 _UNSIGNED: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.uint32, np.uint64)
@@ -34,6 +34,8 @@ class PackedColumn:
     @classmethod
     def of(cls, values: Array) -> PackedColumn:
         """The rows of an array of integers or booleans, as they are or as steps."""
+        if values.ndim == 1 and thrifty(values).strides == (0,):
+            return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
         wide = values.astype(np.int64)
         plain = cls._of(wide, None)
         if plain.is_constant or wide.ndim > 1:
