@@ -40,7 +40,7 @@ def lines_in_message(
         values["more_lines"] = len(lines) - _MOST_LINES
     if len(set(leads[: len(shown)])) > 1:
         return " and ".join(shown), values
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))), values
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:]))), values
 
 
 def _of_each_line(
