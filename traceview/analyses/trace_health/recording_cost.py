@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses.trace_health.checks import Check
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
@@ -103,10 +104,13 @@ def _events(trace: Trace, first: int, last: int) -> Iterator[EventCost]:
     options, threads = recording_options(trace), len(trace.threads)
 
     def by_thread(table: str, time: str, chosen: Array | None = None) -> Integers:
-        rows = trace.recorded(table)
-        inside = (rows[time] >= first) & (rows[time] < last) & (rows["thread"] >= 0)
-        inside = inside if chosen is None else inside & chosen
-        return np.bincount(rows["thread"][inside], minlength=threads).astype(np.int64)
+        at, thread = trace.recorded(table)[time], trace.recorded(table)["thread"]
+        result = np.zeros(threads, np.int64)
+        for part in groups.parts(len(at), threads):
+            inside = (at[part] >= first) & (at[part] < last) & (thread[part] >= 0)
+            inside = inside if chosen is None else inside & chosen[part]
+            result += np.bincount(thread[part][inside], minlength=threads)
+        return result
 
     without = _WITHOUT_SHAPES if options.shapes else _WITHOUT_RANGES
     # Inferred steps are in the table of ranges, and cost nothing.

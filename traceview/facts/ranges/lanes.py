@@ -152,6 +152,7 @@ def in_order(lane: Array, start: Integers) -> Integers:
     rows = np.arange(len(start))
     if len(start) and (start[1:] < start[:-1]).any():
         rows = np.argsort(start, kind="stable")
-    if len(lane) and (lane[rows][1:] < lane[rows][:-1]).any():
-        rows = rows[groups.order_of(lane[rows])]
+        lane = lane[rows]
+    if len(lane) and (lane[1:] < lane[:-1]).any():
+        rows = rows[groups.order_of(lane)]
     return rows

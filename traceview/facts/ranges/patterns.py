@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.tables import (
     Array,
     Integers,
@@ -111,10 +111,22 @@ def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
     codes = picked(every.codes, tree.of_table)
     counts = groups.frequencies(codes, int(codes.max(initial=0)) + 1)
     unique = counts[names.codes] == 1
-    repeated = np.zeros(len(tree.paths), bool)
-    repeated[tree.path[rows[~unique]]] = True
-    repeated &= groups.frequencies(tree.path, len(repeated)) > 1
-    several = np.flatnonzero(repeated[tree.path])
-    number = np.zeros(len(tree.row), np.int32)
-    number[several] = _number_by_path(several, tree.path[several], tree.nesting.start[several])
-    return RangeNames(names, unique, tree.paths.texts(tree.path[rows]), number[rows])
+    number = _numbers(tree, rows, np.flatnonzero(~unique))
+    return RangeNames(names, unique, tree.paths.texts(tree.path[rows]), number)
+
+
+def _numbers(tree: RangeTree, rows: Array, asked: Integers) -> RowNumbers:
+    """Number of the rows that are asked for among the ranges of their paths, 0 for an only one."""
+    number = np.zeros(len(rows), np.int32)
+    paths = np.zeros(len(tree.paths), bool)
+    paths[tree.path[rows[asked]]] = True
+    alike = [np.flatnonzero(paths[tree.path[p]]) + p.start for p in groups.parts(len(tree.path))]
+    several = np.concatenate([np.zeros(0, np.int64), *alike])
+    own = groups.group(tree.path[several])
+    several = several[groups.count(own)[own.ids] > 1]
+    if not len(several):
+        return number
+    counted = _number_by_path(several, tree.path[several], tree.nesting.start[several])
+    place = np.minimum(np.searchsorted(several, rows[asked]), len(several) - 1)
+    number[asked] = np.where(several[place] == rows[asked], counted[place], 0)
+    return number

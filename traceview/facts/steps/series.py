@@ -54,8 +54,9 @@ class _Kinds:
 
     def mask(self, kind: Mask) -> Mask:
         """The mask over the ranges of the tree, from one over these kinds."""
-        result: Mask = np.append(kind, False)[self.of]
-        result &= self.candidates
+        result, known = np.empty(len(self.of), bool), np.append(kind, False)
+        for part in groups.parts(len(result)):
+            np.logical_and(known[self.of[part]], self.candidates[part], out=result[part])
         return result
 
 
@@ -71,16 +72,16 @@ def step_ranges(trace: Trace) -> Integers:
     counted = groups.frequencies(kind, size) > 1
     counted &= ~_sweeps(trace, tree, kind, size)
     counted &= ~_of_warm_up(trace, tree, kind, size)
-    working = np.zeros(size, bool)
-    working[kind[np.flatnonzero(_has_work(trace, tree) & own)]] = True
-    working &= counted
+    working = _among(kind, _has_work(trace, tree) & own, size) & counted
     if working.any():
         counted = working
     there = np.flatnonzero(counted & _among(kind, own, size))
     number = np.full(size, -1, np.int32)
     number[there] = np.arange(len(there))
+    for part in groups.parts(len(kind)):
+        kind[part] = number[kind[part]]
     of_steps = pattern[there]
-    kinds = _Kinds(number[kind], own, thread[there], of_steps, tree.patterns.depth[of_steps])
+    kinds = _Kinds(kind, own, thread[there], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
 
 
@@ -225,7 +226,9 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
 def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
     """The rows of the kinds whose rows do not all have one name, that of their last."""
     varied, expected = np.zeros(kinds, bool), np.empty(kinds, name.dtype)
-    expected[kind] = name
+    for part in groups.parts(len(kind)):
+        expected[kind[part]] = name[part]
     for part in groups.parts(len(kind)):
         varied[kind[part][name[part] != expected[kind[part]]]] = True
-    return np.flatnonzero(varied[kind])
+    rows = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
+    return np.concatenate([np.zeros(0, np.int64), *rows])
