@@ -105,9 +105,10 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
 
 
 def _after_the_loop(trace: Trace, copies: Table) -> Mask:
-    """True for the copies after the last step of a program that ends soon after it.
+    """True for copies after the last step of a program that ends soon, of sizes not seen before.
 
-    Weights and results are copied once there, such as by a trainer that moves its model away.
+    Weights and results are copied once there, such as by a trainer that moves its model away. What
+    is copied in the steps as well is of the last one: an inferred step ends with its optimizer.
     """
     found, ops = steps(trace), operations(trace)
     last_ns = int(found.gpu_end_ns.max(initial=0))
@@ -115,7 +116,10 @@ def _after_the_loop(trace: Trace, copies: Table) -> Mask:
     if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
         return np.zeros(len(copies), bool)
     after: Mask = copies["start_ns"] >= last_ns
-    return after
+    alike = groups.group(copies.texts("direction").codes, copies["bytes"])
+    usual = np.zeros(alike.size, bool)
+    usual[alike.ids[~after]] = True
+    return after & ~usual[alike.ids]
 
 
 def _comes_back(copies: Table) -> bool:
