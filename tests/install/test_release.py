@@ -47,6 +47,12 @@ def test_the_changelog_of_this_repository_has_a_newest_section():
     assert "\n- " in latest((REPOSITORY / "CHANGELOG.md").read_text())[2]
 
 
+def test_the_newest_section_is_grouped():
+    """A line belongs to the group of its command; what comes before the first group is a summary."""
+    summary = latest((REPOSITORY / "CHANGELOG.md").read_text())[2].partition("\n### ")[0]
+    assert "- " not in summary
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with the real script, and packages that are quick to build and to test."""
