@@ -48,7 +48,7 @@ def test_the_changelog_of_this_repository_has_a_newest_section():
 
 
 def test_the_newest_section_is_grouped():
-    """A line belongs to the group of its command; what comes before the first group is a summary."""
+    """A line belongs to the group of its command; only a summary stands before the groups."""
     summary = latest((REPOSITORY / "CHANGELOG.md").read_text())[2].partition("\n### ")[0]
     assert "- " not in summary
 
