@@ -90,7 +90,8 @@ class _Kinds(NamedTuple):
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    python = _python_threads(trace)[every.thread]
+    # The last one is of gaps that no thread ends: a recording may have no thread at all.
+    python = np.append(_python_threads(trace), False)[every.thread]
     kinds = _Kinds(*map(thrifty, (every.device, ~every.one_time, python)))
     some = []
     for parts in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
