@@ -1,6 +1,6 @@
 # make demo    write a report: of a fresh recording with a GPU or torch, else of a shipped one
 # make test    set everything up and run the tests; make test-quick leaves out the slow ones
-# make test-compilers the tests that compile for long, which make test leaves out and CI runs beside it
+# make test-compilers the tests that compile for long, which make test leaves out and .ci/run runs too
 # make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
 # make modules  get thousands of modules of another compiler, for the slow test that reads them
 # make corpus  get these and kernels of public packages, for the slow test that answers them
