@@ -23,6 +23,7 @@ SOURCES = (
     "traceview/compiled/numbers.c",
     "traceview/compiled/texts.c",
     "traceview/compiled/texts.h",
+    "traceview/facts/idle/gap_parts.c",
     "traceview/facts/ranges/nesting.c",
     "traceview/trace/kineto/scan/events.c",
 )
