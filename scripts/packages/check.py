@@ -21,6 +21,7 @@ SOURCES = (
     "traceview/trace/sqlite/pages.c",
     "traceview/compiled/coverage.c",
     "traceview/compiled/numbers.c",
+    "traceview/compiled/search.h",
     "traceview/compiled/texts.c",
     "traceview/compiled/texts.h",
     "traceview/facts/idle/gap_parts.c",

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "search.h"
+
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
 #else
@@ -63,49 +65,13 @@ EXPORTED const char *traceview_union(const int64_t *lane, const int64_t *start, 
     return NULL;
 }
 
-/* How many of the ascending numbers from `first` to `last` are less than `value`, or at most it with
- * `right`, plus `first`. */
-static int64_t place_within(const int64_t *ordered, int64_t first, int64_t last, int64_t value,
-                            int64_t right)
-{
-    while (first < last) {
-        int64_t middle = first + (last - first) / 2;
-        if (ordered[middle] < value || (right && ordered[middle] == value))
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first;
-}
-
-/* The same of all `count` numbers, near the place where the last search ended. */
-static int64_t place_near(const int64_t *ordered, int64_t count, int64_t near, int64_t value,
-                          int64_t right)
-{
-    int64_t step = 1, low = near, high = near;
-    if (near < count && (ordered[near] < value || (right && ordered[near] == value))) {
-        do {
-            low = high + 1;
-            high = count - high > step ? high + step : count;
-            step *= 2;
-        } while (high < count && (ordered[high] < value || (right && ordered[high] == value)));
-    } else {
-        while (low > 0 && !(ordered[low - 1] < value || (right && ordered[low - 1] == value))) {
-            high = low - 1;
-            low = low > step ? low - step : 0;
-            step *= 2;
-        }
-    }
-    return place_within(ordered, low, high, value, right);
-}
-
 /* How many of `count` ascending numbers are less than each value, or at most it with `right`. */
 EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int64_t *values,
                                int64_t asked, int64_t right, int64_t *places)
 {
     int64_t place = 0;
     for (int64_t i = 0; i < asked; i++)
-        places[i] = place = place_near(ordered, count, place, values[i], right);
+        places[i] = place = place_near(ordered, 0, count, place, values[i], right);
 }
 
 /* The length of a union before each time; `done` is that before each interval, and all of it. */
@@ -115,7 +81,7 @@ EXPORTED void traceview_covered_before(const int64_t *start, const int64_t *end,
 {
     int64_t begun = 0;
     for (int64_t i = 0; i < asked; i++) {
-        begun = place_near(start, count, begun, time[i], 1);
+        begun = place_near(start, 0, count, begun, time[i], 1);
         int64_t left = begun ? end[begun - 1] - time[i] : 0;
         length[i] = done[begun] - (left > 0 ? left : 0);
     }

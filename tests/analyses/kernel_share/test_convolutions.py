@@ -58,8 +58,8 @@ def test_conversions_of_the_layout(tmp_path):
     [finding] = advice(in_turn(H200, TO_NHWC, BF16, RELU), tmp_path, "NHWC")
 
     assert finding.message == (
-        "cuDNN converts images between NCHW and NHWC in 40 kernels, which take 2.00 ms (33.3 % of "
-        "kernel time after warm-up)."
+        "cuDNN's conversions of images between NCHW and NHWC take 2.00 ms (33.3 % of kernel "
+        "time after warm-up) in 40 kernels."
     )
     assert finding.time_at_stake_ns == 2_000 * US
     assert "channels_last" in finding.action

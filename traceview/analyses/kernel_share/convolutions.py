@@ -46,8 +46,8 @@ class _Remedy:
 
 
 _LAYOUT = _Remedy(
-    "cuDNN converts images between NCHW and NHWC in {kernels:kernel}, which take {total_ns} "
-    "({total_pct} of kernel time after warm-up).",
+    "cuDNN's conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of kernel "
+    "time after warm-up) in {kernels:kernel}.",
     "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input.",
     1.0,
 )

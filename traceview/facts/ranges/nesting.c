@@ -6,6 +6,8 @@
  */
 #include <stdint.h>
 
+#include "../../compiled/search.h"
+
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
 #else
@@ -35,33 +37,6 @@ EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int
     }
 }
 
-/* How many of the ascending times from `first` to `last` are at most `time`, plus `first`. */
-static int64_t begun_by(const int64_t *start, int64_t first, int64_t last, int64_t time)
-{
-    while (first < last) {
-        int64_t middle = first + (last - first) / 2;
-        if (start[middle] <= time)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first;
-}
-
-/* The same, near the place where the last search ended: times are mostly asked in order. */
-static int64_t begun_near(const int64_t *start, int64_t first, int64_t last, int64_t near,
-                          int64_t time)
-{
-    if (near > first && start[near - 1] > time)
-        return begun_by(start, first, near - 1, time);
-    for (int64_t step = 1; near < last && start[near] <= time; step *= 2) {
-        if (last - near <= step || start[near + step] > time)
-            return begun_by(start, near + 1, last - near <= step ? last : near + step, time);
-        near += step;
-    }
-    return near;
-}
-
 /* The row of the interval open at each time on its track that began last, -1 where none is.
  *
  * Only for tracks without crossing. `places` is room for one number per track.
@@ -78,7 +53,8 @@ EXPORTED void traceview_innermost(const int64_t *start, const int64_t *end, cons
         int32_t own = track[i];
         if (own < 0 || own >= tracks)
             continue;
-        int64_t begun = begun_near(start, bounds[own], bounds[own + 1], places[own], time[i]);
+        int64_t begun =
+            place_near(start, bounds[own], bounds[own + 1], places[own], time[i], 1);
         places[own] = begun;
         if (begun == bounds[own])
             continue;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from traceview import units
 from traceview.tables import Cell
 
 
@@ -14,8 +15,24 @@ class Wording:
     template: str
     remedy: str
     values: dict[str, Cell] = field(default_factory=dict)
+    names_part: bool = False
+    """Whether a sentence names less than all of the idle time: "of that" would refer to it."""
 
     def add(self, sentence: str, **values: Cell) -> None:
         """Append a sentence, which starts with a blank, and its values."""
         self.template += sentence
         self.values.update(values)
+
+    def add_part(self, name: str, part_ns: int, rest: str, **values: Cell) -> None:
+        """Append a sentence on a part of the idle time: `147 ms of that` and the rest.
+
+        Words take the place of the number where that reads as the whole does.
+        """
+        whole = self.values["idle_ns"]
+        self.names_part |= part_ns != whole
+        what = f"{{{name}}} of that"
+        if part_ns == whole:
+            what = "All of it"
+        elif units.quantity(name, part_ns) == units.quantity(name, whole):
+            what = "Nearly all of it"
+        self.add(f" {what} {rest}", **{name: part_ns}, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from traceview import groups, units
+from traceview import groups
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
     NEARLY_ALL,
@@ -58,20 +58,10 @@ def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
 def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) -> None:
     """The line with most of the time, and the advice that fits."""
     place, values = line.place()
-    what = _part_of_it(wording, "line_ns", line.time_ns)
-    wording.add(f" {what} was {place}.", line_ns=line.time_ns, **values)
+    wording.add_part("line_ns", line.time_ns, f"was {place}.", **values)
     if cause == LAUNCH_LATE:
         other_work = line.other_work
         wording.remedy = take_out(trace) if other_work else action_for(trace, LAUNCH_LATE)
-
-
-def _part_of_it(wording: Wording, name: str, part_ns: int) -> str:
-    """`147 ms of that`, but words where that reads as the whole does."""
-    whole = wording.values["idle_ns"]
-    if part_ns == whole:
-        return "All of it"
-    alike = units.quantity(name, part_ns) == units.quantity(name, whole)
-    return "Nearly all of it" if alike else f"{{{name}}} of that"
 
 
 def add_function(wording: Wording, line: LineSite) -> None:
@@ -100,9 +90,7 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
         names = trace.recorded("api_calls").texts("name").values
         wording.values["cpu_call"] = str(names[site.activity])
     where = inside(trace, pattern, "range_pattern")
-    values: dict[str, Cell] = {"cpu_ns": site.steady_ns, "range_pattern": pattern}
-    what = _part_of_it(wording, "cpu_ns", site.steady_ns)
-    wording.add(f" {what} was {doing}{where}.", **values)
+    wording.add_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if site.other_work and not in_library:
         wording.remedy = take_out(trace)
 
@@ -213,7 +201,7 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
 
 def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
     """The sentence on the gaps with most of the time; another part may have been named before."""
-    if " of that " in wording.template or "ll of it was" in wording.template:
+    if wording.names_part:
         return f" {which[0].upper()}{which[1:]}{before} took {time}."
     was = "was" if which.startswith("a ") else "was in"
     return f" {time} of that {was} {which}{before}."
@@ -244,10 +232,10 @@ def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> Non
         return
     what = "followed {call}" if drained else "came before work launched by {call}"
     where = "" if site.range_path is None else inside(trace, site.range_path, "range_path")
-    part = _part_of_it(wording, "call_idle_ns", site.idle_ns)
-    wording.add(
-        f" {part} {what}{where}.",
-        call_idle_ns=site.idle_ns,
+    wording.add_part(
+        "call_idle_ns",
+        site.idle_ns,
+        f"{what}{where}.",
         call=site.api,
         range_path=site.range_path,
     )
