@@ -87,3 +87,25 @@ def test_what_cannot_be_judged_is_one_line_and_status_2(base, config, tmp_path, 
         assert message.count("\n") == 1
     wrong = ["gate", str(base), "--candidate", str(AFTER), "--config", str(tmp_path / "no.toml")]
     assert run(wrong) == 2
+
+
+def test_what_goes_wrong_on_the_way_is_no_regression(base, config, monkeypatch, capsys):
+    arguments = ["gate", str(base), "--candidate", str(base), "--config", str(config), "--force"]
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/nowhere/summary.md")
+    assert run([*arguments, "--github"]) == 2
+    assert "cannot write the job summary /nowhere/summary.md" in capsys.readouterr().err
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(traceview, "gate", broken)
+    assert run(arguments) == 2
+    assert "internal error: ZeroDivisionError" in capsys.readouterr().err
+    assert run(["report", str(base)]) == 1
+
+
+def test_one_file_for_two_outputs_is_misuse(base, config, tmp_path, capsys):
+    arguments = ["gate", str(base), "--candidate", str(AFTER), "--config", str(config)]
+    path = str(tmp_path / "out")
+    assert run([*arguments, "--junit", path, "--json", path]) == 2
+    assert f"two outputs have the name {path}" in capsys.readouterr().err

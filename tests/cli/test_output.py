@@ -1,5 +1,6 @@
 """Files are written whole or not at all; text fits the terminal."""
 
+import gzip
 import os
 import pty
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from traceview.cli.output import (
     BLOCK_CHARACTERS,
     Outputs,
+    check_writable,
     print_text,
     put_json,
     write_file,
@@ -52,6 +54,19 @@ def test_a_link_is_followed_not_replaced(tmp_path):
 def test_a_device_is_written_to_not_replaced(tmp_path):
     write_file(type(tmp_path)("/dev/null"), "text")
     assert not type(tmp_path)("/dev/null").is_file()
+
+
+def test_what_is_named_gz_is_compressed(tmp_path):
+    path = tmp_path / "report.json.gz"
+    put_json(["[", "]"], path)
+    assert gzip.decompress(path.read_bytes()) == b"[]"
+
+
+def test_two_outputs_of_one_name_are_misuse(tmp_path):
+    page = tmp_path / "page.html"
+    with pytest.raises(click.UsageError, match="two outputs have the name"):
+        check_writable([page, tmp_path / "." / "page.html"], source=tmp_path / "in", force=True)
+    check_writable([Path("/dev/null"), Path("/dev/null")], source=tmp_path / "in", force=True)
 
 
 def test_a_pipe_gets_80_columns_or_what_columns_says(monkeypatch, capsys):

@@ -21,6 +21,7 @@ from tests.zstd import compress
 from traceview.errors import TraceFormatError
 from traceview.trace import Trace
 from traceview.trace.load import load
+from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.sqlite import file as sqlite_file
 
 ARCHIVES: dict[str, Callable[[bytes], bytes]] = {
@@ -269,6 +270,26 @@ def test_a_write_ahead_log_is_read_and_left_alone(export: Path) -> None:
     assert len(load(export).kernels) == 100
     assert state_of(export.parent) == before
     writer.close()
+
+
+def test_the_log_of_a_linked_database_lies_beside_the_file_itself(
+    export: Path, tmp_path: Path
+) -> None:
+    writer = sqlite3.connect(export, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid > 100")
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(export)
+    assert len(load(link).kernels) == 100
+    scrub(link, tmp_path / "clean.sqlite")
+    assert len(load(tmp_path / "clean.sqlite").kernels) == 100
+    writer.close()
+
+
+def test_a_name_that_is_not_utf8(export: Path, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"t\xff.sqlite")
+    path.write_bytes(export.read_bytes())
+    assert len(load(path).kernels) == 300
 
 
 def test_a_finished_database_in_wal_mode_gets_no_log(export: Path) -> None:

@@ -36,15 +36,19 @@ VERBS = {
 }
 """Verbs by name, with their one-line help; each is a module here with a click `command`."""
 
-_DONE, _FAILED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
+_DONE, _REFUSED, _INTERRUPTED = 0, 2, 130
 
 
 @dataclass
 class Settings:
-    """Settings of one run of the command line."""
+    """Settings of one run of the command line.
+
+    `failed` is the exit status of what goes wrong; a verb where 1 has a meaning sets another.
+    """
 
     debug: bool = False
     color: str = "auto"
+    failed: int = 1
 
 
 class _Verbs(click.Group):
@@ -172,17 +176,17 @@ def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except Exception as error:
-        return _failed(error, settings.debug)
+        return _failed(error, settings)
 
 
-def _failed(error: Exception, debug: bool) -> int:
+def _failed(error: Exception, settings: Settings) -> int:
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard(sys.stdout)
-        return _FAILED
-    if debug:
+        return settings.failed
+    if settings.debug:
         traceback.print_exception(error)
     click.echo(f"traceview: {_one_line(error)}", err=True)
-    return _REFUSED if isinstance(error, ComparisonRefusedError) else _FAILED
+    return _REFUSED if isinstance(error, ComparisonRefusedError) else settings.failed
 
 
 def _one_line(error: Exception) -> str:

@@ -185,7 +185,6 @@ def command(
 
     wanted = Outputs.of(operation.stem, None, json_).with_output(output, pages=False)
     outputs = [Path(each) for each in (flame, speedscope) if each]
-    _refuse_one_file_twice((*wanted.files, *outputs))
     check_writable((*wanted.files, *outputs), source=operation, force=force, kind="operation")
     if sweep and is_program(operation):
         _refuse_options_of_operations(ctx)
@@ -213,14 +212,6 @@ def command(
     if outputs:
         put_profile(report, profiled, flame, speedscope)
     return _FAILED if report.bad else 0
-
-
-def _refuse_one_file_twice(paths: Sequence[Path]) -> None:
-    """Raise UsageError for two outputs of one name: the second would replace the first."""
-    names = [path.resolve() for path in paths]
-    repeated = next((path for path in paths if names.count(path.resolve()) > 1), None)
-    if repeated is not None:
-        raise click.UsageError(f"two outputs have the name {repeated}")
 
 
 def _refuse_options_of_operations(ctx: click.Context) -> None:

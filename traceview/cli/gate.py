@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import Settings, color_option, debug_option
 from traceview.cli.options.verb import Verb
-from traceview.cli.output import STDOUT, json_option, print_text, put_json, write_file
-from traceview.errors import ComparisonRefusedError, TraceviewError
-from traceview.outputs import check_report_output
+from traceview.cli.output import (
+    STDOUT,
+    check_writable,
+    json_option,
+    print_text,
+    put_json,
+    write_file,
+)
+from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
     from traceview.comparison.gate import GateReport
 
 _CANDIDATE = "--candidate"
+_UNDECIDED = 2
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
@@ -107,22 +113,15 @@ def command(
 
     if not baselines:
         raise click.UsageError("name what to compare with: BASELINE...")
-    with _refused():
-        for path in [each for each in (junit, _file(json_)) if each]:
-            for source in (*baselines, *candidates, config):
-                check_report_output(path, force=force, source=source, source_kind="trace")
-        report = traceview.gate(baselines, candidates, config, force=force)
-        _write(report, junit, json_, github)
+    if settings := click.get_current_context().find_object(Settings):
+        # Whatever cannot be judged is undecided: 1 would be a regression.
+        settings.failed = _UNDECIDED
+    outputs = [path for path in (junit, _file(json_)) if path]
+    for source in (*baselines, *candidates, config):
+        check_writable(outputs, source=source, force=force)
+    report = traceview.gate(baselines, candidates, config, force=force)
+    _write(report, junit, json_, github)
     return report.exit_status
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Whatever cannot be judged is undecided: exit status 2, where 1 would be a regression."""
-    try:
-        yield
-    except TraceviewError as error:
-        raise ComparisonRefusedError(error.what, error.remedy, error.option) from error
 
 
 def _file(json_: str | None) -> Path | None:
@@ -141,9 +140,19 @@ def _write(report: GateReport, junit: Path | None, json_: str | None, github: bo
     if github:
         click.echo(workflow_commands(report), nl=False, err=json_ == STDOUT)
         if os.environ.get(_SUMMARY):
-            with Path(os.environ[_SUMMARY]).open("a", encoding="utf-8") as file:
-                file.write(job_summary(report))
+            _append(Path(os.environ[_SUMMARY]), job_summary(report))
     if junit:
         write_file(junit, render_junit(report, datetime.now(UTC)))
     if json_:
         put_json(render_json(report, __version__), _file(json_))
+
+
+def _append(summary: Path, text: str) -> None:
+    try:
+        with summary.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise TraceviewError(
+            f"cannot write the job summary {summary}: {error.strerror or error}",
+            f"correct or unset ${_SUMMARY}",
+        ) from error

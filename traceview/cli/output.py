@@ -14,8 +14,8 @@ import click
 
 from traceview.cli import Settings
 from traceview.cli.process.pager import show_in_pager
-from traceview.errors import InputError, TraceviewError
-from traceview.outputs import check_report_output
+from traceview.errors import InputError
+from traceview.outputs import check_report_output, write_pieces
 from traceview.stages import listening
 
 STDOUT = "-"
@@ -58,8 +58,16 @@ BLOCK_CHARACTERS = 1 << 16
 def check_writable(
     paths: Iterable[Path], *, source: Path, force: bool, kind: str = "trace"
 ) -> None:
-    """Raise InputError or OutputExistsError if one of the files cannot be written."""
+    """Raise InputError or OutputExistsError if one of the files cannot be written.
+
+    Raises UsageError for two of one name: the second would replace the first.
+    """
+    seen: set[Path] = set()
     for path in paths:
+        if path.resolve() in seen:
+            raise click.UsageError(f"two outputs have the name {path}")
+        if path.is_file() or not path.exists():
+            seen.add(path.resolve())
         if path.name == STDOUT:
             raise InputError("HTML cannot be written to stdout", "pass --html PATH")
         check_report_output(path, force=force, source=source, source_kind=kind)
@@ -68,36 +76,13 @@ def check_writable(
 def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) -> None:
     """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr, unless `quiet`.
 
-    The file is replaced as a whole or not at all.
+    The file is replaced as a whole or not at all, and compressed if it is named .gz. Raises
+    TraceviewError if it cannot be written.
     """
-    target = path.resolve()
     pieces = (text,) if isinstance(text, str) else text
-    try:
-        if target.exists() and not target.is_file():
-            # A device or a pipe is written to; renaming a file over it would replace it.
-            with target.open("w", encoding="utf-8") as file:
-                file.writelines(pieces)
-        else:
-            _replace(target, pieces)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceviewError(
-            f"cannot write {path}: {reason}", "choose another output file"
-        ) from error
+    write_pieces(path, (piece.encode() for piece in pieces))
     if not quiet:
         click.echo(f"Wrote {click.format_filename(path)}", err=True)
-
-
-def _replace(target: Path, pieces: Iterable[str]) -> None:
-    written = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with written.open("x", encoding="utf-8") as file:
-            file.writelines(pieces)
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)
 
 
 def print_text(draw: Callable[[int, bool], str], *, pager: bool = False) -> None:

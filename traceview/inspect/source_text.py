@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,7 @@ def excerpts(
 
 def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
     try:
-        path = Path(file)
-        if known is None and path.stat().st_size > _MOST_BYTES:
-            return Excerpt(file, (), "the file is too large to show")
-        text = (path.read_text("utf-8", "replace") if known is None else known).splitlines()
+        text = (_read(Path(file)) if known is None else known).splitlines()
     except (OSError, ValueError) as error:
         return Excerpt(file, (), f"cannot be read: {getattr(error, 'strerror', None) or error}")
     if max(numbers) > len(text):
@@ -54,6 +52,17 @@ def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
         )
     wanted = sorted({n for number in numbers for n in _neighbours(number, numbers, len(text))})
     return Excerpt(file, tuple((n, text[n - 1]) for n in wanted))
+
+
+def _read(path: Path) -> str:
+    """The text of a source file. Raises OSError, or ValueError for what is none."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        # Code names any file it likes: a device may have no end, a pipe no writer.
+        raise ValueError("it is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise ValueError("it is too large to show")
+    return path.read_text("utf-8", "replace")
 
 
 def _neighbours(number: int, numbers: set[int], most: int) -> range:

@@ -114,8 +114,10 @@ def unpacked_report(path: Path) -> Iterator[Path]:
 def unpacked(path: Path) -> Iterator[Path]:
     """Decompress an SQLite file for the duration of the block."""
     with _plain(path) as plain:
-        _check_sqlite(plain, path.name if plain == path else path.stem)
-        yield plain
+        # A log lies beside the file itself, not beside a link to it.
+        file = plain.resolve()
+        _check_sqlite(file, path.name if plain == path else path.stem)
+        yield file
 
 
 @contextmanager

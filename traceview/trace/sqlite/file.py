@@ -236,7 +236,7 @@ def _holds_data(path: Path, suffix: str) -> bool:
 def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
     # A WAL database without a log is complete, but opening it normally would create one.
     still = "&immutable=1" if _header(path)[19] == WAL_FORMAT else ""
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro{still}"
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro{still}"
     connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
     stack.callback(connection.close)
     _prepare(connection)
