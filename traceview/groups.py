@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from traceview.compiled import group_statistics
 from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
 
 NO_ROWS = np.zeros(0, np.int32)
@@ -204,6 +205,8 @@ def stats(groups: Groups, values: Integers) -> Stats:
     if not groups.size:
         none = np.zeros(0, np.int64)
         return Stats(none, none, none, none, none)
+    if group_statistics.is_available():
+        return Stats(*group_statistics.statistics_of(groups.ids, groups.size, values))
     calls = np.bincount(groups.ids, minlength=groups.size).astype(np.int64)
     ranked = ordered(groups, values)
     last = np.cumsum(calls)
@@ -305,6 +308,9 @@ def distinct(groups: Groups, values: Array) -> Integers:
     """Number of distinct values in each group."""
     if (values[groups.first][groups.ids] == values).all():
         return np.ones(groups.size, np.int64)
+    few = 0 <= int(values.min()) <= int(values.max()) < group_statistics.MOST_DIFFERENT
+    if few and group_statistics.is_available():
+        return group_statistics.different_in_groups(groups.ids, groups.size, values)
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)
 

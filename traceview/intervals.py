@@ -135,9 +135,9 @@ def _runs(first: Integers, end: Integers) -> Integers:
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
 
 
-def _ascending(times: Integers) -> Integers:
-    """The times in order; those of one stream mostly are."""
-    return np.sort(times) if np.any(times[1:] < times[:-1]) else times
+def ascending(times: Integers) -> Integers:
+    """The times in order. They mostly are: merging what is takes a tenth of sorting them anew."""
+    return np.sort(times, kind="stable")
 
 
 class Depth(NamedTuple):
@@ -165,9 +165,9 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
     if not counted.all():
         early = start <= start[counted].max()
         start, end = start[early], end[early]
-    starts = _ascending(start)
+    starts = ascending(start)
     asked = starts[np.searchsorted(starts, first) :]
-    ended = coverage.places(_ascending(end), asked, side="right")
+    ended = coverage.places(ascending(end), asked, side="right")
     # Of those that start together, the last one finds all of them begun.
     begun = np.arange(len(starts) - len(asked) + 1, len(starts) + 1)
     most = int((begun - ended).max())

@@ -20,6 +20,7 @@ SOURCES = (
     "traceview/render/script/",
     "traceview/trace/sqlite/pages.c",
     "traceview/compiled/coverage.c",
+    "traceview/compiled/group_statistics.c",
     "traceview/compiled/numbers.c",
     "traceview/compiled/search.h",
     "traceview/compiled/texts.c",

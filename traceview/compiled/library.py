@@ -31,6 +31,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_union": c_char_p,
     "traceview_places": None,
     "traceview_covered_before": None,
+    "traceview_group_statistics": None,
+    "traceview_different_in_groups": None,
     "traceview_nest": None,
     "traceview_innermost": None,
     "traceview_split_gaps": None,

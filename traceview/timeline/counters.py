@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations, operations_by_device
@@ -64,15 +64,15 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
         rows = on_device[ops.call[on_device] >= 0]
         if not len(rows):
             continue
-        launched = np.sort(calls.start_ns[ops.call[rows]])
-        yield _running("Queue depth", "operations", device, launched, np.sort(ops.end_ns[rows]))
+        launched = intervals.ascending(calls.start_ns[ops.call[rows]])
+        ended = intervals.ascending(ops.end_ns[rows])
+        yield _running("Queue depth", "operations", device, launched, ended)
 
 
 def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
     """The number begun and not ended, at each time at which it changes."""
     # One integer per change: the time, and whether it is a begin.
-    change = joined((ended << 1, begun << 1 | 1))
-    change.sort()
+    change = intervals.ascending(joined((ended << 1, begun << 1 | 1)))
     value = np.cumsum(((change & 1) << 1) - 1)
     time = change >> 1
     last = np.append(time[1:] != time[:-1], True)

@@ -88,7 +88,10 @@ def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Itera
     if not groups.in_order(gaps.start_ns[rows]):
         rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     idle, process = _times(gaps, rows), int(trace.threads["process"][thread])
-    did, edges = _thread_time(trace, thread), np.sort(_range_edges(trace, process, idle))
+    did, edges = (
+        _thread_time(trace, thread),
+        intervals.ascending(_range_edges(trace, process, idle)),
+    )
     # Where ranges of a thread overlap without nesting, each look-up walks all of them.
     at_once = len(rows) if range_tree(trace).nesting.walked else _AT_ONCE
     for first in range(0, len(rows), at_once):

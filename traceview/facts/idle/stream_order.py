@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
 from traceview.facts.idle.gap_launches import GapLaunches, gap_launches
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
@@ -88,7 +88,7 @@ def _waited_for_event(
     since = np.where(call >= 0, calls.start_ns[np.maximum(call, 0)], NEVER)
     for number in groups.different(waits.stream):
         rows = np.flatnonzero(launches.known & (ops.stream[gaps.after] == number))
-        times = np.sort(waits.time_ns[waits.stream == number])
+        times = intervals.ascending(waits.time_ns[waits.stream == number])
         first = np.searchsorted(times, since[rows], side="right")
         result[rows] = first < np.searchsorted(times, launches.issued_ns[rows], side="left")
     return result

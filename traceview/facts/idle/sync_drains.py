@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.facts.idle.gap_bounds import GapBounds, latest_so_far
 from traceview.facts.idle.gap_launches import GapLaunches
 from traceview.facts.operations.blocking_calls import Waits
@@ -101,7 +101,7 @@ def called_between(
     result = np.zeros(len(thread), bool)
     calls = groups.rows_of(call_thread) if len(thread) else {}
     for number, rows in groups.rows_of(thread).items():
-        times = np.sort(call_ns[calls[number]]) if number in calls else call_ns[:0]
+        times = intervals.ascending(call_ns[calls[number]]) if number in calls else call_ns[:0]
         first = np.searchsorted(times, since[rows], side="left")
         result[rows] = first < np.searchsorted(times, until[rows], side="left")
     return result

@@ -145,5 +145,5 @@ def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Intege
     end = np.full(each.size, np.iinfo(np.int64).min)
     np.maximum.at(end, each.ids, ops.end_ns[rows])
     start = calls.start_ns[call]
-    begun = np.searchsorted(np.sort(start), start, side="right")
-    return call, begun - np.searchsorted(np.sort(end), start, side="right")
+    begun = np.searchsorted(intervals.ascending(start), start, side="right")
+    return call, begun - np.searchsorted(intervals.ascending(end), start, side="right")

@@ -78,7 +78,7 @@ class Nesting:
         """The ends, ascending within their tracks."""
         ends = self.end.copy()
         for first, last in pairwise(self.bounds.tolist()):
-            ends[first:last].sort()
+            ends[first:last] = intervals.ascending(ends[first:last])
         return ends
 
 

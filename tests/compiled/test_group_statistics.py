@@ -1,0 +1,64 @@
+"""Statistics of groups from C code equal those of numpy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview import groups
+from traceview.compiled import group_statistics, library
+
+pytestmark = pytest.mark.skipif(not group_statistics.is_available(), reason="no compiled library")
+VALUES = st.integers(-9, 9) | st.integers(-(2**60), 2**60)
+
+
+def with_numpy(work):  # type: ignore[no-untyped-def]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(library.SWITCH, "1")
+        assert not group_statistics.is_available()
+        return work()
+
+
+def assert_equal(by: groups.Groups, values: np.ndarray) -> None:
+    found, expected = groups.stats(by, values), with_numpy(lambda: groups.stats(by, values))
+    for name, one, other in zip(found._fields, found, expected, strict=True):
+        assert one.tolist() == other.tolist(), name
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 4), VALUES), max_size=60))
+def test_statistics_are_those_of_numpy(rows: list[tuple[int, int]]) -> None:
+    keys, values = (np.array([row[place] for row in rows], np.int64) for place in range(2))
+    assert_equal(groups.group(keys), values)
+
+
+@pytest.mark.parametrize(
+    "kind", ["random", "ascending", "descending", "few", "equal", "organ pipe"]
+)
+def test_statistics_of_long_groups(kind: str) -> None:
+    rng, rows = np.random.default_rng(3), 20_001
+    ascending = np.arange(rows, dtype=np.int64)
+    values = {
+        "random": rng.integers(-(2**40), 2**40, rows),
+        "ascending": ascending,
+        "descending": ascending[::-1],
+        "few": rng.integers(0, 3, rows),
+        "equal": np.zeros(rows, np.int64),
+        "organ pipe": np.minimum(ascending, ascending[::-1]),
+    }[kind]
+    for keys in (np.zeros(rows, np.int64), rng.integers(0, 50, rows), ascending // 2):
+        assert_equal(groups.group(keys), values)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 63)), min_size=1, max_size=80),
+    more=st.sampled_from((0, 1, -64)),
+)
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+def test_different_values_are_those_of_numpy(
+    dtype: type, rows: list[tuple[int, int]], more: int
+) -> None:
+    keys, values = (np.array([row[place] for row in rows], dtype) for place in range(2))
+    by = groups.group(keys)
+    for given_values in (values, values + dtype(more)):
+        expected = [len(set(given_values[by.ids == number])) for number in range(by.size)]
+        assert groups.distinct(by, given_values).tolist() == expected
