@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ import traceview
 from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.cli import VERBS, run
+from traceview.cli.report import _import_the_rest as import_the_rest
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.recorders import Recording
 
@@ -165,6 +167,23 @@ def test_an_interrupt_is_quiet(failing, capsys):
     failing(KeyboardInterrupt())
     assert run(["report", "x"]) == 130
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_an_interrupt_while_the_command_loads_is_quiet(tmp_path):
+    click = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "click.py").write_text(click)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ended = subprocess.run(COMMAND, capture_output=True, env=os.environ | {"PYTHONPATH": path})
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == b""
+
+
+def test_imports_that_an_interrupt_leaves_too_late_are_quiet(monkeypatch):
+    def too_late(_: str) -> None:
+        raise RuntimeError("can't register atexit after shutdown")
+
+    monkeypatch.setattr("traceview.cli.report.import_module", too_late)
+    import_the_rest(lambda: None)
 
 
 @pytest.mark.parametrize("arguments", [["repot"], ["report", "x", "--nosuch"], ["report"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -338,8 +339,10 @@ def _stem(trace: Path) -> str:
 
 
 def _import_the_rest(prepare: Callable[[], None]) -> None:
-    import_module("traceview.report")
-    prepare()
+    # An import that fails, or that an interrupt leaves too late, is reported where it is needed.
+    with suppress(Exception):
+        import_module("traceview.report")
+        prepare()
 
 
 def _analyzed(
