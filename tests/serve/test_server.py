@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import lzma
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,15 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.analyses import ALL
-from traceview.serve.brevity import MOST_CHARACTERS, compact, kernels_of, trimmed
+from traceview.errors import InputError
+from traceview.serve.brevity import (
+    MOST_CHARACTERS,
+    compact,
+    fitted,
+    kernels_of,
+    sent,
+    trimmed,
+)
 
 mcp = pytest.importorskip("mcp")
 
@@ -38,6 +47,10 @@ def folder(tmp_path_factory) -> Path:
     (root / "broken.sqlite").write_text("no database")
     (root / "kernels.py").write_text("raise SystemExit('ran')\n")
     (root / "out.sqlite.xz").symlink_to(DATA / "mlp_sync.sqlite.xz")
+    (root / "gone.sqlite").symlink_to(root / "nowhere")
+    (root / "circle.sqlite").symlink_to(root / "circle.sqlite")
+    (root / "old.qdrep").write_bytes(b"a report")
+    (root / "packed.nsys-rep.xz").write_bytes(lzma.compress(b"a report"))
     return root
 
 
@@ -78,7 +91,8 @@ def test_from_the_list_to_the_evidence(folder):
     )
     names = [each["recording"] for each in listed["recordings"]]
     assert RECORDING in names
-    assert not {"out.sqlite.xz", ".cache/old.sqlite"} & set(names)
+    assert not {"out.sqlite.xz", ".cache/old.sqlite", "gone.sqlite", "circle.sqlite"} & set(names)
+    assert not {"old.qdrep", "packed.nsys-rep.xz"} & set(names)
     assert "gpu-idle" in [each["question"] for each in questions["questions"]]
 
     expected = traceview.analyze(traceview.load(folder / RECORDING))
@@ -146,12 +160,25 @@ def test_what_an_answer_leaves_out_is_counted(folder):
     assert trimmed({"a": None, "b": [1 / 3], "c": "x" * 9}, 4) == {"b": [0.33333], "c": "xxxx…"}
 
 
+def test_no_answer_is_longer_than_what_is_sent():
+    name = "k" * 3_000_000
+    asked = fitted(lambda rows: {"rows": [name] * rows}, 200)
+    assert len(asked["rows"]) == 200
+    with pytest.raises(InputError, match=r"401,010 characters.*; ask for fewer rows"):
+        sent(asked)
+    assert len(sent(fitted(lambda rows: {"rows": [name] * rows}, 20))) < 50_000
+
+
 REFUSED = (
     ("report", {"recording": "../secret.sqlite"}, "there is no file"),
     ("report", {"recording": "/etc/passwd"}, "there is no file"),
     ("report", {"recording": "out.sqlite.xz"}, "there is no file"),
     ("report", {"recording": "runs"}, "there is no file"),
     ("report", {"recording": "a\0b"}, "there is no file"),
+    ("report", {"recording": "circle.sqlite"}, "there is no file"),
+    ("report", {"recording": "a" * 9_000}, "there is no file"),
+    ("report", {"recording": "old.qdrep"}, "the server starts no program"),
+    ("report", {"recording": "packed.nsys-rep.xz"}, "the server starts no program"),
     ("report", {"recording": "broken.sqlite"}, "broken.sqlite"),
     ("answer", {"recording": RECORDING, "question": "gpu-idel"}, "gpu-idle"),
     ("answer", {"recording": RECORDING, "question": "gpu-idle", "table": "gap"}, "gaps"),

@@ -31,7 +31,8 @@ from traceview.serve.brevity import (
     job_of,
     kernels_of,
 )
-from traceview.serve.folder import ServedFolder
+from traceview.serve.folder import ServedFolder, is_named_like_recording
+from traceview.trace.load import is_report
 
 _MOST_FINDINGS = 10
 _CODE = (".ptx", ".cubin")
@@ -133,7 +134,7 @@ class Answers:
         Raises InputError for other files: inspecting a Python file runs it.
         """
         path = self._folder.file(target)
-        if path.suffix not in _CODE and path not in self._folder.recordings():
+        if path.suffix not in _CODE and not is_named_like_recording(path):
             raise InputError(
                 f"{target} is no .ptx, no .cubin and no recording",
                 "the server runs no program: use traceview ptx for a Python file",
@@ -153,10 +154,10 @@ class Answers:
 
     def _recording(self, name: str) -> Path:
         path = self._folder.file(name)
-        if path.name.endswith(".nsys-rep"):
+        if is_report(path):
             raise InputError(
                 f"{name} is not exported, and the server starts no program",
-                "nsys export --type sqlite",
+                "export it: nsys export --type sqlite",
             )
         return path
 

@@ -6,11 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from traceview.errors import InputError
+
 Document = dict[str, Any]
 MOST_CHARACTERS = 7_000
 """Of an answer that nobody asked to be longer: some 2,000 tokens."""
 MOST_ROWS = 200
-_LONGEST_TEXT = 200
+MOST_SENT = 200_000
+"""Characters of any answer: what a recording holds may be of any length."""
+_LONGEST_TEXT, _LONGEST_WHOLE = 200, 2_000
 _DIGITS = 5
 _KERNEL_DETAILS = (
     "code_lines",
@@ -38,6 +42,17 @@ def compact(document: Document) -> str:
     return text.encode(errors="replace").decode()
 
 
+def sent(document: Document) -> str:
+    """The same, to send. Raises InputError where it has more than MOST_SENT characters."""
+    text = compact(document)
+    if len(text) > MOST_SENT:
+        raise InputError(
+            f"the answer has {len(text):,} characters, and {MOST_SENT:,} are sent",
+            "ask for fewer rows, or write all of it to a file: traceview report --json PATH",
+        )
+    return text
+
+
 def trimmed(value: Any, longest: int | None = None) -> Any:
     """The value without absent entries, fractions to five digits, and texts of bounded length."""
     if isinstance(value, dict):
@@ -54,10 +69,11 @@ def trimmed(value: Any, longest: int | None = None) -> Any:
 def fitted(document: Callable[[int], Document], rows: int | None) -> Document:
     """The document with that many rows of each table, or with as many as keep it short.
 
-    Texts are whole where the rows are asked for.
+    Texts up to 2,000 characters are whole where the rows are asked for.
     """
     if rows is not None:
-        return trimmed(document(max(1, min(rows, MOST_ROWS))))  # type: ignore[no-any-return]
+        asked: Document = trimmed(document(max(1, min(rows, MOST_ROWS))), _LONGEST_WHOLE)
+        return asked
     for most in (20, 10, 5, 3, 2, 1):
         short: Document = trimmed(document(most), _LONGEST_TEXT)
         if len(compact(short)) <= MOST_CHARACTERS:
@@ -71,7 +87,7 @@ def kernels_of(report: Document) -> Document:
         {key: each for key, each in kernel.items() if key not in _KERNEL_DETAILS}
         for kernel in report["kernels"]
     ]
-    whole: Document = trimmed({**report, "kernels": kernels})
+    whole: Document = trimmed({**report, "kernels": kernels}, _LONGEST_WHOLE)
     if len(compact(whole)) <= MOST_CHARACTERS or len(kernels) == 1:
         return whole
     return fitted(

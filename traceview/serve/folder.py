@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import InputError
-from traceview.outputs import TRACE_SUFFIXES, unpacked_name
+from traceview.outputs import unpacked_name
 
-_RECORDINGS = (*(suffix for suffix in TRACE_SUFFIXES if suffix != ".nsys-rep"), ".json")
-_MOST_LISTED = 500
+# Without the reports of nsys, which only nsys can read.
+_RECORDINGS = (".sqlite", ".json")
+_MOST_LISTED, _LONGEST_NAME = 500, 200
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,22 @@ class ServedFolder:
 
         Raises InputError for what is outside the folder, also by way of a link, or is no file.
         """
-        path = (self.root / name).resolve() if "\0" not in name else self.root
-        if not path.is_relative_to(self.root) or not path.is_file():
+        path = self._inside(self.root / name)
+        if path is None:
             raise InputError(
-                f"there is no file {name!r} in the folder", "list_recordings names those there are"
+                f"there is no file {name[:_LONGEST_NAME]!r} in the folder",
+                "list_recordings names those there are",
             )
         return path
+
+    def _inside(self, path: Path) -> Path | None:
+        """The file behind a path, links resolved; None for what is outside, or is no file."""
+        try:
+            file = path.resolve()
+            return file if file.is_relative_to(self.root) and file.is_file() else None
+        except (OSError, ValueError, RuntimeError):
+            # A name that no file can have, or links in a circle.
+            return None
 
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -50,8 +61,11 @@ class ServedFolder:
     def _files(self) -> Iterator[Path]:
         for folder, folders, files in os.walk(self.root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in files:
-                path = Path(folder, name)
-                looks_right = unpacked_name(path).endswith(_RECORDINGS)
-                if looks_right and path.resolve().is_relative_to(self.root):
+            for path in (Path(folder, name) for name in files):
+                if is_named_like_recording(path) and self._inside(path):
                     yield path
+
+
+def is_named_like_recording(path: Path) -> bool:
+    """Whether a file is one that the server reads as a recording, by its name."""
+    return unpacked_name(path).endswith(_RECORDINGS)

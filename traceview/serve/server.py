@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from traceview import __version__
 from traceview.errors import ToolNotFoundError, TraceviewError
 from traceview.serve.answers import Answers
-from traceview.serve.brevity import Document, compact
+from traceview.serve.brevity import Document, sent
 from traceview.serve.folder import ServedFolder
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
 
     def list_recordings() -> str:
         """List the recordings in the folder."""
-        return compact(answers.recordings())
+        return _told(answers.recordings)
 
     def list_questions() -> str:
         """List the questions that `answer` knows."""
-        return compact(answers.questions())
+        return _told(answers.questions)
 
     def report(recording: str) -> str:
         """Say what limits a recording and what to do first, with figures and numbered findings."""
@@ -104,6 +104,6 @@ def _told(answer: Callable[[], Document]) -> str:
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:
-        return compact(answer())
+        return sent(answer())
     except TraceviewError as error:
         raise ToolError(str(error)) from error

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 import subprocess
 from collections import Counter
 
@@ -109,3 +110,18 @@ def test_what_nvcc_made_is_what_cuobjdump_lists(tmp_path):
         kernels = Counter(name for cubin in cubins for name in cubin_file.kernels(cubin))
         assert kernels == {"_Z1kILi1EEvPf": 2, "_Z1kILi2EEvPf": 2}
         assert all(b".visible .entry _Z1kILi1EEvPf" in e.code() for e in found if e.kind == "ptx")
+
+
+@pytest.mark.parametrize(("start", "size"), [(100, 1 << 20), (1 << 62, 1 << 62)])
+def test_a_section_beyond_the_end_of_its_file_says_so(written, start, size):
+    pytest.importorskip("elftools")
+    names = b"\0.nv_fatbin\0.shstrtab\0"
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64 + len(names), 0, 64, 0, 0, 64, 3, 2)
+    sections = ((0, 0, 0, 0), (1, 1, start, size), (12, 3, 64, len(names)))
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, length, 0, 0, 1, 0)
+        for name, kind, at, length in sections
+    )
+    with pytest.raises(TraceFormatError, match="ends early"):
+        entries(written(header + names + table, "k.so"))

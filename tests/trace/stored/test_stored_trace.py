@@ -96,6 +96,7 @@ def test_an_absent_table_stays_absent_and_an_empty_one_empty(tmp_path: Path):
         ("UPDATE TRACEVIEW_TEXTS SET id = 1 << 50 WHERE id = 0", "is damaged"),
         ("DROP TABLE TRACEVIEW_TEXTS", "names unknown texts"),
         ("ALTER TABLE kernels DROP COLUMN end_ns", "has no column end_ns"),
+        ("ALTER TABLE TRACEVIEW_TEXTS DROP COLUMN id", "table TRACEVIEW_TEXTS has no column id"),
         ("UPDATE kernels SET start_ns = 'soon'", "instead of integers"),
         ("DROP TABLE threads", "is not in table threads"),
     ],

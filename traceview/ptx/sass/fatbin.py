@@ -30,6 +30,7 @@ _MOST_BYTES = 1 << 30
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _AMD_SECTION = ".hip_fatbin"
 _ELF = b"\x7fELF"
+_AGAIN = "build or copy the file again"
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,12 @@ class FatbinEntry:
         if not self.flags & (_LZ4 | _ZSTD):
             return self.stored
         if self.size > _MOST_BYTES:
-            raise TraceFormatError(f"GPU code for {self.arch} has a size of {self.size:,} bytes")
+            raise TraceFormatError(
+                f"GPU code for {self.arch} has a size of {self.size:,} bytes", _AGAIN
+            )
         code = _zstd(self.stored, self.size) if self.flags & _ZSTD else _lz4(self.stored, self.size)
         if len(code) != self.size:
-            raise TraceFormatError(f"compressed GPU code for {self.arch} is damaged")
+            raise TraceFormatError(f"compressed GPU code for {self.arch} is damaged", _AGAIN)
         return code
 
 
@@ -89,8 +92,8 @@ def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
         ) from None
     try:
         sections = list(ELFFile(file).iter_sections())
-    except (ELFError, ValueError, LookupError, struct.error) as error:
-        raise TraceFormatError(f"the ELF file is damaged: {type(error).__name__}") from None
+    except (ELFError, struct.error, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        raise TraceFormatError(f"the ELF file is damaged: {type(error).__name__}", _AGAIN) from None
     found = [
         (int(s["sh_offset"]), int(s["sh_offset"] + s["sh_size"]))
         for s in sections
@@ -98,6 +101,8 @@ def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
     ]
     if not found and any(s.name == _AMD_SECTION for s in sections):
         raise InputError("its code is for AMD GPUs", "traceview ptx reads code for NVIDIA GPUs")
+    if any(end > len(data) for _, end in found):
+        raise _truncated()
     return found
 
 
@@ -111,9 +116,13 @@ def _entries(data: mmap.mmap, start: int, end: int) -> Iterator[FatbinEntry]:
             continue
         stop = at + header + size
         if stop > len(data) or header < _HEADER.size:
-            raise TraceFormatError("the GPU code ends early: the file is truncated")
+            raise _truncated()
         yield from _of_one(data, at + header, stop)
         at = stop
+
+
+def _truncated() -> TraceFormatError:
+    return TraceFormatError("the GPU code ends early: the file is truncated", _AGAIN)
 
 
 def _of_one(data: mmap.mmap, at: int, stop: int) -> Iterator[FatbinEntry]:
@@ -123,7 +132,7 @@ def _of_one(data: mmap.mmap, at: int, stop: int) -> Iterator[FatbinEntry]:
         )
         begin, after = at + header, at + header + size
         if header < _ENTRY.size or after > stop:
-            raise TraceFormatError("an entry of the GPU code is damaged")
+            raise TraceFormatError("an entry of the GPU code is damaged", _AGAIN)
         if kind in _KINDS:
             stored = data[begin : begin + packed] if packed else data[begin:after]
             yield FatbinEntry(_KINDS[kind], f"sm_{arch}", stored, flags, whole)
@@ -139,7 +148,7 @@ def _zstd(stored: bytes, size: int) -> bytes:
     try:
         return zstd.ZstdDecompressor().decompress(stored, max_length=size)
     except zstd.ZstdError as error:
-        raise TraceFormatError(f"compressed GPU code is damaged: {error}") from None
+        raise TraceFormatError(f"compressed GPU code is damaged: {error}", _AGAIN) from None
 
 
 def _lz4(stored: bytes, size: int) -> bytes:
@@ -157,7 +166,7 @@ def _lz4(stored: bytes, size: int) -> bytes:
             count, at = _length(stored, at + 2, token & 15)
             _repeat(out, back, count + 4, size)
     except IndexError:
-        raise TraceFormatError("compressed GPU code ends early") from None
+        raise TraceFormatError("compressed GPU code ends early", _AGAIN) from None
     return bytes(out)
 
 
@@ -175,7 +184,7 @@ def _length(stored: bytes, at: int, first: int) -> tuple[int, int]:
 def _repeat(out: bytearray, back: int, count: int, size: int) -> None:
     """Append `count` bytes that begin `back` bytes before the end, and may overlap it."""
     if not 0 < back <= len(out) or len(out) + count > size:
-        raise TraceFormatError("compressed GPU code is damaged")
+        raise TraceFormatError("compressed GPU code is damaged", _AGAIN)
     while count:
         part = out[len(out) - back : len(out) - back + count]
         out += part[:count]

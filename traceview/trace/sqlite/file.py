@@ -83,7 +83,7 @@ class Database:
     def read(self, table: str, wanted: Mapping[str, Kind]) -> Columns:
         """Read the wanted columns, in table order, by the fastest way the file allows.
 
-        Raises TraceFormatError or sqlite3.Error if the table is damaged.
+        Raises TraceFormatError or sqlite3.Error if the table is damaged or lacks a column.
         """
         begun = self._ahead.pop((table, *wanted), None)
         pages = begun.result if begun else self._page_reading(table, wanted)
@@ -97,6 +97,11 @@ class Database:
     def _page_reading(self, table: str, wanted: Mapping[str, Kind]) -> Callable[[], Columns] | None:
         """What decodes the pages of a table; None if only SQLite knows its values."""
         stored = self.describe(table)
+        lacking = [name for name in wanted if name not in stored.columns]
+        if lacking:
+            raise TraceFormatError(
+                f"table {table} has no column {', '.join(lacking)}", "record the program again"
+            )
         if not self._pages or stored.unstored.intersection(wanted):
             return None
         places = {name: stored.places[name] for name in wanted}
