@@ -16,6 +16,7 @@
 # make lint, make types, make format, make clean
 
 PYTHON ?= python3
+C_SOURCES := $(shell find traceview -name '*.[ch]')
 NSYS_HOME := .cache/nsys
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
@@ -114,7 +115,7 @@ format: .venv/dev
 		{ echo "make: $(PYTHON) is older than 3.11; try make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv
 
-.venv/core: pyproject.toml requirements-ci.txt setup.py $(wildcard traceview/*/*.c traceview/*/*/*.c) | .venv/bin/python
+.venv/core: pyproject.toml requirements-ci.txt setup.py $(C_SOURCES) | .venv/bin/python
 	@$(PIP) -e .
 	@touch $@
 
@@ -140,7 +141,7 @@ format: .venv/dev
 	@touch $@
 
 # All extras at once: every call of pip builds the project again.
-.venv/all: pyproject.toml requirements-ci.txt setup.py $(wildcard traceview/*/*.c traceview/*/*/*.c) | .venv/bin/python
+.venv/all: pyproject.toml requirements-ci.txt setup.py $(C_SOURCES) | .venv/bin/python
 	@$(PIP) -e '.[dev,dask,workloads,ptx,site,mcp]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@

@@ -2,6 +2,8 @@
 
 import signal
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,23 @@ def test_the_time_limit():
     result = run_process(["/bin/sleep", "60"], timeout_s=0.1)
     assert (result.status, result.timed_out) == (None, True)
     assert result.evidence == "it did not end within 0.1 s"
+
+
+def test_what_a_program_started_ends_with_it_at_the_time_limit(tmp_path):
+    command = ["/bin/sh", "-c", "sleep 60 & echo $! > child; wait"]
+    assert run_process(command, timeout_s=1, folder=tmp_path).timed_out
+    child = int((tmp_path / "child").read_text())
+    given_up = time.monotonic() + 20
+    while _is_running(child):
+        assert time.monotonic() < given_up
+        time.sleep(0.01)
+
+
+def _is_running(process_id):
+    try:
+        return ") Z " not in Path(f"/proc/{process_id}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,10 @@ def is_baseline(path: Path) -> bool:
 def read_baseline(path: Path) -> tuple[RunFigures, ...]:
     """The runs of a baseline. Raises TraceFormatError where it is damaged or of another version."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise TraceFormatError(f"{path} is no baseline: {len(content)} bytes", _AGAIN)
+            raise TraceFormatError(f"{path} is no baseline: it is too large", _AGAIN)
         found = msgspec.json.decode(content, type=_Header).version
         if found != VERSION:
             raise TraceFormatError(
@@ -62,7 +63,8 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
             )
         runs = msgspec.json.decode(content, type=Baseline).runs
     except OSError as error:
-        raise TraceFormatError(f"cannot read {path}: {error.strerror or error}") from error
+        reason = error.strerror or str(error)
+        raise TraceFormatError(f"cannot read {path}: {reason}", "check the path") from error
     except msgspec.MsgspecError as error:
         raise TraceFormatError(f"{path} is a damaged baseline ({error})", _AGAIN) from error
     _check(path, runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError
@@ -95,7 +96,11 @@ def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
 
 
 def _remove_oldest(keep: Path) -> None:
-    stats = [(path, path.stat()) for path in _exports(keep.parent)]
+    stats = []
+    for path in _exports(keep.parent):
+        # Another process may have removed it.
+        with suppress(FileNotFoundError):
+            stats.append((path, path.stat()))
     total = sum(stat.st_size for _, stat in stats)
     for path, stat in sorted(stats, key=lambda pair: pair[1].st_mtime_ns):
         if total <= CACHE_BYTES:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,23 +64,35 @@ def run_process(
     not end, is a result with status None.
     """
     try:
-        ended = subprocess.run(  # noqa: S603 (the whole purpose)
+        process = subprocess.Popen(  # noqa: S603 (the whole purpose)
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             cwd=folder,
             env={**os.environ, **(environment or {})},
             errors="replace",
             # Ctrl-C is for us to handle: a terminal would send it to the program, too.
             process_group=0,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        return ProcessResult(None, "", f"it did not end within {timeout_s:g} s", timed_out=True)
     except OSError as error:
         return ProcessResult(None, "", f"it cannot run: {error.strerror or error}")
-    return ProcessResult(ended.returncode, ended.stdout, ended.stderr)
+    with process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return ProcessResult(None, "", f"it did not end within {timeout_s:g} s", timed_out=True)
+        except BaseException:
+            _kill(process)
+            raise
+    return ProcessResult(process.returncode, out, err)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a program and what it has started, which is in its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def variable_of(program: str) -> str:

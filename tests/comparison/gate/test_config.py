@@ -1,5 +1,7 @@
 """The grammar of gate.toml, and one clear line for what is not in it."""
 
+from pathlib import Path
+
 import pytest
 
 from traceview.comparison.gate import GateCondition, Rule, read_config
@@ -83,3 +85,8 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not valid TOML"):
         read_config(tmp_path / "binary.toml")
+
+
+def test_a_file_without_end_is_no_config():
+    with pytest.raises(InputError, match=r"too large for a gate\.toml"):
+        read_config(Path("/dev/zero"))

@@ -34,15 +34,19 @@ _MOST_BYTES = 1 << 20
 def read_config(path: Path) -> tuple[Rule, ...]:
     """The rules of a file. Raises InputError, with the line, for whatever is not in the grammar."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise InputError(f"{path} has {len(content)} bytes, which is no gate.toml")
+            raise InputError(f"{path} is too large for a gate.toml", "pass the file of the rules")
         text = content.decode()
         return _Reader(path, text).rules(tomllib.loads(text))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot read {path}: {reason}", "check the path") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error
+        raise InputError(
+            f"{path} is not valid TOML: {error}", "correct it (docs/gate.md)"
+        ) from error
 
 
 def figure_name(given: str) -> str:

@@ -162,6 +162,9 @@ class _Run:
             except interrupts.Aborted:
                 self._abort()
                 self._recordings.clear()
+            except BaseException:
+                self._abort()
+                raise
 
     def _start(self, rank: int, environment: Mapping[str, str], pipes: ExitStack) -> None:
         reading, writing = os.pipe()
