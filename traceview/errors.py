@@ -98,6 +98,13 @@ class ComparisonRefusedError(InputError):
     """A comparison of these recordings makes no sense. The command line exits with status 2."""
 
 
+def unreadable(
+    path: Path | str, error: OSError, kind: type[TraceviewError] = InputError
+) -> TraceviewError:
+    """The error for a file of the user's that the system does not let us read."""
+    return kind(f"cannot read {path}: {error.strerror or error}", "check the path")
+
+
 def suggestion(name: str, names: Sequence[str]) -> str:
     """The remedy for a name that is none of these: the closest one, and all of them."""
     close = difflib.get_close_matches(name, names, n=1)

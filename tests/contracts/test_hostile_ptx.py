@@ -275,7 +275,7 @@ def test_without_permission(tmp_path):
     for name in ("k.ptx", "k.cubin", "k.py", "k.cu"):
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(0)
-        assert "cannot be read: Permission denied" in line_of(tmp_path, name)
+        assert "cannot read" in line_of(tmp_path, name)
 
 
 def test_a_file_that_the_system_refuses_to_read(tmp_path, monkeypatch):
@@ -289,7 +289,7 @@ def test_a_file_that_the_system_refuses_to_read(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", refuse)
     for name in ("k.ptx", "k.cubin"):
         (tmp_path / name).write_text("x")
-        with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        with pytest.raises(InputError, match=r"cannot read .*: Permission denied"):
             kernels_of(str(tmp_path / name), CompileOptions())
 
 

@@ -85,7 +85,7 @@ class TestCompile:
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.cu cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*gone\.cu: No such file"):
         compile_cuda(tmp_path / "gone.cu")
 
 

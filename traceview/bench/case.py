@@ -97,7 +97,9 @@ def _inputs(operation: Operation, size: int, dtype: str, device: str) -> tuple[A
 
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
-        raise InputError(f"torch {torch.__version__} has no data type {dtype[:40]!r}")
+        raise InputError(
+            f"torch {torch.__version__} has no data type {dtype[:40]!r}", "pass one such as float16"
+        )
     with user_code(operation, "inputs or check"):
         inputs = operation.inputs(size, torch_dtype, device)
         if not isinstance(inputs, tuple | list):

@@ -117,7 +117,7 @@ def _alone(file: Path) -> ModuleType:
     name = f"traceview_operation_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InputError(f"{file} cannot be imported")
+        raise InputError(f"{file} cannot be imported", "pass a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

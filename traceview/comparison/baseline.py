@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from traceview.comparison.figures import RunFigures
-from traceview.errors import TraceFormatError
+from traceview.errors import TraceFormatError, unreadable
 
 FORMAT, VERSION = "traceview baseline", 1
 _AGAIN = "write it anew with: traceview baseline TRACE... -o base.json"
@@ -63,8 +63,7 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
             )
         runs = msgspec.json.decode(content, type=Baseline).runs
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceFormatError(f"cannot read {path}: {reason}", "check the path") from error
+        raise unreadable(path, error, TraceFormatError) from error
     except msgspec.MsgspecError as error:
         raise TraceFormatError(f"{path} is a damaged baseline ({error})", _AGAIN) from error
     _check(path, runs)

@@ -42,7 +42,7 @@ def check_comparable(
     """
     for side, runs in (("before", before), ("after", after)):
         if not runs:
-            raise ComparisonRefusedError(f"no recording on the {side} side")
+            raise ComparisonRefusedError(f"no recording on the {side} side", "pass one or more")
         for run in runs:
             if not _works(run):
                 raise ComparisonRefusedError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from traceview.errors import InputError
+from traceview.errors import InputError, unreadable
 from traceview.headless import compile_error
 from traceview.headless.project.package import Package, package_of
 
@@ -73,7 +73,7 @@ def of_file(path: str) -> Script:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
     return _script(path, text)
 
 

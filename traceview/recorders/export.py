@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError
+from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError, unreadable
 from traceview.recorders.nsys import Nsys, find
 from traceview.toolchain.processes import run_process
 
@@ -70,8 +70,7 @@ def _content_key(path: Path) -> str:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceFormatError(f"cannot read {path}: {reason}", "check the path") from error
+        raise unreadable(path, error, TraceFormatError) from error
     if not size:
         raise TraceFormatError(f"cannot read {path}: the file is empty", "copy the file again")
     return f"{size}-{digest}"

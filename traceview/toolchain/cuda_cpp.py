@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.errors import ToolNotFoundError, TraceviewError, unreadable
 from traceview.toolchain import nvrtc, tools
 from traceview.toolchain.ptxas import assemble
 
@@ -25,7 +25,7 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     nvcc = _find_nvcc()
     return _with_nvcc(path, arch, nvcc) if nvcc else _with_nvrtc(path, source, arch)
 

@@ -35,5 +35,8 @@ def text_of(cubin: bytes) -> str:
 
     result = tools.run_first_able(tools.find_newest("nvdisasm"), attempt, "")
     if not result.ok:
-        raise TraceFormatError(f"nvdisasm cannot read the cubin: {result.evidence}")
+        raise TraceFormatError(
+            f"nvdisasm cannot read the cubin: {result.evidence}",
+            "install a newer CUDA toolkit, or set $TRACEVIEW_NVDISASM to its nvdisasm",
+        )
     return result.out

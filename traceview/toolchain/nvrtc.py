@@ -83,7 +83,9 @@ def _load(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise ToolNotFoundError(f"{library} cannot be loaded: {error}") from None
+        raise ToolNotFoundError(
+            f"{library} cannot be loaded: {error}", "install it again"
+        ) from None
 
 
 def _candidates() -> Iterator[Path]:

@@ -109,7 +109,9 @@ def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> Proce
     if result.timed_out:
         raise TraceviewError(f"{Path(command[0]).name} did not end within {timeout_s:g} s")
     if result.status is None:
-        raise ToolNotFoundError(f"{command[0]} {result.err.removeprefix('it ')}")
+        raise ToolNotFoundError(
+            f"{command[0]} {result.err.removeprefix('it ')}", "install it again"
+        )
     return result
 
 

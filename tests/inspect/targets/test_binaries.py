@@ -69,9 +69,9 @@ def test_what_holds_no_code(files):
         binary_kernels([files / "host.so"])
     with pytest.raises(InputError, match="holds no GPU code"):
         binary_kernels([sys.executable])
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*: No such file"):
         binary_kernels([files / "none"])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         binary_kernels([files])
     (files / "bad.ptx").write_text("no")
     with pytest.raises((PtxSyntaxError, TraceviewError)):

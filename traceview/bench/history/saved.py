@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from traceview.bench.comparison import BenchReport, VersionResult
-from traceview.errors import InputError
+from traceview.errors import InputError, unreadable
 
 _AGAIN = "write it with: traceview bench FILE.py --json OLD.json"
 _MOST_BYTES = 1 << 28
@@ -75,15 +75,16 @@ class _Kind(msgspec.Struct):
 def read_bench(path: Path) -> SavedBench:
     """The run in a file of `traceview bench --json`. Raises InputError for any other file."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise InputError(f"{path} is not from traceview bench: {len(content)} bytes", _AGAIN)
+            raise InputError(f"{path} is not from traceview bench: it is too large", _AGAIN)
         kind = msgspec.json.decode(content, type=_Kind)
         if kind.program is not None:
             raise InputError(f"{path} is of a program, not of an operation", _AGAIN)
         saved = msgspec.json.decode(content, type=SavedBench)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not from traceview bench ({error})", _AGAIN) from error
     if any(not _is_consistent(row) for row in saved.rows):

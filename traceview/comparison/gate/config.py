@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from traceview.comparison.gate.rules import GateCondition, Kind, Rule
-from traceview.errors import InputError, suggestion
+from traceview.errors import InputError, suggestion, unreadable
 from traceview.units import unit_of
 
 KINDS: tuple[Kind, ...] = ("max_increase", "max_decrease", "max", "min", "equals")
@@ -41,8 +41,7 @@ def read_config(path: Path) -> tuple[Rule, ...]:
         text = content.decode()
         return _Reader(path, text).rules(tomllib.loads(text))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot read {path}: {reason}", "check the path") from error
+        raise unreadable(path, error) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(
             f"{path} is not valid TOML: {error}", "correct it (docs/gate.md)"

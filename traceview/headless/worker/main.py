@@ -219,7 +219,10 @@ def _note_skipped(log: EventLog) -> None:
 def _check_overrides(overrides: Overrides, log: EventLog) -> None:
     unused = [name for name in overrides.values if name not in overrides.used]
     if unused and log.variants:
-        raise InputError(f"no launched kernel has a parameter {unused[0][:60]!r}")
+        raise InputError(
+            f"no launched kernel has a parameter {unused[0][:60]!r}",
+            "check --constexpr",
+        )
 
 
 class _OnLaunch:

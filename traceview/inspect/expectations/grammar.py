@@ -124,7 +124,9 @@ def _lines(text: str) -> Iterator[str]:
         lines = Path(text[1:]).read_text().splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise InputError(f"the expectations in {text[1:]} cannot be read: {reason}") from None
+        raise InputError(
+            f"the expectations in {text[1:]} cannot be read: {reason}", "check the path"
+        ) from None
     expected = [line.partition("#")[0].strip() for line in lines]
     if not any(expected):
         raise InputError(f"{text[1:]} holds no expectation", _EXAMPLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from traceview.errors import InputError, TraceFormatError
+from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.inspect.targets.embedded import kernels_of_entry, paired_code
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx
@@ -37,7 +37,7 @@ def _kernels(path: Path) -> Iterator[Compiled]:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     if path.suffix == ".ptx":
         yield from _of_ptx(path, raw.decode("utf-8", "surrogateescape"))
         return

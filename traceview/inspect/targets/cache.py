@@ -39,7 +39,7 @@ def read_cache(
     One that is damaged is left out, and `note` is told so. Raises InputError if there is none.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder")
+        raise InputError(f"{folder} is not a folder", "pass the folder of a cache")
     generated = Generated.in_folder(folder)
     each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
     found = [generated.described(compiled) for compiled in each]

@@ -25,6 +25,7 @@ from traceview.ptx.model import Compiled
 DEFAULT_ARCH = "sm_90"
 _DEFAULTS = CompileOptions()
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_REACH = "pass it arguments, after --, with which it launches one"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
 def _existing(place: str) -> str:
     path = Path(place)
     if not path.is_file():
-        raise InputError(f"{place} {'is a folder' if path.is_dir() else 'does not exist'}")
+        reason = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{place} {reason}", "check the path")
     return str(path.absolute())
 
 
@@ -116,7 +118,7 @@ def _compiled(
     if ended and not events.compiled:
         raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
     if not events.compiled:
-        raise InputError(f"{name} exited before it compiled any kernel")
+        raise InputError(f"{name} exited before it compiled any kernel", _REACH)
     if ended:
         note(f"{name} {ended.rstrip(',')}; only kernels compiled by then are shown")
     for text in events.notes:

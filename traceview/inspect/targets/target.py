@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceview.errors import InputError, TraceFormatError
+from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.amd import refuse_amd_arch, refuse_amd_code
 from traceview.inspect.targets.cache import read_cache
@@ -144,7 +144,7 @@ def _bytes_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
 
 
 def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:

@@ -35,6 +35,7 @@ _MARKS_SPILLS = 128
 # Attribute of .nv.compat, EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET: an architecture with an "a".
 _ARCH_SPECIFIC = 0x09
 _SIZED = 4
+_MADE_BY = "pass one that ptxas, nvcc -cubin or Triton wrote"
 
 # Far above the size of any section.
 _MOST_BYTES = 1 << 40
@@ -212,11 +213,11 @@ def _taken_from(raw: bytes) -> _Cubin:
 
     if not raw.startswith(b"\x7fELF"):
         raise TraceFormatError(
-            f"not a cubin: it begins with {raw[:8]!r}, not with the ELF magic number"
+            f"not a cubin: it begins with {raw[:8]!r}, not with the ELF magic number", _MADE_BY
         )
     elf = ELFFile(io.BytesIO(raw))
     if elf["e_machine"] != "EM_CUDA":
-        raise TraceFormatError(f"not a cubin but an ELF file for {elf['e_machine']}")
+        raise TraceFormatError(f"not a cubin but an ELF file for {elf['e_machine']}", _MADE_BY)
     if elf["e_phoff"] + elf["e_phnum"] * elf["e_phentsize"] > len(raw):
         raise ValueError("the file ends within its program headers")
     sections = dict(_sections(elf, memoryview(raw)))

@@ -48,7 +48,7 @@ def parse(text: str) -> Listing:
     """Parse the output of nvdisasm. Raises TraceFormatError if it contains no code."""
     functions = tuple(_Reader().read(text))
     if not functions:
-        raise TraceFormatError("the cubin contains no SASS")
+        raise TraceFormatError("the cubin contains no SASS", "recompile it")
     return Listing("sass", _target(text), None, functions)
 
 
