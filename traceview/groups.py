@@ -6,7 +6,6 @@ table with one slot per key does both in a few linear passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,41 +13,13 @@ import numpy.typing as npt
 
 from traceview.compiled import group_statistics
 from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables.parts import in_order as in_order
+from traceview.tables.parts import overlapping_parts as overlapping_parts
+from traceview.tables.parts import parts as parts
 
 NO_ROWS = np.zeros(0, np.int32)
 _FEW = 4
 """Of so few values, comparing with each takes less time than sorting."""
-
-# Intermediate arrays of so many rows stay in the CPU cache and need no new memory.
-_PART = 1 << 17
-
-
-def parts(rows: int, least: int = 0) -> Iterator[slice]:
-    """Slices that cover so many rows, for long intermediate results that are not kept.
-
-    Each but the last has at least that many rows.
-    """
-    each = max(_PART, least)
-    return (slice(first, min(first + each, rows)) for first in range(0, rows, each))
-
-
-def overlapping_parts(rows: int) -> Iterator[slice]:
-    """As `parts`, each beginning with the last row of the one before, to compare neighbours."""
-    return (slice(max(part.start - 1, 0), part.stop) for part in parts(rows))
-
-
-def in_order(*keys: Array) -> bool:
-    """Whether rows are in lexicographic order of the keys."""
-    return all(_in_order(*(key[part] for key in keys)) for part in overlapping_parts(len(keys[0])))
-
-
-def _in_order(*keys: Array) -> bool:
-    equal = np.ones(max(len(keys[0]) - 1, 0), bool)
-    for key in keys:
-        if (equal & (key[1:] < key[:-1])).any():
-            return False
-        equal &= key[1:] == key[:-1]
-    return True
 
 
 def order_of(numbers: Array) -> Integers:

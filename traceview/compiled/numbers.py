@@ -7,10 +7,10 @@ from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
-from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address, pointer
 from traceview.tables import Array, Integers, RowNumbers, constant
+from traceview.tables.parts import in_order, parts
 
 _BITS = 16
 _MOST = 1 << (_BITS - 1)
@@ -74,20 +74,20 @@ def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumb
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     # In most columns the values appear in ascending order.
-    if not groups.in_order(place):
-        for part in groups.parts(len(codes)):
+    if not in_order(place):
+        for part in parts(len(codes)):
             codes[part] = place[codes[part]]
     return distinct[order], codes
 
 
 def _numbered_directly(values: Array, low: int, high: int) -> tuple[Integers, RowNumbers]:
     seen = np.zeros(high - low + 1, bool)
-    for part in groups.parts(len(values)):
+    for part in parts(len(values)):
         # As int64: the type of the values may be too narrow for differences.
         seen[np.subtract(values[part], low, dtype=np.int64)] = True
     place = np.cumsum(seen, dtype=np.int32)
     place -= 1
     codes = np.empty(len(values), np.int32)
-    for part in groups.parts(len(values)):
+    for part in parts(len(values)):
         codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
     return np.flatnonzero(seen) + low, codes
