@@ -132,7 +132,7 @@ def test_repr_says_what_matters(values):
     assert "nsys 2025.3.2.0" in trace
     assert "kernels 656" in trace
     assert re.search(r"\d findings, \d+ analyses answered, skipped load-widths, roofline", report)
-    assert "high: can save up to 147 ms" in report
+    assert "high: save up to 3.64 of 4.53 ms per step (80.4 %)" in report
     assert "[gpu-idle]" in report
     assert re.search(r"causes +5 rows, chart", repr(values["result"]))
     assert repr(values["table"]).startswith("<Table: 656 rows × 24 columns\n  start_ns, end_ns,")
@@ -155,7 +155,7 @@ def test_a_finding_shows_its_saving_and_subject():
     )
     assert repr(finding).splitlines() == [
         "<Finding",
-        "  high: can save up to 147 ms, 38.2 % of the steady time",
+        "  high: save up to 147 ms (38.2 % of the steady time)",
         "    135 gaps of 147 ms.",
         "  about kernel gemm",
         "  → Act.>",
@@ -190,7 +190,7 @@ def test_html_shows_what_the_page_shows(values):
     assert report.index("can save up to") < report.index("How long did the GPU have nothing")
     assert "<svg" in report
     job = values["job"]._repr_html_()
-    assert job.index("per step, ") < job.index("Rank 1 is late by 12.5 ms") < job.index("Groups")
+    assert job.index("per step<") < job.index("Rank 1 is late by 12.5 ms") < job.index("Groups")
     result = values["result"]._repr_html_()
     assert "launch-late" in result
     assert "<svg" in result
@@ -276,7 +276,7 @@ def test_a_path_is_no_trace():
 def test_a_finding_of_a_report_shows_its_analysis_and_its_part_of_a_step(report):
     ranked = report.findings[0]
     shown = repr(ranked)
-    assert shown.startswith("<RankedFinding\n  high: can save up to 147 ms, ")
+    assert shown.startswith("<RankedFinding\n  high: save up to 3.64 of 4.53 ms per step (80.4 %)")
     assert "[gpu-idle]" in shown
     assert ranked.finding.action[:40] in shown
     assert "can save up to" in html(ranked)

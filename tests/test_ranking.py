@@ -19,7 +19,7 @@ from traceview.findings import (
 )
 from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
-from traceview.render.report.saving import forecast_text, saving
+from traceview.render.report.saving import PARTIAL, claim
 
 MS = 1_000_000
 
@@ -90,7 +90,7 @@ def test_a_larger_loss_that_comes_second_says_that_one_change_seldom_wins_it():
     one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
-    assert "one change seldom saves all of it" in forecast_text(found[1].forecast)
+    assert claim(found[1].finding, "a step", found[1].forecast).note == PARTIAL
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial
 
@@ -152,8 +152,9 @@ def test_time_outside_the_steps_is_none_of_a_step():
     (found,) = ranked({"gpu-idle": Result({}, (after,))}, [loop(10 * MS)])
     assert (found.finding.severity, found.finding.share_of_step_pct) == ("high", None)
     assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0)
-    assert saving(found.finding, "a step", found.forecast) == ("30.0 ms", "20.0 % of the run")
-    assert forecast_text(found.forecast) == ""
+    claimed = claim(found.finding, "a step", found.forecast)
+    assert claimed.parts() == ["save up to 30.0 ms (20.0 % of the run)"]
+    assert claimed.below() == ["20.0 % of the run"]
 
 
 def test_only_what_lies_in_the_steps_counts_per_step():
@@ -168,10 +169,10 @@ def test_a_finding_on_one_of_two_loops_is_of_its_steps():
     loops = [loop(10 * MS, name="eager_#"), loop(MS, begin=200 * MS, name="replay_#")]
     late = replace(finding("low", 5 * MS, 4.0), lost=lost((200 * MS, 205 * MS)))
     (found,) = ranked({"gpu-idle": Result({}, (late,))}, loops)
-    assert (
-        forecast_text(found.forecast)
-        == "at most 500 µs of 1.00 ms per replay_#; at most 2.0× as fast"
-    )
+    claimed = claim(found.finding, "a step", found.forecast)
+    assert claimed.parts() == ["save up to 500 µs of 1.00 ms per replay_# (50.0 %)", "2.0× as fast"]
+    assert claimed.amount == "500 µs"
+    assert claimed.below() == ["of 1.00 ms per replay_#", "50.0 % · 2.0× as fast"]
 
 
 def test_a_device_is_judged_by_the_loop_that_works_on_it():

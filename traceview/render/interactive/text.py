@@ -24,7 +24,7 @@ from traceview.render.base.text_blocks import cells, drawn
 from traceview.render.comparison.header import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import CAN_SAVE, saving
+from traceview.render.report.saving import claim
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace
@@ -163,8 +163,9 @@ def _finding(
     finding: Finding, whole: str, end: str, forecast: Forecast | None = None
 ) -> Iterator[str]:
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
-    amount = ", ".join(part for part in saving(finding, whole, forecast) if part)
-    yield f"  {finding.severity}{f': {CAN_SAVE[finding.saving]} {amount}' if amount else ''}{end}"
+    claimed = claim(finding, whole, forecast)
+    amount = f": {claimed.parts()[0]}" if claimed else ""
+    yield f"  {finding.severity}{amount}{end}"
     yield from paragraph("    ", finding.message)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -36,13 +35,8 @@ def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
 def job_finding(
     job: JobReport, ranked: RankedFinding, title: str, section: str = ""
 ) -> FindingEntry:
-    """A finding as a page shows it; its saving is that per step where there are steps."""
-    entry = finding_view(ranked.finding, whole_of(job), title, section, ranked.forecast)
-    saved_ns = ranked.forecast.saved_per_step_ns if ranked.forecast else None
-    if not entry.stake or not saved_ns:
-        return entry
-    share = f"per step, {units.percent(ranked.finding.share_of_step_pct)}"
-    return replace(entry, stake=units.duration(saved_ns), share=share)
+    """A finding as a page shows it."""
+    return finding_view(ranked.finding, whole_of(job), title, section, ranked.forecast)
 
 
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:

@@ -18,7 +18,7 @@ from traceview.ranking import RankedFinding
 from traceview.render.base.code_spans import code_spans
 from traceview.render.base.safe_text import visible
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import forecast_text, saving
+from traceview.render.report.saving import claim
 from traceview.render.report.scoreboard import tiles
 from traceview.render.report.table_text import single_ids, telling_columns
 from traceview.report import Report
@@ -110,10 +110,9 @@ def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
 def finding_entry(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
     """An entry of a list that begins with `lead`, such as `1.`; shares are of `whole`."""
     finding, margin = ranked.finding, " " * (len(lead) + 1)
-    amounts = [part for part in saving(finding, whole, ranked.forecast) if part]
-    told = forecast_text(ranked.forecast) if finding.severity != "info" else ""
-    parts = [f"**{finding.severity}**", *([f"up to {', '.join(amounts)}"] if amounts else []), told]
-    yield f"{lead} {' · '.join(part for part in parts if part)} · `{ranked.analysis}`  "
+    claimed = claim(finding, whole, ranked.forecast)
+    parts = [f"**{finding.severity}**", *map(escaped, claimed.parts() if claimed else ())]
+    yield f"{lead} {' · '.join(parts)} · `{ranked.analysis}`  "
     yield f"{margin}{coded(finding.message)}" + ("  " if finding.action else "")
     if finding.action:
         yield f"{margin}→ {coded(finding.action)}"

@@ -1,60 +1,79 @@
-"""The saving that a finding claims, and the forecast for it, as text."""
+"""What acting on a finding can save, as text: an amount, the time it is of, and the speed-up."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from traceview import units
 from traceview.findings import Finding, Forecast, Saving, shortened
 
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
-QUALIFIERS: dict[Saving, str] = {"at-most": "at most", "about": "about", "at-least": "at least"}
-CAN_SAVE: dict[Saving, str] = {
-    "at-most": "can save up to",
-    "about": "can save about",
-    "at-least": "can save at least",
-}
+QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
 PARTIAL = "one change seldom saves all of it"
 
 
-def saving(finding: Finding, whole: str, forecast: Forecast | None = None) -> tuple[str, str]:
-    """The time that a finding can save and its share, such as `147 ms` and `38.2 % of a step`.
+@dataclass(frozen=True)
+class Claim:
+    """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
-    Time outside the steps is a share of the run. Either is empty where the finding claims none.
+    Without steps, and where the time is lost outside them, the amount is of the whole recording:
+    `of` is empty, and `share` names what it is of (`46.7 % of the run`). `amount` and `of` together
+    are `sum`, in one unit where there is one: `12.3 of 20.3 ms per step`.
+    """
+
+    qualifier: str
+    amount: str
+    of: str = ""
+    sum: str = ""
+    share: str = ""
+    speedup: str = ""
+    note: str = ""
+
+    def parts(self) -> list[str]:
+        """The claim for one line, the first part first: `save up to 12.3 of 20.3 ms …`."""
+        share = f" ({self.share})" if self.share else ""
+        saved = f"save {self.qualifier} {self.sum}{share}"
+        return [part for part in (saved, self.speedup, self.note) if part]
+
+    def below(self) -> list[str]:
+        """What stands below the amount, in one or two lines."""
+        lines = (self.of, self.share, self.speedup)
+        if self.of:
+            lines = (self.of, " · ".join(part for part in lines[1:] if part), "")
+        return [line for line in lines if line]
+
+
+def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Claim | None:
+    """What a finding can save; None where it claims nothing.
+
+    `whole` is what its share is of where no steps are known, such as `the run`.
     """
     at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
+    if not at_stake:
+        return None
+    lead = QUALIFIERS[forecast.saving if forecast else finding.saving]
+    note = PARTIAL if forecast and forecast.is_partial else ""
+    if forecast and forecast.saved_per_step_ns is not None and forecast.step_ns:
+        saved, step = forecast.saved_per_step_ns, forecast.step_ns
+        per = f"per {shortened(forecast.loop) or 'step'}"
+        return Claim(
+            lead,
+            units.duration(saved),
+            f"of {units.duration(step)} {per}",
+            f"{units.part_of(saved, step)} {per}",
+            units.percent(share),
+            _speedup(forecast),
+            note,
+        )
     if share is None and forecast:
         share, whole = forecast.share_of_run_pct, "the run"
-    if not at_stake:
-        return "", ""
-    return units.duration(at_stake), "" if share is None else f"{units.percent(share)} of {whole}"
+    of_whole = "" if share is None else f"{units.percent(share)} of {whole}"
+    amount = units.duration(at_stake)
+    return Claim(lead, amount, "", amount, of_whole, _speedup(forecast), note)
 
 
-def forecast_text(forecast: Forecast | None) -> str:
-    """A forecast such as `at most 4.75 of 12.4 ms per step; at most 1.6× as fast`.
-
-    `about` or `at least` stands for `at most` where it is an estimate or the least. Empty for none.
-    """
-    amounts = (saved_per_step(forecast), speedup(forecast))
-    parts = [f"{qualifier(forecast)} {amount}" for amount in amounts if amount]
-    if forecast and forecast.is_partial:
-        parts.append(PARTIAL)
-    return "; ".join(parts)
-
-
-def qualifier(forecast: Forecast | None) -> str:
-    """The qualifier before the time or factor of a forecast."""
-    return QUALIFIERS[forecast.saving if forecast else "at-most"]
-
-
-def saved_per_step(forecast: Forecast | None) -> str:
-    """Such as `4.75 of 12.4 ms per step`; empty without steps. Another loop is named."""
-    if forecast is None or forecast.saved_per_step_ns is None or not forecast.step_ns:
-        return ""
-    per = shortened(forecast.loop) or "step"
-    return f"{units.part_of(forecast.saved_per_step_ns, forecast.step_ns)} per {per}"
-
-
-def speedup(forecast: Forecast | None) -> str:
+def _speedup(forecast: Forecast | None) -> str:
     """Such as `1.6× as fast`; empty for less than LEAST_SPEEDUP."""
     factor = forecast.speedup_at_most if forecast else None
     if factor is None or factor < LEAST_SPEEDUP:

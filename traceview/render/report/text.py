@@ -14,21 +14,18 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
-from traceview.ranking import Outcome, RankedFinding
-from traceview.render.base.links import linked
+from traceview.ranking import Outcome
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
-    SENTENCE,
-    SEVERITY_STYLES,
     drawn,
     grid,
     heading,
     note_block,
     sentence,
 )
+from traceview.render.report.finding_text import FindingText
 from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import forecast_text, saving
 from traceview.render.report.table_text import TextOptions, single_ids, table_lines
 from traceview.report import Report
 from traceview.tables import Table
@@ -50,7 +47,7 @@ def render_text(
     """
     page = _Page(width, single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
-    return drawn([*_opening(report, links), *sections], width, color)
+    return drawn([*_opening(report, page, links), *sections], width, color)
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,8 @@ class _Page:
     options: TextOptions
 
 
-def _opening(report: Report, links: bool) -> list[RenderableType]:
-    return [*_verdict(report), _header(report), _findings(report, links)]
+def _opening(report: Report, page: _Page, links: bool) -> list[RenderableType]:
+    return [*_verdict(report), _header(report), _findings(report, page, links)]
 
 
 def _verdict(report: Report) -> list[RenderableType]:
@@ -80,35 +77,14 @@ def _header(report: Report) -> RenderableType:
     return Group(title, rows, *warnings)
 
 
-def _findings(report: Report, links: bool) -> RenderableType:
+def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
-    rows = grid("", "right", "")
-    if any(each.finding.time_at_stake_ns for each in report.findings[:MOST_FINDINGS]):
-        rows.add_row("", Text("can save up to", "dim"), "")
-    for each in report.findings[:MOST_FINDINGS]:
-        severity, saved, message = _finding_cells(each, report.whole)
-        subject = each.finding.subject
-        rows.add_row(
-            severity, saved, linked(message, subject.file, subject.line) if links else message
-        )
-    return Group(head, rows, *_rest(len(report.findings) - MOST_FINDINGS))
-
-
-def _finding_cells(ranked: RankedFinding, whole: str) -> tuple[Text, Text, Text]:
-    finding = ranked.finding
-    message = sentence(finding.message)
-    if finding.action:
-        message.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
-    message.append(f"  [{ranked.analysis}]", "dim")
-    if finding.severity != "info" and (text := forecast_text(ranked.forecast)):
-        message.append(f"\n{text}", "dim")
-    stake, share = saving(finding, whole, ranked.forecast)
-    saved = Text(stake)
-    if share:
-        saved.append(f"\n{share}", "dim")
-    return Text(finding.severity, SEVERITY_STYLES[finding.severity]), saved, message
+    shown = report.findings[:MOST_FINDINGS]
+    texts = (FindingText(each, report.whole, page.width, links) for each in shown)
+    lines = (line for text in texts for line in text.lines())
+    return Group(head, *lines, *_rest(len(report.findings) - MOST_FINDINGS))
 
 
 def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType:

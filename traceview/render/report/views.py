@@ -16,7 +16,7 @@ from traceview.render.base.table_view import TableView, table_view
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg.draw import draw
 from traceview.render.report.evidence import EvidenceView, table_key
-from traceview.render.report.saving import CAN_SAVE, forecast_text, saving
+from traceview.render.report.saving import Claim, claim
 from traceview.tables import Table
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
@@ -36,20 +36,17 @@ class ChartView:
 class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty where there is none.
 
-    `key` is its own id, `can_save` stands before its stake.
+    `key` is its own id.
     """
 
     severity: str
-    stake: str
-    share: str
+    claim: Claim | None
     message: str
     action: str
     title: str = ""
     section: str = ""
-    forecast: str = ""
     key: str = ""
     evidence: EvidenceView | None = None
-    can_save: str = CAN_SAVE["at-most"]
 
 
 @dataclass(frozen=True)
@@ -74,17 +71,13 @@ def finding_view(
     forecast: Forecast | None = None,
 ) -> FindingEntry:
     """A finding whose saving is shown as a share of `whole`, such as `a step`."""
-    stake, share = saving(finding, whole, forecast)
     return FindingEntry(
         severity=finding.severity,
-        stake=stake,
-        share=share,
+        claim=claim(finding, whole, forecast),
         message=finding.message,
         action=finding.action,
         title=title,
         section=section,
-        forecast="" if finding.severity == "info" else forecast_text(forecast),
-        can_save=CAN_SAVE[finding.saving],
     )
 
 

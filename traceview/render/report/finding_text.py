@@ -1,0 +1,53 @@
+"""A finding in lines of text: what it can save, its message, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from traceview.ranking import RankedFinding
+from traceview.render.base.links import linked
+from traceview.render.base.paragraphs import joined_within, wrapped
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
+from traceview.render.report.saving import claim
+
+INDENT = "  "
+ALL = 1_000
+"""Lines enough for any sentence."""
+
+
+@dataclass(frozen=True)
+class FindingText:
+    """A finding in lines of `width` cells; `whole` is what its share is of, such as `a step`.
+
+    With `links`, a source line becomes a link (OSC 8) where its file is on this machine.
+    """
+
+    ranked: RankedFinding
+    whole: str
+    width: int
+    links: bool
+
+    def lines(self, message: int = ALL, action: int = ALL) -> list[Text]:
+        """A head, and at most so many lines of the message and of the action."""
+        finding, room = self.ranked.finding, self.width - len(INDENT)
+        texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
+        if finding.action and action:
+            steps = wrapped(visible(finding.action, SENTENCE), room - 2, action)
+            texts += [Text.assemble(("→ ", "bold"), steps[0])]
+            texts += [Text(f"  {line}") for line in steps[1:]]
+        if self.links:
+            texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
+        return [self._head(), *(Text(INDENT).append_text(text) for text in texts)]
+
+    def _head(self) -> Text:
+        finding = self.ranked.finding
+        head = Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]))
+        end = f"  [{self.ranked.analysis}]"
+        claimed = claim(finding, self.whole, self.ranked.forecast)
+        if claimed:
+            room = self.width - 8 - len(end)
+            head.append(f"{INDENT}{joined_within(claimed.parts(), ' · ', room)}", "bold")
+        return head.append(end, "dim")
