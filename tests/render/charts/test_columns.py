@@ -7,7 +7,7 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
-from traceview.render.charts.columns import MOST_LABELS
+from traceview.render.charts.columns import MOST_LABELS, label_ending
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg.draw import draw
 from traceview.tables import Column, Table
@@ -52,6 +52,35 @@ def test_a_towering_column_is_cut_and_labelled_with_its_height():
     assert "↑ 90.0 µs" in svg
     # The others keep most of the height.
     assert heights(svg)[1] == heights(svg)[-1] > 100
+
+
+def test_a_level_that_rises_for_long_is_not_cut():
+    """Memory in use: what is high is the answer, and heights would be written over each other."""
+    low, high = (
+        ((f"a{n}", {"busy": 30}) for n in range(100)),
+        [(f"b{n}", {"busy": 300}) for n in range(20)],
+    )
+    svg = drawn(*low, *high)
+    assert "↑" not in svg
+    assert heights(svg)[-1] == pytest.approx(10 * heights(svg)[0], rel=1e-3)
+
+
+def test_of_neighbours_that_tower_the_highest_is_labelled():
+    far = [("a0", {"busy": 900}), ("a1", {"busy": 990}), ("a2", {"busy": 800})]
+    svg = drawn(*far, *((f"b{n}", {"busy": 30}) for n in range(97)))
+    assert re.findall(r"↑ [^<]*", svg) == ["↑ 990 ns"]
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("step_11", "step_11"),
+        ("epoch_0/batch_5", "…/batch_5"),
+        ("ProfilerStep#1234", "…ilerStep#1234"),
+    ],
+)
+def test_a_path_is_shortened_at_a_slash(label, shown):
+    assert label_ending(label) == shown
 
 
 def test_two_of_equal_height_are_not_cut():

@@ -17,10 +17,12 @@ from tests.render.example_report import (
     steps,
 )
 from traceview.analyses.base import Chart
+from traceview.render.base.colors import CAUSES as CAUSES_COLORS
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout
+from traceview.render.charts.palette import LIGHT
 from traceview.render.charts.svg.draw import draw
-from traceview.tables import Table
+from traceview.tables import Column, Table
 
 BARS, STACKED = CHARTS
 
@@ -114,3 +116,25 @@ def test_a_bar_has_a_tooltip():
     drawing = layout(STACKED, causes())
     assert drawing is not None
     assert "<title>GPU 1, sync-drain: 1.60 ms</title>" in draw(drawing, "t")
+
+
+def test_rows_of_one_name_are_told_apart_by_their_gpu():
+    chart = Chart("bars", "classes", "GPU time", "class", "total_ns")
+    columns = (
+        Column("device_id", "int64", "GPU"),
+        Column("class", "text", "class"),
+        Column("total_ns", "int64", "time"),
+    )
+    rows = [{"device_id": gpu, "class": "gemm", "total_ns": 9 - gpu} for gpu in (0, 1)]
+    two, one = (layout(chart, Table.from_rows(columns, part)) for part in (rows, rows[:1]))
+    assert two.labels == ("gemm, GPU 0", "gemm, GPU 1")
+    assert draw(two, "GPU time").count('class="c-gemm"') == 2
+    assert one.labels == ("gemm",)
+
+
+def test_a_figure_has_the_colours_of_the_page():
+    assert (
+        LIGHT.of("idle: launch-late", ("busy", "idle: launch-late"))
+        == CAUSES_COLORS["launch-late"][0]
+    )
+    assert LIGHT.of("somewhere", ("else", "somewhere")) == LIGHT.series[1]

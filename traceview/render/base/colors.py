@@ -124,8 +124,17 @@ def color_class(name: str) -> str | None:
 
     `idle: launch-late` has the colour of its cause.
     """
-    key = name.removeprefix(_IDLE).lower().replace(" ", "-")
+    key = _key(name)
     return f"c-{key}" if key in MEANINGS else None
+
+
+def light_color(name: str) -> str | None:
+    """The colour of a meaning on white; None for any other name."""
+    return MEANINGS[_key(name)][0] if _key(name) in MEANINGS else None
+
+
+def _key(name: str) -> str:
+    return name.removeprefix(_IDLE).lower().replace(" ", "-")
 
 
 def colors_css() -> str:

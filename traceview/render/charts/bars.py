@@ -34,9 +34,9 @@ class Bar:
 class BarChart:
     """Rows with one label each, their bars, and the text at the end of each row.
 
-    `wholes` are the labels before they were shortened. The axis has the unit of `column`.
-    `left_out` counts the rows beyond the most that a chart shows. If `upright`, the rows are
-    columns from left to right.
+    `wholes` are the labels before they were shortened, `meanings` what a row without series has the
+    colour of. The axis has the unit of `column`. `left_out` counts the rows beyond the most that a
+    chart shows. If `upright`, the rows are columns from left to right.
     """
 
     labels: tuple[str, ...]
@@ -46,7 +46,12 @@ class BarChart:
     row_texts: tuple[str, ...]
     left_out: int
     wholes: tuple[str, ...]
+    meanings: tuple[str, ...] = ()
     upright: bool = False
+
+    def meaning(self, bar: Bar) -> str:
+        """What the colour of a bar stands for."""
+        return bar.series or (self.meanings or self.wholes)[bar.row]
 
 
 def bar_chart(chart: Chart, table: Table) -> BarChart | None:
@@ -68,9 +73,18 @@ def _bars(chart: Chart, table: Table) -> BarChart:
     values = shown.cells(chart.value)
     bars = tuple(Bar(row, 0.0, _length(value), "") for row, value in enumerate(values))
     texts = tuple(units.quantity(chart.value, value) for value in values)
-    names = _names(shown.cells(chart.label))
+    meanings = _names(shown.cells(chart.label))
+    names = _names_apart(meanings, shown)
     left_out = len(table) - len(shown)
-    return BarChart(_labels(names), bars, (), chart.value, texts, left_out, names)
+    return BarChart(_labels(names), bars, (), chart.value, texts, left_out, names, meanings)
+
+
+def _names_apart(names: tuple[str, ...], table: Table) -> tuple[str, ...]:
+    """The names, with the GPU where several have a row of one name."""
+    if len(set(names)) == len(names) or "device_id" not in {c.name for c in table.columns}:
+        return names
+    devices = table.cells("device_id")
+    return tuple(f"{name}, GPU {gpu}" for name, gpu in zip(names, devices, strict=True))
 
 
 def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:

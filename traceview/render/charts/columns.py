@@ -2,6 +2,7 @@
 
 One column that towers over the rest, such as a first step that loads code, would flatten all
 others: the axis then ends a little above these, and the cut column has its height written on top.
+A long run of high columns, such as memory in use, is the shape of the series: nothing is cut.
 """
 
 from __future__ import annotations
@@ -10,17 +11,38 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_LABELS = 12
-_ROOM, _TOWERING = 1.15, 2.5
+_ROOM, _TOWERING, _LONGEST_RUN = 1.15, 2.5, 3
 _LONGEST_LABEL = 14
 
 
 def reach_of(tops: npt.NDArray[np.float64]) -> float:
     """The end of the axis: above the highest column, or above most where a few are far higher."""
-    highest, usual = float(tops.max()), float(np.percentile(tops, 75))
-    towering = usual > 0 and highest > _TOWERING * usual
-    return _ROOM * (float(tops[tops <= _TOWERING * usual].max()) if towering else highest)
+    usual = float(np.percentile(tops, 75))
+    towers = tops > _TOWERING * usual
+    if usual <= 0 or _longest_run(towers) > max(_LONGEST_RUN, len(tops) // MOST_LABELS):
+        towers[:] = False
+    return _ROOM * float(tops[~towers].max())
+
+
+def _longest_run(flags: npt.NDArray[np.bool_]) -> int:
+    """How many neighbours in a row are set."""
+    ends = np.flatnonzero(~np.concatenate(([False], flags, [False])))
+    return int(np.diff(ends).max()) - 1
+
+
+def cut_columns(tops: npt.NDArray[np.float64], reach: float) -> list[int]:
+    """The cut columns that have room for their height, the highest of neighbours."""
+    beyond = np.flatnonzero(tops > reach)
+    shown: list[int] = []
+    for row in beyond[np.argsort(-tops[beyond], kind="stable")].tolist():
+        if all(abs(row - other) * MOST_LABELS >= len(tops) for other in shown):
+            shown.append(row)
+    return sorted(shown)
 
 
 def label_ending(label: str) -> str:
-    """The end of a label, which is where the names of steps differ."""
-    return label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}"
+    """The end of a label, which is where the names of steps differ; a path from a slash on."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    end = label[1 - _LONGEST_LABEL :]
+    return f"…{end[max(end.find('/'), 0) :]}"

@@ -52,7 +52,7 @@ def _add_bars(axes: Axes, chart: BarChart, palette: Palette) -> None:
             bar.length / divisor,
             left=bar.start / divisor,
             height=0.36 if paired else 0.66,
-            color=palette.series[chart.series.index(bar.series) if chart.series else 0],
+            color=palette.of(chart.meaning(bar), chart.series),
         )
     axes.set_xlim(0, reach / divisor * (1.0 if chart.row_texts else 1.01))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g} {unit}".rstrip()))
@@ -88,7 +88,7 @@ def _text(
 
 def add_legend(axes: Axes, series: Sequence[str], palette: Palette, above: float = 0.0) -> None:
     """Put a legend over the axes; `above` is extra space, as a fraction of their height."""
-    handles = [Patch(color=palette.series[i], label=name) for i, name in enumerate(series)]
+    handles = [Patch(color=palette.of(name, series), label=name) for name in series]
     legend = axes.legend(
         handles=handles,
         loc="lower left",

@@ -12,7 +12,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from traceview import units
 from traceview.render.charts.bars import Bar, BarChart
 from traceview.render.charts.canvas import ChartFigure
-from traceview.render.charts.columns import MOST_LABELS, label_ending, reach_of
+from traceview.render.charts.columns import (
+    MOST_LABELS,
+    cut_columns,
+    label_ending,
+    reach_of,
+)
 from traceview.render.charts.draw_bars import add_legend
 from traceview.render.charts.palette import Palette
 
@@ -40,14 +45,13 @@ def _add_columns(axes: Axes, chart: BarChart, palette: Palette) -> None:
     reach = reach_of(tops)
     divisor, unit = units.axis(chart.column, reach)
     for bar in chart.bars:
-        series = chart.series.index(bar.series) if chart.series else 0
-        _add_column(axes, bar, divisor, palette.series[series])
+        _add_column(axes, bar, divisor, palette.of(chart.meaning(bar), chart.series))
     axes.set_xlim(-0.6, len(tops) - 0.4)
     axes.set_ylim(0, reach / divisor)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g} {unit}".rstrip()))
     _label_columns(axes, chart.labels)
-    for row in np.flatnonzero(tops > reach).tolist():
+    for row in cut_columns(tops, reach):
         _write_height(axes, row, units.quantity(chart.column, round(tops[row])), palette.quiet)
 
 

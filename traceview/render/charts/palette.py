@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from traceview.render.base.colors import light_color
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,10 @@ class Palette:
     grid: str
     series: tuple[str, ...]
     paper: str = "none"
+
+    def of(self, name: str, series: Sequence[str] = ()) -> str:
+        """The colour of its meaning, as on a page, else the next one of the series."""
+        return light_color(name) or self.series[series.index(name) if series else 0]
 
 
 LIGHT = Palette(

@@ -78,7 +78,7 @@ def _marks(chart: BarChart, bars: Iterable[Bar], reach: float, height: float) ->
             2 + each if bar.lower else (2.0 if paired else 0.0),
             bar.length / reach,
             each,
-            series_class(bar.series or chart.wholes[bar.row], chart.series),
+            series_class(chart.meaning(bar), chart.series),
             _tooltip(chart, bar),
         )
         for bar in bars

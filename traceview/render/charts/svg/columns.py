@@ -8,7 +8,12 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.render.charts.bars import BarChart
-from traceview.render.charts.columns import MOST_LABELS, label_ending, reach_of
+from traceview.render.charts.columns import (
+    MOST_LABELS,
+    cut_columns,
+    label_ending,
+    reach_of,
+)
 from traceview.render.charts.svg.marks import (
     legend,
     line,
@@ -87,5 +92,5 @@ def _cut(chart: BarChart, tops: npt.NDArray[np.float64], reach: float) -> list[M
             "cut",
             "start" if row < len(tops) / 8 else "middle",
         )
-        for row in np.flatnonzero(tops > reach).tolist()
+        for row in cut_columns(tops, reach)
     ]

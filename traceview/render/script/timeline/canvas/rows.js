@@ -4,6 +4,7 @@ import { firstAfter } from "../model.js";
 import { lowerBound } from "../search.js";
 import { walk } from "../tree.js";
 import { level } from "../format.js";
+import { fitted } from "./names.js";
 
 /** @typedef {import("../model.js").Track} Track */
 /** @typedef {import("./draw.js").Scene} Scene */
@@ -110,9 +111,8 @@ export function writeLabels(pen, scene, labels, origin) {
   const { model, colors, hits } = scene;
   for (const { track, row, left, right, y } of labels) {
     const name = track.name[row];
-    // A line of Python is known by its file and number, which stand first.
-    const tail = track.content === "python" ? 0 : 0.4;
-    const text = elided(pen, labelOf(scene, track, row), right - left - 8, tail);
+    const room = right - left - 8;
+    const text = fitted(labelOf(scene, track, row), (part) => widthOf(pen, part) <= room);
     if (!text) continue;
     pen.globalAlpha = hits && !hits[name] ? 0.4 : 1;
     pen.fillStyle = colors.label[model.names.classes[name]];
@@ -157,18 +157,17 @@ function widthOf(pen, text) {
   return width;
 }
 
-/** The text without its middle, where it is too long; without its end for a tail of 0.
+/** The text without its middle, where it is too long.
  * @param {CanvasRenderingContext2D} pen
  * @param {string} text
  * @param {number} room
- * @param {number} [tail] share of the letters left that are from the end
  */
-export function elided(pen, text, room, tail = 0.4) {
+export function elided(pen, text, room) {
   const begun = text.slice(0, 400);
   const width = widthOf(pen, begun);
   if (width <= room) return begun;
   for (let letters = Math.floor((room / width) * begun.length); letters >= 5; letters--) {
-    const kept = Math.floor(letters * tail);
+    const kept = Math.floor(letters * 0.4);
     const short = `${text.slice(0, letters - kept)}\u2026${text.slice(text.length - kept)}`;
     if (widthOf(pen, short) <= room) return short;
   }
