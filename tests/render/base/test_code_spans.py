@@ -22,6 +22,8 @@ def spans(text):
         ("Fuse with torch.compile, batch, or replay.", ["torch.compile"]),
         ("Record with traceview record --backtrace none SCRIPT, or nsys profile --trace=cuda,nvtx",
          ["traceview record --backtrace none SCRIPT", "nsys profile --trace=cuda,nvtx"]),
+        ("count with ncu and pass traceview report --ncu FILE.csv. Or not",
+         ["traceview report --ncu FILE.csv"]),
         ("Look at what it does: --range 'step_0 (14)'.", ["--range 'step_0 (14)'"]),
         ("set CUPY_TF32=1.", ["CUPY_TF32=1"]),
         ("at train.py:305, in step_#/load.", ["train.py:305", "step_#/load"]),

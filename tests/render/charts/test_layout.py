@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from tests.render.example_report import (
     CAUSES,
@@ -118,16 +119,17 @@ def test_a_bar_has_a_tooltip():
     assert "<title>GPU 1, sync-drain: 1.60 ms</title>" in draw(drawing, "t")
 
 
-def test_rows_of_one_name_are_told_apart_by_their_gpu():
+@pytest.mark.parametrize(("column", "kind"), [("device_id", "GPU"), ("process_id", "process")])
+def test_rows_of_one_name_are_told_apart(column, kind):
     chart = Chart("bars", "classes", "GPU time", "class", "total_ns")
     columns = (
-        Column("device_id", "int64", "GPU"),
+        Column(column, "int64", "whose"),
         Column("class", "text", "class"),
         Column("total_ns", "int64", "time"),
     )
-    rows = [{"device_id": gpu, "class": "gemm", "total_ns": 9 - gpu} for gpu in (0, 1)]
+    rows = [{column: owner, "class": "gemm", "total_ns": 9 - owner} for owner in (0, 1)]
     two, one = (layout(chart, Table.from_rows(columns, part)) for part in (rows, rows[:1]))
-    assert two.labels == ("gemm, GPU 0", "gemm, GPU 1")
+    assert two.labels == (f"gemm, {kind} 0", f"gemm, {kind} 1")
     assert draw(two, "GPU time").count('class="c-gemm"') == 2
     assert one.labels == ("gemm",)
 

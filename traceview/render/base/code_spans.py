@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 _COMMAND = (
     r"\b(?:traceview|nsys) (?:record|report|compare|ptx|bench|doctor|export|profile|launch)\b"
     r"(?: (?:--[\w-]+(?:=[\w.,:/*-]*\w)?(?: (?!or\b|and\b|to\b|for\b|on\b|with\b)[a-z]\w*)?"
-    r"|[A-Z]{3,}\b|\.\.\.))*"
+    r"|[A-Z]{3,}\b(?:\.[a-z]+\b)?|\.\.\.))*"
 )
 _FILE = r"(?:py|pyx|cu|cuh|c|cc|cpp|h|hpp)"
 _CODE = (

@@ -80,11 +80,13 @@ def _bars(chart: Chart, table: Table) -> BarChart:
 
 
 def _names_apart(names: tuple[str, ...], table: Table) -> tuple[str, ...]:
-    """The names, with the GPU where several have a row of one name."""
-    if len(set(names)) == len(names) or "device_id" not in {c.name for c in table.columns}:
-        return names
-    devices = table.cells("device_id")
-    return tuple(f"{name}, GPU {gpu}" for name, gpu in zip(names, devices, strict=True))
+    """The names, with the GPU or process where several have a row of one name."""
+    columns = {column.name for column in table.columns}
+    for column, kind in (("device_id", "GPU"), ("process_id", "process")):
+        if len(set(names)) < len(names) and column in columns:
+            ids = table.cells(column)
+            return tuple(f"{name}, {kind} {id_}" for name, id_ in zip(names, ids, strict=True))
+    return names
 
 
 def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
