@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.build import Export
 from traceview.cli import run
 
 
@@ -50,3 +51,11 @@ def test_ranges_of_the_trace(unpack, tmp_path):
     assert completed("report", unpack("training"), "--range", "ep") == ["epoch_*"]
     (tmp_path / "broken.sqlite").write_text("no trace")
     assert completed("report", tmp_path / "broken.sqlite", "--range", "st") == []
+
+
+def test_a_name_that_the_shell_would_run_is_not_offered(tmp_path):
+    export = Export().launch((10, 20), (30, 90))
+    for at, name in enumerate(("z_load", "z_$(touch owned)", "z_`id`", "z_a;b", "z_'x'")):
+        export.range(name, 100 * at, 100 * at + 90)
+    path = export.write(tmp_path / "t.sqlite")
+    assert completed("report", path, "--range", "z_") == ["z_load"]

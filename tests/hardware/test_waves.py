@@ -25,12 +25,6 @@ def test_waves_of_a_grid(blocks, whole, idle_fraction, fills, unused_slots, idle
     assert (waves.unused_slots, waves.idle_sms) == (unused_slots, idle_sms)
 
 
-def test_one_block_on_each_sm_is_evenly_resident():
-    assert Waves(132, at_once=264, sm_count=132).evenly_resident
-    assert not Waves(133, at_once=264, sm_count=132).evenly_resident
-    assert not Waves(396, at_once=264, sm_count=132).evenly_resident
-
-
 def test_waves_follow_from_occupancy():
     two_per_sm = occupancy(limits_of("9.0"), 1024, 32)
 

@@ -56,11 +56,6 @@ class Waves:
         """SMs that get no block at all."""
         return max(self.sm_count - self.blocks, 0)
 
-    @property
-    def evenly_resident(self) -> bool:
-        """Whether one wave puts the same number of blocks on each SM."""
-        return self.blocks % self.sm_count == 0 and self.blocks <= self.at_once
-
 
 def waves_of(grid: int | Sequence[int], occupancy: Occupancy, sm_count: int) -> Waves | None:
     """The waves of a grid (its blocks, or its extents); None where no block fits on an SM."""

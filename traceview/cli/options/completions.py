@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 _MOST = 200
+_ACTIVE = frozenset("$`\\!;&|<>()'\"")
 OURS = "traceview:"
 """Ranges that `traceview record` adds around calls; no selection is about them."""
 
@@ -39,12 +40,18 @@ def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[
 
 
 def _range_names(trace: Path) -> list[str]:
-    import traceview
     from traceview.facts.ranges.ranges import range_tree
+    from traceview.trace.load import load
 
     try:
-        names = range_tree(traceview.load(trace)).patterns.names
+        # Not that of the API, which has nsys export a report: a key press starts no program.
+        names = range_tree(load(trace)).patterns.names
     except Exception:  # A shell has no place for an error message.
         return []
     globs = {str(name).replace("#", "*") for name in names if not str(name).startswith(OURS)}
-    return sorted(name for name in globs if name and name.isprintable() and len(name) <= _MOST)
+    return sorted(name for name in globs if name and len(name) <= _MOST and _is_inert(name))
+
+
+def _is_inert(name: str) -> bool:
+    """Whether a name stands for itself on a command line: bash inserts it without quotes."""
+    return name.isprintable() and not _ACTIVE & set(name)
