@@ -61,6 +61,12 @@ def test_a_trace_may_not_be_named_like_an_archive(tmp_path):
         check_trace_output(tmp_path / "a.sqlite.gz", force=True)
 
 
+@pytest.mark.parametrize("name", ["a.nsys-rep", "A.QDREP"])
+def test_a_trace_may_not_be_named_like_a_report_of_nsys(tmp_path, name):
+    with pytest.raises(InputError, match="like a report of nsys; name it"):
+        check_trace_output(tmp_path / name, force=True)
+
+
 def test_a_device_is_written_to_by_text_and_refused_for_a_trace():
     check_output(Path("/dev/null"), force=False)
     with pytest.raises(InputError, match="not a regular file"):

@@ -12,7 +12,8 @@ from traceview.errors import InputError, OutputExistsError, TraceviewError
 
 ARCHIVE_SUFFIXES = (".gz", ".xz", ".zst")
 _GZIP_LEVEL = 4
-TRACE_SUFFIXES = (".sqlite", ".nsys-rep", ".qdrep")
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+TRACE_SUFFIXES = (".sqlite", *REPORT_SUFFIXES)
 
 
 def unpacked_name(path: Path) -> str:
@@ -49,7 +50,9 @@ def check_report_output(path: Path, *, force: bool, source: Path, source_kind: s
 
 
 def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -> None:
-    """As `check_output`, for a trace: one plain file, put in place by a rename."""
+    """As `check_output`, for a trace: one plain SQLite file, put in place by a rename."""
+    if path.name.lower().endswith(REPORT_SUFFIXES):
+        raise InputError(f"{path} is named like a report of nsys", "name it .sqlite")
     if path.suffix in ARCHIVE_SUFFIXES:
         raise InputError(
             f"{path} is named like an archive", "name it .sqlite and compress it afterwards"

@@ -277,3 +277,23 @@ def test_a_word_that_is_no_command_is_taken_for_what_it_most_likely_means(
 
     assert run([word]) == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scrub", "a.sqlite", "-"],
+        ["scrub", "a.sqlite", "-o", "-"],
+        ["baseline", "a.sqlite", "-o", "-"],
+        ["export", "a.sqlite", "-o", "-"],
+        ["convert", "a.sqlite", "-"],
+        ["schema", "report", "-o", "-"],
+        ["record", "-o", "-", "a.py"],
+        ["report", "a.sqlite", "--html", "-"],
+    ],
+)
+def test_a_file_that_cannot_be_stdout_is_misuse(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(words) == 2
+    assert "does not go to stdout: name a file" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

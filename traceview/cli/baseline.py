@@ -8,6 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
+from traceview.cli.output import OutputFile
 
 
 @click.command(
@@ -21,7 +22,7 @@ from traceview.cli.options.verb import Verb
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="BASE.json",
     required=True,
     help="Write the baseline here.",

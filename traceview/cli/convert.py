@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
-from traceview.cli.output import STDOUT, progress
+from traceview.cli.output import OutputFile, progress
 
 
 @click.command(
@@ -19,7 +19,7 @@ from traceview.cli.output import STDOUT, progress
     ),
 )
 @click.argument("trace", type=click.Path(path_type=Path), metavar="IN")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=OutputFile())
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 @debug_option
 def command(trace: Path, out: Path, force: bool) -> None:
@@ -29,8 +29,6 @@ def command(trace: Path, out: Path, force: bool) -> None:
     that of IN. A .pftrace or .perfetto-trace, also with .gz, is for Perfetto, as `traceview export`
     writes it. IN is any trace that `traceview report` takes, and is not changed.
     """
-    if out.name == STDOUT:
-        raise click.UsageError("a trace cannot be written to stdout: name a file")
     import traceview
     from traceview.memory.allocator import keep_freed_memory
 

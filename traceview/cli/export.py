@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
-from traceview.cli.output import STDOUT, progress
+from traceview.cli.output import OutputFile, progress
 
 
 @click.command(
@@ -25,7 +25,7 @@ from traceview.cli.output import STDOUT, progress
     "--perfetto",
     "perfetto",
     required=True,
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="OUT",
     help="Output file, in Perfetto's format TrackEvent; compressed if OUT ends in .gz.",
 )
@@ -38,8 +38,6 @@ def command(trace: Path, perfetto: Path, force: bool) -> None:
     copies, idle time by cause, queue depth and memory, and flows from each launch call to the work
     that it launched. TRACE is not changed.
     """
-    if perfetto.name == STDOUT:
-        raise click.UsageError("a Perfetto trace cannot be written to stdout: name a file")
     import traceview
     from traceview.memory.allocator import keep_freed_memory
 

@@ -9,16 +9,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import Any
 
 import click
 
 from traceview.cli import Settings
 from traceview.cli.process.pager import show_in_pager
-from traceview.errors import InputError
 from traceview.outputs import check_report_output, write_pieces
 from traceview.stages import listening
 
 STDOUT = "-"
+_NO_STDOUT = "this output does not go to stdout: name a file"
+
+
+class OutputFile(click.Path):
+    """A file to write, which stdout is not."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == STDOUT:
+            self.fail(_NO_STDOUT, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 json_option = click.option(
     "--json",
     "json_",
@@ -64,12 +79,12 @@ def check_writable(
     """
     seen: set[Path] = set()
     for path in paths:
+        if path.name == STDOUT:
+            raise click.UsageError(_NO_STDOUT)
         if path.resolve() in seen:
             raise click.UsageError(f"two outputs have the name {path}")
         if path.is_file() or not path.exists():
             seen.add(path.resolve())
-        if path.name == STDOUT:
-            raise InputError("HTML cannot be written to stdout", "pass --html PATH")
         check_report_output(path, force=force, source=source, source_kind=kind)
 
 

@@ -11,6 +11,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
+from traceview.cli.output import OutputFile
 from traceview.cli.process import closed_stdout
 from traceview.errors import TraceviewError
 
@@ -59,7 +60,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="OUT.sqlite",
     help="Output file. Default: <script>.sqlite in the current folder.",
 )

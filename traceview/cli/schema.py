@@ -9,7 +9,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
-from traceview.cli.output import put_json
+from traceview.cli.output import OutputFile, put_json
 
 OUTPUTS = (
     "report",
@@ -31,7 +31,7 @@ OUTPUTS = (
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="PATH",
     help="Write it to a file. Default: stdout.",
 )

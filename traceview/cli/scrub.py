@@ -8,6 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options.verb import Verb
+from traceview.cli.output import OutputFile
 
 
 @click.command(
@@ -18,11 +19,11 @@ from traceview.cli.options.verb import Verb
     ),
 )
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path), metavar="[OUT.sqlite]", required=False)
+@click.argument("out", type=OutputFile(), metavar="[OUT.sqlite]", required=False)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="OUT.sqlite",
     help="Write the copy here, in place of the second argument.",
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceview.errors import InputError, ToolNotFoundError
-from traceview.outputs import check_trace_output
+from traceview.outputs import check_output, check_trace_output
 from traceview.recorders import environment as surroundings
 from traceview.recorders.job import Note, Recording, RecordingJob
 from traceview.recorders.nsys import Nsys, find
@@ -49,9 +49,9 @@ def record(
     output = rank_output(words, out or Path(f"{script_of(words).stem}.sqlite"), os.environ)
     target = output.path
     report = target.with_suffix(".nsys-rep") if keep_rep else None
-    for path in (target, report):
-        if path:
-            check_trace_output(path, force=force)
+    check_trace_output(target, force=force)
+    if report:
+        check_output(report, force=force)
     job = RecordingJob(words, command_of(words), target, report, keep_env, note, output.rank, ended)
     chosen = options or RecordOptions()
     only_nsys = nsys_only(chosen, keep_rep=keep_rep)

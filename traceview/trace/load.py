@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from traceview.errors import TraceFormatError
+from traceview.outputs import REPORT_SUFFIXES
 from traceview.stages import stage
 from traceview.trace.archives import ARCHIVES, ahead, damage, unpacked_pieces
 from traceview.trace.kineto import USE_TRACE
@@ -22,7 +23,6 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
 SQLITE_HEADER_BYTES = 100
 _BOM = b"\xef\xbb\xbf"
-_REPORTS = (".nsys-rep", ".qdrep")
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
@@ -84,7 +84,7 @@ def load_torch(path: Path) -> Trace:
 def is_report(path: Path) -> bool:
     """Whether the file is, by its name, a (compressed) report that nsys must export first."""
     name = path.name.lower()
-    return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(_REPORTS)
+    return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(REPORT_SUFFIXES)
 
 
 def is_trace(path: Path) -> bool:
@@ -93,7 +93,7 @@ def is_trace(path: Path) -> bool:
         return False
     name = path.name.lower()
     plain = name.removesuffix(path.suffix.lower()) if _named(path) else name
-    if plain.endswith((".sqlite", ".json", *_REPORTS)):
+    if plain.endswith((".sqlite", ".json", *REPORT_SUFFIXES)):
         return True
     try:
         with path.open("rb") as file:
@@ -214,7 +214,7 @@ def _stored_size(header: bytes) -> int:
 
 
 def _other_kind(name: str, start: bytes) -> TraceFormatError:
-    if name.endswith(_REPORTS):
+    if name.endswith(REPORT_SUFFIXES):
         return TraceFormatError(
             "it is an Nsight Systems report, which must be exported first",
             "export it with: nsys export --type sqlite FILE.nsys-rep",

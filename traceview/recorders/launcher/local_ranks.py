@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from traceview.errors import InputError, RecordingError
-from traceview.outputs import check_trace_output
+from traceview.outputs import check_output, check_trace_output
 from traceview.recorders import interrupts
 from traceview.recorders.job import Note, Recording
 from traceview.recorders.options import Backend, RecordOptions
@@ -99,9 +99,10 @@ def _check(outputs: Sequence[RankOutput], target: Path, *, force: bool, keep_rep
     paths = [output.path for output in outputs]
     if len(set(paths)) < len(paths):
         raise InputError(f"{target} names the same file for all ranks", "use {rank} in the name")
-    reports = [path.with_suffix(".nsys-rep") for path in paths] if keep_rep else []
-    for path in (*paths, *reports):
+    for path in paths:
         check_trace_output(path, force=force)
+        if keep_rep:
+            check_output(path.with_suffix(".nsys-rep"), force=force)
 
 
 def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
