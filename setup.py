@@ -20,6 +20,7 @@ LIBRARY = Extension(
         "traceview/compiled/coverage.c",
         "traceview/compiled/group_statistics.c",
         "traceview/compiled/numbers.c",
+        "traceview/compiled/sorting.c",
         "traceview/facts/ranges/nesting.c",
         "traceview/facts/idle/gap_parts.c",
         "traceview/trace/kineto/scan/events.c",

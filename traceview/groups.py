@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled import group_statistics
+from traceview.compiled import group_statistics, sorting
 from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.tables.parts import in_order as in_order
 from traceview.tables.parts import overlapping_parts as overlapping_parts
@@ -51,7 +51,7 @@ def most_first(values: Integers) -> Integers:
     key = most - values
     key <<= bits
     key |= np.arange(rows, dtype=np.int32)
-    key.sort()
+    sorting.sort(key, bits)
     key &= (1 << bits) - 1
     return key
 
@@ -203,7 +203,7 @@ def ordered(groups: Groups, values: Integers) -> Integers:
     key = groups.ids << bits
     key += values
     key -= least
-    key.sort()
+    sorting.sort(key)
     key &= (1 << bits) - 1
     key += least
     return key

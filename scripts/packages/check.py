@@ -22,6 +22,7 @@ SOURCES = (
     "traceview/compiled/coverage.c",
     "traceview/compiled/group_statistics.c",
     "traceview/compiled/numbers.c",
+    "traceview/compiled/sorting.c",
     "traceview/compiled/search.h",
     "traceview/compiled/texts.c",
     "traceview/compiled/texts.h",

@@ -33,6 +33,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_covered_before": None,
     "traceview_group_statistics": None,
     "traceview_different_in_groups": None,
+    "traceview_sort": None,
+    "traceview_running": None,
     "traceview_nest": None,
     "traceview_innermost": None,
     "traceview_split_gaps": None,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled import sorting
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations, operations_by_device
-from traceview.tables import Integers, joined
+from traceview.tables import Integers
 from traceview.trace import Trace
 
 _METRICS = {"dram-read": "DRAM read", "dram-write": "DRAM write"}
@@ -71,12 +72,7 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
 
 def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
     """The number begun and not ended, at each time at which it changes."""
-    # One integer per change: the time, and whether it is a begin.
-    change = intervals.ascending(joined((ended << 1, begun << 1 | 1)))
-    value = np.cumsum(((change & 1) << 1) - 1)
-    time = change >> 1
-    last = np.append(time[1:] != time[:-1], True)
-    return Counter(title, unit, device, time[last], value[last])
+    return Counter(title, unit, device, *sorting.running(begun, ended))
 
 
 def _metrics(trace: Trace) -> Iterator[Counter]:
