@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from traceview.errors import ToolNotFoundError
 from traceview.tables import NULL, Column, Table, Texts, null_of, object_array
+from traceview.tables import table as tables
 
 COUNT = Column("calls", "int64", "times it ran")
 DEVICE = Column("device", "int32", "GPU", nullable=True)
@@ -50,6 +51,27 @@ def test_absent_values_are_told_apart_from_zero(table):
     assert table.is_null("device").tolist() == [False, True, False]
     assert table.is_null("share_pct").tolist() == [False, True, False]
     assert not table.is_null("calls").any()
+
+
+def test_a_table_in_order_is_that_of_the_rows_taken(table):
+    rows = np.arange(len(table))[::-1]
+    ordered, taken = table.in_order(rows), table.take(rows)
+    few = np.array([len(table) - 1, 0])
+    assert len(ordered) == len(taken)
+    assert list(ordered.take(few).rows()) == list(taken.take(few).rows())
+    assert list(ordered.in_order(few).rows()) == list(taken.take(few).rows())
+    assert list(ordered.rows()) == list(taken.rows())
+    every = np.ones(len(table), bool)
+    assert list(ordered.take(every).rows()) == list(taken.rows())
+
+
+def test_of_a_table_in_order_only_what_is_read_is_put_in_order(table, monkeypatch):
+    put_in_order = []
+    monkeypatch.setattr(tables, "rows_of", lambda values, rows: put_in_order.append(rows) or values)
+    ordered = table.in_order(np.arange(len(table)))
+    assert put_in_order == []
+    assert len(ordered["calls"]) == len(ordered) == len(table)
+    assert len(put_in_order) == 1
 
 
 def test_an_empty_table_has_its_columns():

@@ -302,23 +302,24 @@ def _exclusive(
             "processes": thrifty(groups.distinct(by_kernel, kernels["process"])),
         },
     )
-    return table.take(groups.most_first(total))
+    return table.in_order(groups.most_first(total))
 
 
 def _inclusive_table(
     tree: RangeTree, calls: Integers, total: Integers, duration_ns: Integers
 ) -> Table:
     rows = row_numbers(np.flatnonzero(calls))
-    rows = rows[groups.most_first(total[rows])]
-    return Table(
+    calls, total = calls[rows], total[rows]
+    table = Table(
         INCLUSIVE.columns,
         {
             "range_path": tree.paths.texts(rows),
-            "calls": calls[rows],
-            "total_ns": total[rows],
-            "share_pct": _pct_of(total[rows], duration_ns),
+            "calls": calls,
+            "total_ns": total,
+            "share_pct": _pct_of(total, duration_ns),
         },
     )
+    return table.in_order(groups.most_first(total))
 
 
 def _entries(trace: Trace, tree: RangeTree) -> Integers:
