@@ -1,3 +1,6 @@
+from contextlib import closing
+from sqlite3 import connect
+
 import pytest
 
 from tests.analyses.single_answer import ask, rows
@@ -21,6 +24,23 @@ def test_a_sound_recording(tmp_path):
 
     assert {row[0] for row in rows(result, "checks", "status")} == {"ok"}
     assert not result.findings
+
+
+def test_kernels_without_a_required_column_are_unread_and_not_absent(tmp_path):
+    path = Export().launch((0, 2), (10, 20)).copy((3, 5), (30, 40)).write(tmp_path / "a.sqlite")
+    with closing(connect(path)) as database:
+        database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId")
+        database.commit()
+
+    report = analyze(load(path))
+
+    why = "table CUPTI_ACTIVITY_KIND_KERNEL has no column deviceId"
+    assert report.verdict.text == f"GPU time unknown: {why}."
+    first = report.findings[0].finding
+    assert first.message == f"The kernels were not read, so GPU time is unknown: {why}."
+    assert first.action.startswith("Export the recording again")
+    assert report["kernel-share"].reason == f"no kernels, as {why}"
+    assert report["kernel-share"].remedy.startswith("export the recording again")
 
 
 def test_graphs_recorded_whole_are_a_blind_spot(tmp_path):

@@ -156,6 +156,10 @@ class Skipped:
         return display.html(self)
 
 
+EXPORT_AGAIN = "export the recording again: nsys export --type sqlite FILE.nsys-rep"
+"""What gets a table that cannot be read."""
+
+
 @dataclass(frozen=True)
 class Analysis:
     """One question about a trace, and the function that answers it."""
@@ -178,6 +182,12 @@ class Analysis:
     def findings(self, trace: Trace) -> Result | Skipped:
         """As `run`, with tables and summary that are computed when they are first read."""
         absent = [name for name in self.needs if name not in trace.tables]
+        unread = {name: trace.unread[name] for name in absent if name in trace.unread}
+        if unread:
+            return Skipped(
+                reason="; ".join(f"no {name}, as {why}" for name, why in unread.items()),
+                remedy=EXPORT_AGAIN,
+            )
         if absent:
             meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]
             how = dict.fromkeys(trace.how_to_record(name) for name in absent)

@@ -61,7 +61,8 @@ class Trace:
     empty where the trace has none.
     Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
     `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
-    `absent` names tables that were not recorded, though inference has filled them since.
+    `absent` names tables that were not recorded, though inference has filled them since, `unread`
+    those that were recorded in a form that cannot be read, with the reason.
     """
 
     path: str
@@ -76,6 +77,7 @@ class Trace:
     strict: bool = False
     peaks: Mapping[str, float] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
+    unread: Mapping[str, str] = field(default_factory=dict)
     _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
 
     def __repr__(self) -> str:

@@ -113,6 +113,7 @@ def test_without_a_required_column_a_table_is_absent_and_told(read: Any) -> None
     trace = read({KERNEL: [row], RUNTIME: [call(1, 2, name=4)]}, names={**NAMES, 4: "cuInit"})
     assert "kernels" not in trace.tables
     assert trace.warnings == (f"table {KERNEL} was not read: it has no column streamId",)
+    assert trace.unread == {"kernels": f"table {KERNEL} has no column streamId"}
 
 
 def test_sorted_by_start_and_stable(read: Any) -> None:

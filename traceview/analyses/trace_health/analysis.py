@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health.checks import STATUSES, Check
@@ -108,6 +108,11 @@ def _finding(check: Check) -> Finding:
 
 def _gpu_work(trace: Trace) -> list[Check]:
     ops = operations(trace)
+    if "kernels" in trace.unread:
+        values: dict[str, Value] = {"reason": trace.unread["kernels"]}
+        template = "The kernels were not read, so GPU time is unknown: {reason}."
+        remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
+        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
     if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
         if "kernels" not in trace.tables:

@@ -80,9 +80,8 @@ def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     source: StepsSource = steps_source(trace) if loop.steps else "none"
-    if parts is None:
-        text = "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
-        return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    if parts is None or "kernels" in trace.unread:
+        return Verdict(_no_work(trace), loop.steps, loop.median_ns, None, "unknown", source)
     if parts.unknown is not None:
         text = f"{_steps_phrase(loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
@@ -144,6 +143,12 @@ def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) ->
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
+
+
+def _no_work(trace: Trace) -> str:
+    if "kernels" in trace.unread:
+        return f"GPU time unknown: {trace.unread['kernels']}."
+    return "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
 
 
 def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:

@@ -52,8 +52,18 @@ def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table])
     return [
         name
         for name, empty in nothing.items()
-        if empty and name not in present and not export.unusable.intersection(_STORED_AS[name])
+        if empty and name not in present and name not in unread_tables(export)
     ]
+
+
+def unread_tables(export: Export) -> dict[str, str]:
+    """The tables that the export has in a form that cannot be read, each with the reason."""
+    return {
+        name: export.unusable[stored]
+        for name, tables in _STORED_AS.items()
+        for stored in tables
+        if stored in export.unusable
+    }
 
 
 def _cuda_traced(export: Export, meta: ExportMeta) -> bool:

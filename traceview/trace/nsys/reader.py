@@ -12,7 +12,7 @@ from traceview.stages import in_stage
 from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
 from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, tables
-from traceview.trace.nsys.absent_tables import empty_tables
+from traceview.trace.nsys.absent_tables import empty_tables, unread_tables
 from traceview.trace.nsys.cpu.callchains import callchains
 from traceview.trace.nsys.cpu.host_work import host_functions, jit_compilations
 from traceview.trace.nsys.cpu.native_samples import native_frames, native_samples
@@ -77,6 +77,7 @@ def read(database: Database, path: str) -> Trace:
         run=_run(database, meta, staged),
         capture=meta.capture,
         warnings=(*_import_warnings(staged), *export.warnings),
+        unread=unread_tables(export),
     )
 
 

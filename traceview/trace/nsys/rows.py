@@ -121,7 +121,7 @@ class Export:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.warnings: list[str] = []
-        self.unusable: set[str] = set()
+        self.unusable: dict[str, str] = {}
 
     def has(self, table: str) -> bool:
         return table in self.database.tables
@@ -141,10 +141,9 @@ class Export:
         there = self.database.describe(source.table).columns
         lacking = [name for name in source.required if name not in there]
         if lacking:
-            self.unusable.add(source.table)
-            self.warnings.append(
-                f"table {source.table} was not read: it has no column {', '.join(lacking)}"
-            )
+            lacks = f"has no column {', '.join(lacking)}"
+            self.unusable[source.table] = f"table {source.table} {lacks}"
+            self.warnings.append(f"table {source.table} was not read: it {lacks}")
             return None
         return Rows(self.database.read(source.table, _wanted(source, there)))
 
