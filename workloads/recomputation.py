@@ -8,7 +8,7 @@ more. Forward takes one part of three and backward two, so a full second forward
 PyTorch stops it at the last activation that the backward pass needs, here before the second of the
 two GEMMs of a block, so it adds a sixth.
 
-Expect: `kernel-share` finds a step of recompute about a sixth longer than one of keep, by one GEMM per block; the marks show how much less memory it held.
+Expect: `kernel-share` finds that the backward pass computes activations again, one GEMM and one GELU per block, which makes a step of recompute about a sixth longer than one of keep; the marks show how much less memory it held.
 
 The ranges: warm_up and step_N around keep and recompute, each around forward and backward. A mark
 `peak memory of NAME: N bytes` follows each: the peak allocated beyond weights and inputs.

@@ -253,6 +253,9 @@ def recomputing(answers: Answers) -> None:
     # PyTorch stops recomputing before the second GEMM of a block, whose result is not needed.
     assert gemms_in_backward(answers, "recompute") - gemms_in_backward(answers, "keep") == 2 * 8
     assert answers.peak("recompute") < 0.6 * answers.peak("keep")
+    [again] = [f for f in answers.findings("kernel-share") if "activations again" in f.message]
+    longer = answers.took(step("recompute")) - answers.took(step("keep"))
+    assert again.time_at_stake_ns == pytest.approx(longer, rel=0.1)
     # The imports of the first checkpoint happen in warm_up.
     assert "recompute/forward" not in mentions(answers.report.findings[0].finding)
 

@@ -24,6 +24,7 @@ from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unalign
 from traceview.analyses.kernel_share.memsets import memset_findings
 from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
 from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
+from traceview.analyses.kernel_share.recomputation import recomputation_findings
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -179,6 +180,7 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
         *unaligned_findings(trace),
         *older_kernel_findings(trace),
         *convolution_findings(trace),
+        *recomputation_findings(trace),
         *fusion_findings(trace),
         *per_tensor_optimizer(trace),
         *memset_findings(trace),

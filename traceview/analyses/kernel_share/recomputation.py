@@ -1,0 +1,154 @@
+"""Activations that the backward pass computes again (gradient checkpointing).
+
+PyTorch runs the backward pass of a GPU on a thread of its own, which launches kernels of the
+forward pass only where a block is run once more: no operator's derivative calls, say, the softmax
+of the forward pass. Around such a kernel, all launches belong to the block that follow each other
+in the forward pass, too. On an H200, where a step without checkpoints had 16 GEMMs and GELUs less,
+these took 5.87 ms of it (`workloads/recomputation.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
+from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
+from traceview.analyses.kernel_share.fusion import matching_kernels
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.memory.levels import levels
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.operations import Kind, operations
+from traceview.findings import Evidence, Finding, LostTime, share_pct
+from traceview.tables import NULL, Integers, Mask, RowNumbers
+from traceview.trace import Trace
+from traceview.units import Value
+
+_FORWARD = re.compile(
+    r"GeluCUDAKernelImpl|\b(?:silu|mish|softplus|elu|hardswish|leaky_relu)_kernel\b"
+    r"|softmax_warp_forward|cunn_SoftMaxForward|vectorized_layer_norm_kernel|RowwiseMomentsCUDA"
+    r"|fused_dropout_kernel|batch_norm_(?:transform_input|collect_statistics)|\bbn_fw_"
+    r"|\bflash_fwd_|fmha_cutlassF|flash_fprop|max_pool_forward"
+)
+_BACKWARD = re.compile(r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop")
+_LEAST_LAUNCHES = 2
+# A thread that launches fewer of the backward pass than this part of its kernels runs the forward.
+_FORWARD_THREAD = 0.05
+_FULL_MEMORY = 0.8
+_REMEDY = (
+    "Where the memory allows it, keep the activations: checkpoint fewer blocks or none "
+    "(torch.utils.checkpoint, gradient_checkpointing), or only what is cheap to compute again."
+)
+
+
+def recomputation_findings(trace: Trace) -> Iterator[Finding]:
+    """One finding on the GPU that computes most again."""
+    rows = np.flatnonzero(recomputed_kernels(trace) & steady_kernels(trace))
+    if not len(rows):
+        return
+    kernels = trace.recorded("kernels")
+    by_device = groups.group(kernels["device"][rows])
+    most = int(np.argmax(groups.sums(by_device, kernels.duration_ns[rows])))
+    own = rows[by_device.ids == most]
+    device, duration_ns = int(kernels["device"][own[0]]), kernels.duration_ns[own]
+    total_ns, span_ns = int(duration_ns.sum()), steady_spans_ns(trace).get(device, 0)
+    saved_ns = claimable_ns(trace, device, own, duration_ns)
+    severity = severity_of_part(saved_ns, total_ns, span_ns)
+    if severity is None:
+        return
+    peak, memory = _memory(trace, device)
+    values: dict[str, Value] = {
+        "kernels": len(own),
+        "total_ns": total_ns,
+        "total_pct": 100 * total_ns / _steady_ns(trace, device),
+        "peak_bytes": peak,
+        "memory_bytes": memory,
+        "saved_ns": saved_ns,
+    }
+    template = (
+        "The backward pass computes activations again: {kernels:kernel} of the forward pass "
+        "{total_ns} ({total_pct} of kernel time after warm-up)."
+    ).replace("pass {", "pass take {" if len(own) > 1 else "pass takes {", 1)
+    if peak is not None and memory is not None:
+        template += " Memory peaks at {peak_bytes} of {memory_bytes}."
+        severity = "info" if peak > _FULL_MEMORY * memory else severity
+    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[own], duration_ns))))
+    yield Finding(
+        severity,
+        template + gain_sentence(saved_ns, total_ns),
+        _REMEDY,
+        saved_ns,
+        gpu_subject(trace, device),
+        Evidence(values, "classes", {**gpu_cells(trace, device), "class": kind.label}),
+        share_pct(saved_ns, span_ns) if saved_ns else None,
+        work=LostTime(device, intervals.union(kernels["start_ns"][own], kernels["end_ns"][own])),
+        saving="about",
+    )
+
+
+def recomputed_kernels(trace: Trace) -> Mask:
+    """True for the kernels of the forward pass that the backward pass launches once more."""
+    kernels = trace.recorded("kernels")
+    result = np.zeros(len(kernels), bool)
+    forward, backward = (matching_kernels(trace, rule) for rule in (_FORWARD, _BACKWARD))
+    forward &= ~backward
+    if not forward.any() or not backward.any():
+        return result
+    rows, thread = _in_launch_order(trace)
+    grid = (kernels[f"grid_{axis}"][rows] for axis in "xyz")
+    kind = groups.group(kernels.texts("name").codes[rows], *grid).ids
+    of_thread = np.bincount(thread), np.bincount(thread, backward[rows])
+    forwards = of_thread[1] < _FORWARD_THREAD * np.maximum(of_thread[0], 1)
+    process = kernels["process"][rows]
+    for number in groups.different(process).tolist():
+        own = process == number
+        first, again = own & forwards[thread], own & ~forwards[thread]
+        found = _repeated(kind, thread, forward[rows], first, again)
+        if len(found) and int(forward[rows[found]].sum()) >= _LEAST_LAUNCHES:
+            result[rows[found]] = True
+    return result
+
+
+def _in_launch_order(trace: Trace) -> tuple[RowNumbers, Integers]:
+    """The launched kernels by thread and time of the call, and the thread of each."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    rows = np.flatnonzero((ops.kind == Kind.KERNEL) & ops.launched)
+    thread = calls["thread"][ops.call[rows]].astype(np.int64)
+    order = np.lexsort((calls["start_ns"][ops.call[rows]], thread))
+    return ops.row[rows[order]], thread[order]
+
+
+def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again: Mask) -> Integers:
+    """Places in `again` of runs of launches that follow each other in `first` as well.
+
+    Each run holds an anchor, a kernel that only the forward pass launches.
+    """
+    kinds = int(kind.max(initial=0)) + 1
+    pair = kind[:-1] * kinds + kind[1:]
+    same = thread[:-1] == thread[1:]
+    known = groups.different(pair[same & first[:-1] & first[1:]])
+    linked = same & again[:-1] & again[1:] & np.isin(pair, known)
+    run = np.cumsum(np.append(True, ~linked)) - 1
+    anchored = again & anchor & np.isin(kind, groups.different(kind[first & anchor]))
+    holds = np.zeros(int(run.max(initial=0)) + 1, bool)
+    holds[run[anchored]] = True
+    return np.flatnonzero(again & holds[run])
+
+
+def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
+    """The peak of the allocated memory of a GPU, and its size; None where unknown."""
+    level, total = levels(trace).get(device), int(trace.devices["total_memory_bytes"][device])
+    peak = int(level.bytes.max(initial=0)) if level is not None else None
+    return peak, None if total == NULL else total
+
+
+def _steady_ns(trace: Trace, device: int) -> int:
+    """Time of all kernels of a GPU after warm-up."""
+    kernels = trace.recorded("kernels")
+    own = steady_kernels(trace) & (kernels["device"] == device)
+    return int(kernels.duration_ns[own].sum())
