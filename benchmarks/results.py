@@ -19,6 +19,7 @@ from tools import OURS
 
 Trace = Mapping[str, Any]
 _HEAD = ("trace", "tool", "runs", "wall s", "least", "CPU s", "peak MiB", "sums of kernels")
+_TEXTS = (0, 1, len(_HEAD) - 1)
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
@@ -36,8 +37,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         _steepness(plain),
         "Beside the cost of the bytes alone, the file in the cache of the system:",
         _table(*_bytes(traces)),
-        "All figures:",
-        _table(_HEAD, (row for trace in traces for row in _cells(trace))),
+        "<details><summary>All figures</summary>",
+        _table(_HEAD, (row for trace in traces for row in _cells(trace)), _TEXTS),
+        "</details>",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -128,7 +130,7 @@ def _linearity(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[s
         for trace in traces
         if (wall := wall_s(trace, OURS)) is not None
     )
-    return ("kernels", "µs a kernel", f"less {start_up:.2f} s of start-up"), rows
+    return ("kernels", "µs per kernel", f"less {start_up:.2f} s of start-up"), rows
 
 
 def _steepness(traces: Sequence[Trace]) -> str:
@@ -160,8 +162,12 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
-    return "\n".join([_line(head), "|" + "---|" * len(head), *map(_line, rows)])
+def _table(
+    head: Sequence[str], rows: Iterator[tuple[str, ...]], texts: Sequence[int] = (0,)
+) -> str:
+    """A table whose columns are numbers, on the right, but for `texts`."""
+    ruler = ("---|" if column in texts else "---:|" for column in range(len(head)))
+    return "\n".join([_line(head), "|" + "".join(ruler), *map(_line, rows)])
 
 
 def _line(cells: Sequence[str]) -> str:

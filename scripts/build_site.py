@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 from website.gallery import gallery_pages
-from website.pages import Page, documents
+from website.pages import Page, documents, unbroken
 from website.questions import question_pages
 from website.reference import reference_pages
 
@@ -36,7 +36,8 @@ def write_sources(sources: Path) -> None:
     for page in pages:
         path = sources / page.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(page.content)
+        is_text = path.suffix == ".md"
+        path.write_bytes(unbroken(page.content.decode()).encode() if is_text else page.content)
 
 
 def main() -> None:

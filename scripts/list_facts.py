@@ -60,7 +60,7 @@ def page() -> str:
     for folder, facts in groupby(all_facts(), lambda fact: fact.file.parent):
         parts.append(f"\n## {folder}\n\n| fact | file | what it is |\n|---|---|---|\n")
         for fact in facts:
-            link = f"[{fact.file.name}](../traceview/{fact.file})"
+            link = f"[`{fact.file.name}`](../traceview/{fact.file})"
             meaning = fact.meaning.replace("|", "\\|")
             parts.append(f"| `{fact.name}` | {link} | {meaning} |\n")
     return "".join(parts)

@@ -10,14 +10,17 @@ from gallery.case import Case, all_cases
 
 from website.pages import Page, on_site, opened
 
+_LISTED = re.compile(r"\]\(([\w-]+)/README\.md\)")
 _MARK = re.compile(r"^<!-- (?:\w+|end) -->\n", re.MULTILINE)
 
 
 def gallery_pages(repository: Path) -> Iterator[Page]:
     """Its index, and page, picture and HTML reports of every case with recordings."""
-    cases = {name: case for name, case in all_cases().items() if not case.missing}
     listed = repository / "reports/README.md"
     head, _, _ = listed.read_text().partition("    make gallery")
+    every = all_cases()
+    cases = {name: every.pop(name) for name in _LISTED.findall(head)} | every
+    cases = {name: case for name, case in cases.items() if not case.missing}
     tree = "\n".join(["```{toctree}", ":hidden:", "", *cases, "```", ""])
     yield Page.of(
         "gallery/index.md", f"{on_site(head, listed, 'gallery/index.md', repository)}\n{tree}"
@@ -33,8 +36,9 @@ def _case(repository: Path, name: str, case: Case) -> Iterator[Page]:
     text = text.replace("(lead.svg)", f"({name}.svg)").replace('"lead.svg"', f'"{name}.svg"')
     yield Page(f"gallery/{name}.svg", (folder / "lead.svg").read_bytes())
     reports = {file: body for file, body in case.files(case.analyze()) if file.endswith(".html")}
-    links = [f"- {opened(file, f'../_static/gallery/{name}/{file}')}" for file in reports]
-    live = "\n".join(["## The whole reports", "", *links, ""])
-    yield Page.of(f"gallery/{name}.md", f"{text}\n{live}")
+    links = " · ".join(opened(file, f"../_static/gallery/{name}/{file}") for file in reports)
+    question, _, rest = text.partition("**Command.**")
+    live = f"**Live report.** {links}\n\n" if reports else ""
+    yield Page.of(f"gallery/{name}.md", f"{question}{live}**Command.**{rest}")
     for file, body in reports.items():
         yield Page.of(f"_static/gallery/{name}/{file}", body)

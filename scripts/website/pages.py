@@ -11,6 +11,9 @@ from pathlib import Path
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\[]*)\]\((?P<target>[^)\s]+)\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^ *<!-- (?:shown|not run): .*? -->\n", re.MULTILINE)
+# A number and its unit stay on one line; code is skipped.
+_UNIT = r"%|[nµm]?s|[kMGT]?B(?:/s)?|[KMG]iB|T?FLOP/s"
+_MEASURED = re.compile(rf"(`+)[^`]+\1|^ {{4}}.*$|(?<=\d) (?=(?:{_UNIT})(?![\w/]))", re.MULTILINE)
 _SITE = Path("docs/site")
 # Pages outside docs/ that the site has, and where.
 _MOVED = {"reports/README.md": "gallery/index.md", "benchmarks/kernels.md": "kernel-times.md"}
@@ -27,6 +30,13 @@ class Page:
     @classmethod
     def of(cls, name: str, text: str) -> Page:
         return cls(name, text.encode())
+
+
+def unbroken(text: str) -> str:
+    """The text of a page in which no line ends between a number and its unit."""
+    parts = _FENCED.split(text)
+    parts[::2] = [_MEASURED.sub(lambda m: "\u00a0" if m[0] == " " else m[0], p) for p in parts[::2]]
+    return "".join(parts)
 
 
 def opened(text: str, target: str) -> str:
@@ -69,7 +79,14 @@ def _link(match: re.Match[str], path: Path, name: str, repository: Path) -> str:
     place = _place(there)
     if place is None:
         shown = str(there)
-        return f"`{shown}`" if text.strip("`") in (shown, there.name) else f"{text} (`{shown}`)"
+        if text == f"`{there.name}`":
+            return text
+        is_name = text.casefold() in (
+            shown.casefold(),
+            there.name.casefold(),
+            there.stem.casefold(),
+        )
+        return f"`{shown}`" if is_name else f"{text} (`{shown}`)"
     relative = os.path.relpath(place, Path(name).parent)
     return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 

@@ -103,7 +103,10 @@ def _by_hand(example: Worked, recording: str) -> Iterator[str]:
     yield from (f"### By hand: table `{example.table}`", "", example.says, "")
     yield from ("```sql", example.sql, "```", "")
     yield from ("| " + " | ".join(f"`{name}`" for name in example.columns) + " |",)
-    yield "| " + " | ".join("---" for _ in example.columns) + " |"
+    is_text = (
+        any(isinstance(row[n], str) for row in example.rows) for n in range(len(example.columns))
+    )
+    yield "| " + " | ".join("---" if each else "---:" for each in is_text) + " |"
     for row in example.rows:
         yield "| " + " | ".join(_shown(value) for value in row) + " |"
     yield from ("", f"On `{recording}`, unpacked; the report says the same.", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from traceview.render.schemas.documents import schema
 from website.pages import Page, opened
 
 _WIDTH = 88
+_ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)
+_SPECIAL = re.compile(r"[*_<\[\]#|]")
 
 
 def reference_pages() -> Iterator[Page]:
@@ -66,7 +69,7 @@ def _signature(value: object) -> str:
         return ""
     plain = whole.replace(
         parameters=[
-            each.replace(annotation=_as_written(each.annotation))
+            each.replace(annotation=_as_written(each.annotation), default=_default(each.default))
             for each in whole.parameters.values()
         ],
         return_annotation=_as_written(whole.return_annotation),
@@ -99,6 +102,11 @@ class _Written:
 
 def _as_written(annotation: object) -> object:
     return _Written(annotation) if isinstance(annotation, str) else annotation
+
+
+def _default(value: object) -> object:
+    """A default; a function has no text but its address."""
+    return _Written("...") if inspect.isfunction(value) else value
 
 
 def _methods(value: object) -> Iterator[tuple[str, str]]:
@@ -148,8 +156,10 @@ def _schema_row(output: str) -> str:
 
 
 def _prose(text: str) -> list[str]:
-    """A docstring as it stands; the style sheet wraps its long lines."""
-    return ["```{code-block} text", ":class: wrapped", "", text.replace("```", "'''"), "```", ""]
+    """A docstring as text of Markdown: what it quotes is code, its arguments are a list."""
+    parts = _ARGUMENT.sub(r"- `\1`: ", text).replace("Arguments:\n", "").split("`")
+    parts[::2] = [_SPECIAL.sub(r"\\\g<0>", part) for part in parts[::2]]
+    return ["`".join(parts), ""]
 
 
 def _fenced(language: str, text: str) -> list[str]:

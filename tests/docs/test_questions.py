@@ -12,6 +12,7 @@ from traceview.analyses import ALL
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
+from website.pages import unbroken
 from website.worked import differences, worked
 
 PAGES = tomllib.loads((REPOSITORY / "docs/questions.toml").read_text())
@@ -53,3 +54,10 @@ def test_another_figure_another_row_and_no_row_are_differences():
     unknown = replace(example, rows=(("D2D", *row[1:]),))
     assert "has no such row" in next(differences(unknown, outcome))
     assert "finds nothing" in next(differences(replace(example, rows=()), outcome))
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    page = "Takes 3.2 ms, 40 %, of 5 GB/s and 3 msgs; `12 ms` is code.\n\n    run --for 3 s\n"
+    wanted = page.replace("3.2 ms", "3.2\u00a0ms").replace("40 %", "40\u00a0%")
+    assert unbroken(page) == wanted.replace("5 GB/s", "5\u00a0GB/s")
+    assert unbroken("```text\n3 ms\n```\n") == "```text\n3 ms\n```\n"

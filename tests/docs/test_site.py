@@ -31,7 +31,7 @@ KINDS = (
     "reference/commands",
     "reference/python-api",
 )
-WIDE = """() => [...document.querySelectorAll(".highlight-bash pre, .wrapped pre")]
+WIDE = """() => [...document.querySelectorAll(".highlight-bash pre")]
     .filter(block => block.scrollWidth > block.clientWidth).map(block => block.textContent)"""
 # Relations of <link> that a browser does not load.
 NOT_LOADED = {"canonical", "next", "prev", "index", "search", "author"}
@@ -109,3 +109,9 @@ def test_pages_fit_a_phone_and_their_commands_wrap(site):
                 width = shown.page.evaluate("document.documentElement.scrollWidth")
                 assert width <= phone["width"], name
                 assert shown.page.evaluate(WIDE) == [], name
+
+
+def test_the_reference_is_the_same_in_each_build(site):
+    names = (site / "reference/python-api.html").read_text("utf-8")
+    assert " at 0x" not in names
+    assert "&lt;lambda&gt;" not in names

@@ -2,7 +2,7 @@
 
 One column that towers over the rest, such as a first step that loads code, would flatten all
 others: the axis then ends a little above these, and the cut column has its height written on top.
-A long run of high columns, such as memory in use, is the shape of the series: nothing is cut.
+Nothing is cut of a series that stays high for long, or on one level, such as memory in use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def reach_of(tops: npt.NDArray[np.float64]) -> float:
     """The end of the axis: above the highest column, or above most where a few are far higher."""
     usual = float(np.percentile(tops, 75))
     towers = tops > _TOWERING * usual
-    if usual <= 0 or _longest_run(towers) > max(_LONGEST_RUN, len(tops) // MOST_LABELS):
+    is_level = (towers[1:] & (tops[1:] == tops[:-1])).any()
+    if usual <= 0 or is_level or _longest_run(towers) > max(_LONGEST_RUN, len(tops) // MOST_LABELS):
         towers[:] = False
     return _ROOM * float(tops[~towers].max())
 
