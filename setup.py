@@ -18,7 +18,7 @@ LIBRARY = Extension(
         "traceview/trace/sqlite/pages.c",
         "traceview/compiled/texts.c",
         "traceview/compiled/coverage.c",
-        "traceview/compiled/group_statistics.c",
+        "traceview/compiled/grouping.c",
         "traceview/compiled/numbers.c",
         "traceview/compiled/sorting.c",
         "traceview/facts/ranges/nesting.c",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled import group_statistics, sorting
+from traceview.compiled import grouping, sorting
 from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.tables.parts import in_order as in_order
 from traceview.tables.parts import overlapping_parts as overlapping_parts
@@ -72,15 +72,18 @@ def different(values: Array) -> Array:
 
     Addressed directly where they are dense: `np.unique` takes ten times as long.
     """
-    if not len(values):
-        return values[:0]
+    if not len(values) or values.strides == (0,):
+        return values[:1].copy()
     least, most = int(values.min()), int(values.max())
     if most - least > 4 * len(values) + 1024:
         ordered = np.sort(values)
         found: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])]
         return found
-    used = np.zeros(most - least + 1, bool)
-    used[np.subtract(values, least, dtype=np.int64)] = True
+    if values.dtype.kind == "i" and grouping.is_available():
+        used = grouping.marked(values, least, most - least + 1)
+    else:
+        used = np.zeros(most - least + 1, bool)
+        used[np.subtract(values, least, dtype=np.int64)] = True
     return (np.flatnonzero(used) + least).astype(values.dtype)
 
 
@@ -113,6 +116,8 @@ def group(*keys: Array) -> Groups:
         joint += digit
         number, span = _numbers(joint, most)
         del joint, digit
+    if number.dtype == np.int32 and grouping.is_available():
+        return Groups(*grouping.grouped(number, span))
     # Written in reverse, so that the first row of each group remains.
     slots = np.full(span, -1, np.int32)
     slots[number[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
@@ -130,6 +135,8 @@ def _taken(places: RowNumbers, number: Array) -> Integers:
 
 def _follows(number: Array, span: int, digit: Array) -> bool:
     """Whether equal numbers always have equal digits, so that the digit separates no more rows."""
+    if number.dtype == digit.dtype == np.int32 and grouping.is_available():
+        return grouping.follows(number, span, digit)
     first = np.zeros(span, np.int64)
     first[number] = digit
     return bool((first[number] == digit).all())
@@ -176,8 +183,8 @@ def stats(groups: Groups, values: Integers) -> Stats:
     if not groups.size:
         none = np.zeros(0, np.int64)
         return Stats(none, none, none, none, none)
-    if group_statistics.is_available():
-        return Stats(*group_statistics.statistics_of(groups.ids, groups.size, values))
+    if grouping.is_available():
+        return Stats(*grouping.statistics_of(groups.ids, groups.size, values))
     calls = np.bincount(groups.ids, minlength=groups.size).astype(np.int64)
     ranked = ordered(groups, values)
     last = np.cumsum(calls)
@@ -279,9 +286,9 @@ def distinct(groups: Groups, values: Array) -> Integers:
     """Number of distinct values in each group."""
     if (values[groups.first][groups.ids] == values).all():
         return np.ones(groups.size, np.int64)
-    few = 0 <= int(values.min()) <= int(values.max()) < group_statistics.MOST_DIFFERENT
-    if few and group_statistics.is_available():
-        return group_statistics.different_in_groups(groups.ids, groups.size, values)
+    few = 0 <= int(values.min()) <= int(values.max()) < grouping.MOST_DIFFERENT
+    if few and grouping.is_available():
+        return grouping.different_in_groups(groups.ids, groups.size, values)
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)
 

@@ -20,7 +20,7 @@ SOURCES = (
     "traceview/render/script/",
     "traceview/trace/sqlite/pages.c",
     "traceview/compiled/coverage.c",
-    "traceview/compiled/group_statistics.c",
+    "traceview/compiled/grouping.c",
     "traceview/compiled/numbers.c",
     "traceview/compiled/sorting.c",
     "traceview/compiled/search.h",

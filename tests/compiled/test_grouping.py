@@ -1,4 +1,4 @@
-"""Statistics of groups from C code equal those of numpy."""
+"""Groups, their statistics and different values from C code equal those of numpy."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview import groups
-from traceview.compiled import group_statistics, library
+from traceview.compiled import grouping, library
 
-pytestmark = pytest.mark.skipif(not group_statistics.is_available(), reason="no compiled library")
+pytestmark = pytest.mark.skipif(not grouping.is_available(), reason="no compiled library")
 VALUES = st.integers(-9, 9) | st.integers(-(2**60), 2**60)
 
 
 def with_numpy(work):  # type: ignore[no-untyped-def]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(library.SWITCH, "1")
-        assert not group_statistics.is_available()
+        assert not grouping.is_available()
         return work()
 
 
@@ -23,6 +23,30 @@ def assert_equal(by: groups.Groups, values: np.ndarray) -> None:
     found, expected = groups.stats(by, values), with_numpy(lambda: groups.stats(by, values))
     for name, one, other in zip(found._fields, found, expected, strict=True):
         assert one.tolist() == other.tolist(), name
+
+
+KEYS = st.integers(-2, 3) | st.integers(0, 2000) | st.integers(-(2**31), 2**31 - 1)
+
+
+@given(rows=st.lists(st.tuples(KEYS, KEYS, st.integers(0, 2)), max_size=60))
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_groups_are_those_of_numpy(dtype: type, rows: list[tuple[int, int, int]]) -> None:
+    keys = [np.array([row[place] for row in rows], dtype) for place in range(3)]
+    for some in (keys[:1], keys[:2], keys, [keys[0] // 7, keys[0] // 7 * 3, keys[2]]):
+        found, expected = groups.group(*some), with_numpy(lambda some=some: groups.group(*some))
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.first.tolist() == expected.first.tolist()
+        assert found.ids.dtype == expected.ids.dtype == found.first.dtype == expected.first.dtype
+
+
+@given(values=st.lists(st.integers(-128, 127), max_size=60))
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8])
+def test_different_values_of_a_column(dtype: type, values: list[int]) -> None:
+    column = np.array(values, np.int64).astype(dtype)
+    for given_column in (column, column[::2]):
+        found = groups.different(given_column)
+        assert found.tolist() == sorted(set(given_column.tolist()))
+        assert found.dtype == dtype
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 4), VALUES), max_size=60))

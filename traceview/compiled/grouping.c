@@ -1,9 +1,10 @@
-/* Statistics of groups of integers: group_statistics.py, compiled.
+/* Rows grouped by small numbers, and statistics of groups: grouping.py, compiled.
  *
  * Values are put beside those of their group, where the median is selected: a sort of all of them
  * takes several times as long. Knows nothing of Python, and may run in several threads.
  */
 #include <stdint.h>
+#include <string.h>
 
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
@@ -102,6 +103,65 @@ EXPORTED void traceview_group_statistics(const int64_t *ids, const int64_t *valu
         of->room[of->end[ids[row]]++] = values[row];
     for (int64_t group = 0; group < groups; group++)
         summarize(of, group);
+}
+
+/* Number the groups of rows with equal numbers, from 0 to `span` - 1, in order of these. `slots`
+ * are as many; `first` gets the first row of each group, `groups` how many there are. Nothing
+ * depends on whether a slot is used but a number: which are cannot be foreseen. */
+EXPORTED void traceview_group(const int32_t *numbers, int64_t rows, int64_t span, int32_t *slots,
+                              int64_t *ids, int64_t *first, int64_t *groups)
+{
+    int64_t count = 0;
+    memset(slots, 0xFF, sizeof *slots * (size_t)span);
+    for (int64_t row = rows - 1; row >= 0; row--)
+        slots[numbers[row]] = (int32_t)row;
+    for (int64_t slot = 0; slot < span; slot++) {
+        int32_t row = slots[slot];
+        first[count] = row;
+        slots[slot] = (int32_t)count;
+        count += row >= 0;
+    }
+    for (int64_t row = 0; row < rows; row++)
+        ids[row] = slots[numbers[row]];
+    *groups = count;
+}
+
+/* Whether rows with equal numbers, from 0 to `span` - 1, have equal digits. `slots` are as many. */
+EXPORTED void traceview_follows(const int32_t *numbers, const int32_t *digits, int64_t rows,
+                                int64_t span, int32_t *slots, int64_t *follows)
+{
+    memset(slots, 0xFF, sizeof *slots * (size_t)span);
+    for (int64_t row = 0; row < rows; row++) {
+        int32_t digit = slots[numbers[row]];
+        if (digit < 0)
+            slots[numbers[row]] = digits[row];
+        else if (digit != digits[row]) {
+            *follows = 0;
+            return;
+        }
+    }
+    *follows = 1;
+}
+
+#define MARK_ALL(type)                                                          \
+    for (int64_t row = 0; row < rows; row++)                                    \
+        used[((const type *)values)[row] - least] = 1;                          \
+    return
+
+/* Mark the values that a column has, of so many bytes each; `used` begins with the least one. */
+EXPORTED void traceview_mark_values(const void *values, int64_t bytes, int64_t rows, int64_t least,
+                                    uint8_t *used)
+{
+    switch (bytes) {
+    case 1:
+        MARK_ALL(int8_t);
+    case 2:
+        MARK_ALL(int16_t);
+    case 4:
+        MARK_ALL(int32_t);
+    default:
+        MARK_ALL(int64_t);
+    }
 }
 
 /* How many different numbers below 64 each group has; `marks` are as many zeros. */

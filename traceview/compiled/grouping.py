@@ -1,0 +1,123 @@
+"""Rows grouped by small numbers, and statistics of groups; in a few passes of C code.
+
+Only where there is a compiled library: `is_available`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_int64, c_void_p
+
+import numpy as np
+
+from traceview.compiled import library
+from traceview.compiled.library import address, pointer
+from traceview.tables import Array, Integers, Mask, RowNumbers
+
+_FUNCTIONS = (
+    "traceview_group",
+    "traceview_follows",
+    "traceview_mark_values",
+    "traceview_group_statistics",
+    "traceview_different_in_groups",
+)
+MOST_DIFFERENT = 64
+"""The numbers of which a group's different ones are counted are smaller."""
+
+
+class _CStatistics(Structure):
+    _fields_ = tuple(
+        (name, c_void_p) for name in ("calls", "total", "least", "median", "most", "end", "room")
+    )
+
+
+def is_available() -> bool:
+    """Whether the compiled library has these functions."""
+    return library.has(*_FUNCTIONS)
+
+
+def grouped(numbers: RowNumbers, span: int) -> tuple[Integers, Integers]:
+    """The group of each row, and the first row of each group.
+
+    Rows with equal numbers, which are less than `span`, are a group; groups are in order of these.
+    """
+    numbers, slots = np.ascontiguousarray(numbers), np.empty(span, np.int32)
+    ids, first = np.empty(len(numbers), np.int64), np.empty(min(len(numbers), span) + 1, np.int64)
+    count = c_int64()
+    library.call(
+        "traceview_group",
+        pointer(numbers),
+        c_int64(len(numbers)),
+        c_int64(span),
+        pointer(slots),
+        pointer(ids),
+        pointer(first),
+        ctypes.byref(count),
+    )
+    return ids, first[: count.value].copy()
+
+
+def follows(numbers: RowNumbers, span: int, digits: RowNumbers) -> bool:
+    """Whether rows with equal numbers, which are less than `span`, have equal digits."""
+    numbers, digits = np.ascontiguousarray(numbers), np.ascontiguousarray(digits)
+    slots, result = np.empty(span, np.int32), c_int64()
+    library.call(
+        "traceview_follows",
+        pointer(numbers),
+        pointer(digits),
+        c_int64(len(numbers)),
+        c_int64(span),
+        pointer(slots),
+        ctypes.byref(result),
+    )
+    return bool(result.value)
+
+
+def marked(values: Array, least: int, span: int) -> Mask:
+    """True for each number from `least` on, of so many, that signed integers have."""
+    values, used = np.ascontiguousarray(values), np.zeros(span, bool)
+    library.call(
+        "traceview_mark_values",
+        pointer(values),
+        c_int64(values.itemsize),
+        c_int64(len(values)),
+        c_int64(least),
+        pointer(used),
+    )
+    return used
+
+
+def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:
+    """Count, sum, minimum, median and maximum of the values of each of `count` groups.
+
+    Every group has a value.
+    """
+    ids, values = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(values, np.int64)
+    result = tuple(np.empty(count, np.int64) for _ in range(5))
+    end, room = np.empty(count, np.int64), np.empty(len(values), np.int64)
+    of = _CStatistics(*map(address, (*result, end, room)))
+    library.call(
+        "traceview_group_statistics",
+        pointer(ids),
+        pointer(values),
+        c_int64(len(values)),
+        c_int64(count),
+        ctypes.byref(of),
+    )
+    return result
+
+
+def different_in_groups(ids: Integers, count: int, values: Array) -> Integers:
+    """How many different values each of `count` groups has, of numbers below MOST_DIFFERENT."""
+    ids, values = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(values, np.uint8)
+    marks, counts = np.zeros(count, np.uint64), np.empty(count, np.int64)
+    library.call(
+        "traceview_different_in_groups",
+        pointer(ids),
+        pointer(values),
+        c_int64(len(values)),
+        c_int64(count),
+        pointer(marks),
+        pointer(counts),
+    )
+    return counts
