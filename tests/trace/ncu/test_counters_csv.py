@@ -243,3 +243,13 @@ def test_base_names_are_those_that_nsys_gives(unpack):
     assert set(counted.cells("short_name")) == set(
         load(unpack("metrics")).kernels.cells("short_name")
     )
+
+
+def test_numbers_beyond_any_column_are_cut(tmp_path):
+    path = tmp_path / "x.csv"
+    header = '"ID","Process ID","Kernel Name","launch__grid_dim_x","launch__grid_dim_y",'
+    header += '"launch__grid_dim_z","Block Size","dram__bytes_read.sum"'
+    row = f'"0","{"9" * 22}","k","{"9" * 22}","1","1","(1, 1, 1)","5"'
+    path.write_text(f'{header}\n"","","","","","","","byte"\n{row}\n')
+    table, _ = read_counters(path)
+    assert next(table.rows())["grid_x"] == next(table.rows())["process_id"] == 1 << 62

@@ -140,3 +140,14 @@ def test_the_command_takes_it_packed_or_not(unpack, tmp_path, capsys, pack):
     only = ["--only", "roofline", "--json"]
     assert run(["report", str(unpack("launches")), "--ncu", str(path), *only]) == 0
     assert '"basis": "counters (ncu)"' in capsys.readouterr().out
+
+
+def test_numbers_beyond_any_column_are_cut_or_left_out(tmp_path):
+    names = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+    absurd = launch("k", {0: 1 << 63, 1: 1}, grid=(1 << 69, 1, 1))
+    table, _ = read(tmp_path, report(block(absurd, names=names)))
+    (row,) = table.rows()
+    assert row["grid_x"] == 1 << 62
+    nan = field(13, field(1, 0) + field(2, varint(2 << 3 | 5) + struct.pack("<f", float("nan"))))
+    table, _ = read(tmp_path, report(block(launch("k", {1: 1}) + nan, names=names)))
+    assert next(table.rows())["bytes"] is None

@@ -19,6 +19,7 @@ from typing import Any
 from traceview.tables import Cell, Table
 
 MOST_LAUNCHES = 1_000_000
+_LARGEST = 1 << 62
 RATE = ".per_second"
 DURATION = "gpu__time_duration.sum"
 _USED = re.compile(
@@ -51,11 +52,13 @@ def counted_launch(
     if total == 0 and _PRODUCT.search(name):
         # A GEMM with 0 FLOP ran on units that were not counted.
         total = None
+    sides = {f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)}
+    sides |= {f"block_{axis}": side for axis, side in zip("xyz", block, strict=True)}
     return {
         "short_name": name,
-        **{f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)},
-        **{f"block_{axis}": side for axis, side in zip("xyz", block, strict=True)},
-        "process_id": process,
+        # Columns are int64, and a damaged file may hold anything.
+        **{axis: min(side, _LARGEST) for axis, side in sides.items()},
+        "process_id": min(process, _LARGEST),
         "bytes": _bytes(metrics),
         "flop": total,
         "flop_kind": max(flop, key=lambda kind: flop[kind]) if total else None,

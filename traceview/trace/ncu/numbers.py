@@ -35,6 +35,11 @@ def number(cell: str, decimal: str) -> float | None:
         value = float(plain.replace(",", "."))
     except ValueError:
         return None
+    return sound(value)
+
+
+def sound(value: float) -> float | None:
+    """A value that a counter can have; None for a negative, infinite or absurd one."""
     return value if 0 <= value < 1e24 else None
 
 

@@ -26,6 +26,7 @@ from traceview.trace.ncu.counters import (
     is_used,
     remarks,
 )
+from traceview.trace.ncu.numbers import sound
 from traceview.trace.schema import KERNEL_COUNTERS
 
 MAGIC = b"NVR\0"
@@ -164,9 +165,9 @@ def _metric(entry: bytes, names: list[str]) -> tuple[str, float | None]:
 def _value(entry: bytes) -> float | None:
     for field, value in _fields(entry):
         if field in (_UINT32, _UINT64):
-            return float(_number(value))
+            return sound(float(_number(value)))
         if field in (_FLOAT, _DOUBLE):
-            return float(struct.unpack("<f" if field == _FLOAT else "<d", _message(value))[0])
+            return sound(struct.unpack("<f" if field == _FLOAT else "<d", _message(value))[0])
     return None
 
 
