@@ -48,6 +48,8 @@ def test_gemms(said, sides):
         "aten::convolution, sizes = [[1, 3, 8, 8], [4, 3, 3, 3], [], [], [], [], [], [], []]",
         "aten::_scaled_dot_product_flash_attention, sizes = [[1, 2, 8, 4], [1, 2, 8, 4], []]",
         "aten::mm, sizes = " + "[" * 3000,
+        # More FLOP than a number of floating point can hold.
+        f"aten::linear, sizes = [[{', '.join(['1000000000'] * 40)}], [1, 1000000000]]",
     ],
 )
 def test_what_is_none_or_not_told(said):

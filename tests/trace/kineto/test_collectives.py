@@ -8,6 +8,7 @@ import pytest
 from tests.trace.kineto.traces import Event, call, kernel, span, write
 from traceview import Trace, load
 from traceview.facts.collectives.transfers import transfers
+from traceview.trace.kineto.message_sizes import exchanged_bytes
 
 MOE = {"Group size": 4, "dtype": "BFloat16", "Process Group Ranks": "[0, 2, 4, 6]"}
 
@@ -107,3 +108,9 @@ def test_peers_are_ranks_of_the_group(tmp_path: Path):
     ]
     trace = loaded(tmp_path, events, rank=5)
     assert trace.table("collective_calls").cells("peer") == [1, 0, None]
+
+
+def test_splits_that_name_more_than_any_buffer_holds_say_nothing():
+    most = ", ".join(["999999999999999"] * 100)
+    assert exchanged_bytes(f"[1, 0]|[{most}]|{1 << 47}", 0) is None
+    assert exchanged_bytes("[1, 0]|[1, 2]|8", 0) == (12, 24, 16)

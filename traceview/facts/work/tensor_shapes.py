@@ -22,6 +22,7 @@ _SIZES = re.compile(
 _ONE = re.compile(r"\[([\d, -]*)\]")
 _LONGEST = 4000
 _MOST_SIDE = 1 << 40
+_MOST_FLOP = 10**24
 
 Shape = tuple[int, ...]
 Sides = tuple[int, int, int, int]
@@ -62,7 +63,8 @@ def parse_gemm(text: str) -> Gemm | None:
     sizes = [_shape(each) for each in _ONE.findall(found[2][1:-1])]
     known = [size for size in sizes if size is not None]
     sides = form(known) if len(known) == len(sizes) else None
-    return Gemm(found[1], *sides) if sides else None
+    gemm = Gemm(found[1], *sides) if sides else None
+    return gemm if gemm and gemm.flop < _MOST_FLOP else None
 
 
 def _shape(text: str) -> Shape | None:

@@ -15,7 +15,7 @@ ITEM_BYTES = {
     "double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2,
     "short": 2, "byte": 1, "char": 1, "bool": 1, "complexdouble": 16,
 }  # fmt: skip
-_MOST_ELEMENTS = 1 << 48
+_MOST_ELEMENTS, _MOST_BYTES = 1 << 48, 1 << 60
 _SPLITS = re.compile(r"\[\d{1,15}(?:, ?\d{1,15})*\]")
 _FROM_OUTPUT = ("reduce-scatter", "receive", "scatter")
 
@@ -75,7 +75,7 @@ def exchanged_bytes(splits: str, own: int) -> MessageSizes | None:
         return None
     total = max(sum(sent), sum(taken)) * int(row)
     bus = max(sum(sent) - sent[own], sum(taken) - taken[own]) * int(row)
-    return MessageSizes(total // len(sent), total, bus)
+    return MessageSizes(total // len(sent), total, bus) if total < _MOST_BYTES else None
 
 
 def _is_count(value: Any) -> bool:
