@@ -321,3 +321,13 @@ def test_a_version_from_the_future_or_none(case, outside, schema):
     case.assert_reported(outside)
     kernels = case.answers()["analyses"]["kernel-share"]["tables"]["kernels"]
     assert kernels[0]["total_ns"] == 64
+
+
+@pytest.mark.parametrize("name", ["ampere_sgemm_128x64_tn", "implicit_convolve_sgemm", "k"])
+def test_kernels_that_take_no_time(case, outside, name):
+    export = Export().launch((0, 2), (3, 3), name="other")
+    for at in range(1, 4):
+        export.launch((10 * at, 10 * at + 2), (10 * at + 5, 10 * at + 5), name=name)
+    export.write(case.path)
+    case.assert_reported(outside)
+    assert run(["compare", str(case.path), str(case.path), "--force"]) == 2

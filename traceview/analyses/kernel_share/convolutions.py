@@ -140,7 +140,7 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     duration_ns = kernels.duration_ns
     total_ns, kernel_ns = int(duration_ns[rows].sum()), int(duration_ns[every].sum())
     least = _LEAST_FRACTION if say.factor else 0.0
-    if not len(rows) or total_ns < least * kernel_ns:
+    if not total_ns or total_ns < least * kernel_ns:
         return
     others = np.flatnonzero(_between(trace) & every & ~chosen) if say.factor else rows[:0]
     gaining = np.concatenate([rows, others])

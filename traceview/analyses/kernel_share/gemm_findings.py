@@ -47,7 +47,7 @@ def gemm_findings(
     rates_known = any(each.kind for each in gemms)
     severity = severity_of_part(saved_ns, less_ns, span_ns) if rates_known else "info"
     gemm_ns = sum(each.time_ns for each in gemms)
-    if not severity or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
+    if not severity or not gemm_ns or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
         return
     most = max(gemms, key=lambda each: each.time_ns)
     values = {

@@ -67,7 +67,9 @@ def _calls(trace: Trace, window: RunWindow) -> Integers:
         found = steps(trace)
         first = int(found.cpu_start_ns[window.steps].min())
         last = int(found.cpu_end_ns[window.steps].max())
+    elif len(window.covered.start):
+        first, last = int(window.covered.start[0]), int(window.covered.end[-1])
     else:
-        first, last = (int(edge) for edge in (window.covered.start[0], window.covered.end[-1]))
+        first = last = 0
     between = (start >= first) & (start < last)
     return rows[in_steps(window, step_of_calls(trace, rows), between)]
