@@ -1,8 +1,9 @@
 """A process that has imported Triton and PyTorch, and forks itself for each program it is given.
 
-Run with a Unix socket of datagrams as stdin. A request names the program text, its arguments, the
-current folder and the environment, and brings four descriptors: stdin, stdout, stderr, and a pipe
-that gets the process id, then the status in the way of `subprocess.Popen.returncode`.
+Run with a Unix socket of datagrams as stdin; its arguments are modules to import as well. A request
+names the program text, its arguments, the current folder and the environment, and brings four
+descriptors: stdin, stdout, stderr, and a pipe that gets the process id, then the status in the way
+of `subprocess.Popen.returncode`.
 """
 
 import gc
@@ -15,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 NUMBER = struct.Struct("i")
@@ -26,6 +28,8 @@ def serve(requests: socket.socket) -> None:
     import torch  # noqa: F401
     from triton.runtime.cache import triton_key
 
+    for module in sys.argv[1:]:
+        import_module(module)
     # The hash of Triton's own files, which each process takes before it compiles.
     triton_key()
     # A fork has only the thread that forked: the locks of another would stay locked in it.

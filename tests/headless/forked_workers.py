@@ -25,6 +25,8 @@ _SERVER = Path(__file__).with_name("fork_server.py")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "TRITON", "CUDA", "XLA_")
 _READ_LATER = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_DEFAULT_FP_FUSION"}
 _DROPPED = {*client._UNSET, *_READ_LATER}
+# What torch.compile imports at its first call, which takes 4 s.
+_INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.triton")
 
 fresh_start = client._start
 
@@ -66,11 +68,15 @@ class Fork:
 
 
 class ForkServer:
-    """The process that forks; it starts with the first fork, and with the environment of that."""
+    """The process that forks; it starts with the first fork, and with the environment of that.
 
-    def __init__(self) -> None:
+    With a `parent` it is a fork itself, which imports some more modules.
+    """
+
+    def __init__(self, parent: "ForkServer | None" = None, modules: Sequence[str] = ()) -> None:
+        self._parent, self._modules = parent, modules
         self._requests: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Fork | None = None
 
     def fork(
         self,
@@ -81,7 +87,7 @@ class ForkServer:
     ) -> Fork:
         """Run a program in a fork; `streams` are the descriptors of its stdin, stdout, stderr."""
         if self._requests is None:
-            self._requests, self._process = _served(environment)
+            self._requests, self._process = self._served(environment)
         ours, theirs = socket.socketpair()
         request = {
             "program": program,
@@ -100,12 +106,30 @@ class ForkServer:
             self._requests.close()
             self._process.wait()
 
+    def _served(
+        self, environment: dict[str, str]
+    ) -> "tuple[socket.socket, subprocess.Popen[bytes] | Fork]":
+        """Start it. A thread, which numpy would start, would not survive a fork."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Its text is given, not its file, as `__main__` has no file in a worker.
+        program = _SERVER.read_text()
+        environment = environment | {"OPENBLAS_NUM_THREADS": "1"}
+        with theirs:
+            if self._parent:
+                streams = (theirs.fileno(), 1, 2)
+                return ours, self._parent.fork(program, self._modules, environment, streams)
+            command = [sys.executable, "-P", "-c", program, *self._modules]
+            return ours, subprocess.Popen(
+                command, stdin=theirs, env=environment, start_new_session=True
+            )
 
-class WorkerServer(ForkServer):
-    """It starts the workers of traceview."""
+
+class WorkerServer:
+    """It starts the workers of traceview; those of --compile have imported Inductor, too."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._eager = ForkServer()
+        self._compiling = ForkServer(self._eager, _INDUCTOR)
         self._at_start = _read_at_start()
 
     def start(
@@ -117,11 +141,17 @@ class WorkerServer(ForkServer):
             return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
         environment = client._environment(folder, request)
-        forked = self.fork(command[3], command[4:], environment, (stdin, stdout, 2))
+        server = self._compiling if request.options.compile_torch else self._eager
+        forked = server.fork(command[3], command[4:], environment, (stdin, stdout, 2))
         os.close(stdin)
         os.close(stdout)
         forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb", 0), os.fdopen(from_stdout, "rb", 0)
         return forked
+
+    def stop(self) -> None:
+        """End the processes that fork."""
+        self._compiling.stop()
+        self._eager.stop()
 
 
 def _read_at_start() -> dict[str, str]:
@@ -131,17 +161,6 @@ def _read_at_start() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(_AT_START) and name not in _DROPPED
     }
-
-
-def _served(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """Start the process that forks. A thread, which numpy would start, would not survive a fork."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # Its text is given, not its file, as `__main__` has no file in a worker.
-    command = [sys.executable, "-P", "-c", _SERVER.read_text()]
-    environment = environment | {"OPENBLAS_NUM_THREADS": "1"}
-    with theirs:
-        process = subprocess.Popen(command, stdin=theirs, env=environment, start_new_session=True)
-    return ours, process
 
 
 @pytest.fixture(scope="session", autouse=True)

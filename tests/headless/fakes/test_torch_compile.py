@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.headless.forked_workers import fresh_start
 from traceview.errors import InputError
+from traceview.headless import client
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.inductor_sources import Generated, places_in
 from traceview.inspect.targets.python import compile_python
@@ -125,13 +127,14 @@ class Run:
 
 @pytest.fixture(scope="module")
 def forward(tmp_path_factory):
-    """FORWARD, compiled once for the tests that look at it."""
+    """FORWARD, compiled once for the tests that look at it, in a worker that starts afresh."""
     folder, notes = tmp_path_factory.mktemp("forward"), list[str]()
     cache = folder / "torchinductor_user"
     (folder / "script.py").write_text(FORWARD + KEEP.format(cache))
     with pytest.MonkeyPatch.context() as patch:
         # Triton then has a cache of this program alone.
         patch.setenv("TRACEVIEW_CACHE_DIR", "")
+        patch.setattr(client, "_start", fresh_start)
         options = CompileOptions(compile_torch=True)
         compiled = compile_python(str(folder / "script.py"), options, note=notes.append)
     return Run(compiled, notes, cache)
@@ -205,7 +208,9 @@ def test_an_optimizer_a_scaler_and_shapes_that_change(script, capfd):
 
 @pytest.mark.slow
 @compiles
+@pytest.mark.usefixtures("fresh_workers")
 def test_streams_in_a_compiled_function_are_refused_in_one_line(script):
+    """Dynamo takes the classes of streams as it is imported."""
     with pytest.raises(InputError) as caught:
         compile_python(script(STREAMS), CompileOptions(compile_torch=True))
     assert "--compile cannot follow the CUDA streams of a compiled function" in str(caught.value)
