@@ -45,15 +45,8 @@ fill[(4,)](x, 4096, BLOCK=1024)
 """
 
 
-def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "traceview", "ptx", *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, errors="replace", **options
-    )
-
-
 def run_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """The same in this process, which suits a target that runs no code."""
+    """Run `traceview ptx` in this process; a script runs in a process of its own in any case."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), redirect_stdout(out), redirect_stderr(err):
         status = cli.run(["ptx", *arguments])
@@ -61,10 +54,7 @@ def run_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def line_of(folder: Path, *arguments: str) -> str:
-    """What it says when it cannot: one line on stderr, the last, with no traceback.
-
-    A script runs in a process of its own in any case.
-    """
+    """What it says when it cannot: one line on stderr, the last, with no traceback."""
     before = sorted(folder.rglob("*"))
     done = run_here(folder, *arguments)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr[-2000:]
@@ -237,7 +227,7 @@ def test_what_a_fork_launches_is_not_counted_twice(tmp_path):
         LAUNCH + "pid = os.fork()\nfill[(4,)](x, 4096, BLOCK=1024)\nif pid: os.waitpid(pid, 0)\n"
     )
     (tmp_path / "script.py").write_text(script)
-    done = run(tmp_path, "script.py", timeout=100)
+    done = run_here(tmp_path, "script.py")
     assert done.returncode == 0, done.stderr
     assert "as launched · 2 launches" in done.stdout
 

@@ -5,8 +5,6 @@ import importlib.util
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -308,7 +306,6 @@ def test_a_type_that_an_operation_does_not_take_is_refused():
     """It would run all the same, and be wrong: of float16 the steps are rounded away."""
     for name in ("torch", "triton"):
         pytest.importorskip(name)
-    command = [sys.executable, WORKLOADS / "versions.py", "divergence", "--dtype", "float16"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.endswith("error: divergence does not take float16: float32\n")
+    ((status, _, said),) = run_with([("versions.py", "divergence", "--dtype", "float16")])
+    assert status == 2
+    assert said.endswith("error: divergence does not take float16: float32\n")

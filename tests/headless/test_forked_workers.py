@@ -72,10 +72,10 @@ def test_kernels_and_notes_are_the_same(capfd, monkeypatch):
 def test_an_environment_that_python_reads_at_its_start_needs_a_fresh_one(
     program, capfd, monkeypatch
 ):
-    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
     with pytest.raises(TraceviewError):
         compile_python(program)
-    assert "optimize=1" in capfd.readouterr().err
+    assert "hash_randomization=0" in capfd.readouterr().err
 
 
 def test_a_fork_that_is_killed_and_one_that_ends_by_itself(tmp_path, program):

@@ -182,12 +182,6 @@ def test_dispatch_refuses_what_a_version_would_compute_wrongly():
         assert said in answer, asked
 
 
-def test_without_a_gpu_triton_is_for_the_interpreter():
-    (said,) = python("-c", ASK, json.dumps([["gelu", "triton", "ones(8)"]]), interpret=False)
-    assert said.startswith("InputError: gelu: triton needs tensors on a GPU, and these are on the")
-    assert "TRITON_INTERPRET=1" in said
-
-
 ON_THE_CPU = """
 import json, torch
 from kernels.flash_attention_backward import attention
@@ -198,9 +192,13 @@ except Exception as error:
 """
 
 
-def test_attention_for_autograd_wants_a_gpu_in_the_same_words():
-    (said,) = python("-c", ON_THE_CPU, interpret=False)
-    assert said.startswith("flash_attention: triton needs tensors on a GPU")
+def test_without_a_gpu_triton_is_for_the_interpreter():
+    """Attention for autograd says so in the same words."""
+    asked = json.dumps([["gelu", "triton", "ones(8)"]])
+    said, attention = python("-c", ASK + ON_THE_CPU, asked, interpret=False)
+    assert said.startswith("InputError: gelu: triton needs tensors on a GPU, and these are on the")
+    assert "TRITON_INTERPRET=1" in said
+    assert attention.startswith("flash_attention: triton needs tensors on a GPU")
 
 
 CURRENT = """
