@@ -55,6 +55,14 @@ SHIPPED = (
 )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: many tests wait for a process, a browser or a limit."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return cores + 1
+
+
 def pytest_collection_finish() -> None:
     """Leave ten thousand tests and PyTorch out of all later garbage collections: 0.5 s each."""
     gc.collect()

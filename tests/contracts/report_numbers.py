@@ -27,7 +27,7 @@ def recordings() -> dict[str, Path]:
 def report_of(path: Path) -> dict[str, Any]:
     """The JSON report of a recording."""
     document: dict[str, Any] = json.loads(
-        render_json(traceview.analyze(traceview.load(path)), traceview.__version__)
+        render_json(traceview.analyze(traceview.load(path)), traceview.__version__, None)
     )
     return document
 
