@@ -12,8 +12,9 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ranking import RankedFinding
 from traceview.render.base.paragraphs import wrapped
+from traceview.render.report.scoreboard import ScoreTile
 from traceview.render.report.text import render_text
-from traceview.render.terminal.screen import MOST_LINES, render_screen
+from traceview.render.terminal.screen import MOST_LINES, render_screen, scoreboard_lines
 
 LONG = "a sentence that goes on and on, with " * 60
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -69,7 +70,7 @@ def test_six_findings_still_name_their_lines():
 def test_notes_are_whole_sentences():
     note = "The CPU was inside launch calls for 54.0 ms of the 1.09 s that the GPU sat idle. More."
     text = render_screen(with_findings(finding(message="Slow."), *[finding("info", note)] * 5))
-    assert text.count("of the 1.09 s that the GPU sat\n      idle. More.  [gpu-idle]") == 3
+    assert text.count("of the 1.09 s that the GPU\n      sat idle. More.  [gpu-idle]") == 3
     assert "… and 2 more notes in --all" in text
 
 
@@ -139,3 +140,13 @@ def test_no_line_ends_between_a_number_and_its_unit(width):
     assert " ".join(lines) == text
     assert all(cell_len(line) <= width for line in lines)
     assert not any(re.match(r"(%|s|ms|MB|GB/s)(?=[ ,.)]|$)(?! is)", line) for line in lines)
+
+
+def test_a_share_has_its_whole_where_the_rest_does_not_fit():
+    tile = ScoreTile("busy", "GPU busy", "28.2 %", "of 1.01 s, GPU 1 of 2")
+    other = ScoreTile(
+        "launches", "Launches", "data-bound", "the CPU loads data, then launches late"
+    )
+    (line,) = scoreboard_lines([tile, other], 80)
+    assert line.plain.split("Launches")[0].rstrip() == "GPU busy  28.2 %    of 1.01 s"
+    assert line.plain.endswith("data-bound")

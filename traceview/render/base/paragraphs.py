@@ -10,6 +10,11 @@ from rich.cells import cell_len, chop_cells
 _ELLIPSIS = "…"
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 _UNITS = frozenset(("%", "ns", "µs", "ms", "s", *_SIZES, *(f"{size}/s" for size in _SIZES)))
+_SEPARATOR = " · "
+_LONGEST_PART = 30
+_LEAST_END = 12
+"""A shorter last line is lengthened by words of the lines before."""
+_LAST_CLAUSE = 0.75
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 
 
@@ -37,8 +42,10 @@ def cut(text: str, width: int) -> str:
         return text
     head = chop_cells(text, max(width - 1, 1))[0]
     shorter = head.rpartition(" ")[0]
-    # A name without spaces is cut where the line ends.
+    # A name without spaces is cut where the line ends, a sentence before a clause just begun.
     kept = shorter if cell_len(shorter) > width // 2 else head
+    before = kept.rpartition(", ")[0]
+    kept = before if cell_len(before) > _LAST_CLAUSE * width else kept
     return f"{kept.rstrip(' ,;:')}{_ELLIPSIS}"
 
 
@@ -57,8 +64,22 @@ def joined_within(parts: Iterable[str], separator: str, width: int) -> str:
 
 def _lines(text: str, width: int) -> list[str]:
     """The words of the text in lines of at most `width` cells; a longer word is split."""
+    words = _words(text)
+    lines = _filled(words, width)
+    if len(lines) > 1 and cell_len(lines[-1]) < _LEAST_END:
+        for narrower in range(width - 1, 3 * width // 4, -1):
+            other = _filled(words, narrower)
+            if len(other) > len(lines):
+                break
+            if cell_len(other[-1]) >= _LEAST_END:
+                return other
+    return lines
+
+
+def _filled(words: Iterable[str], width: int) -> list[str]:
+    """The words in lines, each as full as it gets."""
     lines, line = [], ""
-    for word in _words(text):
+    for word in words:
         pieces = chop_cells(word, width) if cell_len(word) > width else [word]
         for piece in pieces:
             longer = f"{line} {piece}" if line else piece
@@ -71,9 +92,22 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of the text; a number and its unit are one, which no line ends between."""
+    """What no line ends within: words, numbers with their units, short parts of a list."""
+    parts = text.split(_SEPARATOR)
+    last = len(parts) - 1
     words: list[str] = []
-    for word in text.split():
+    for number, part in enumerate(parts):
+        short = len(parts) > 1 and cell_len(part) <= _LONGEST_PART
+        words += [" ".join(part.split())] if short else _measured(part.split())
+        if number < last and words:
+            words[-1] += _SEPARATOR.rstrip()
+    return [word for word in words if word]
+
+
+def _measured(texts: Iterable[str]) -> list[str]:
+    """The words; a number and its unit are one."""
+    words: list[str] = []
+    for word in texts:
         if words and word.rstrip(".,;:)") in _UNITS and words[-1][-1].isdigit():
             words[-1] += f" {word}"
         else:

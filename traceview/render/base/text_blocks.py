@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
 from traceview.render.base.columns import GAP, TerminalColumn
+from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import visible
 
 SENTENCE = 1_000
+_ALL_LINES = 1_000
 _LONGEST_RULER = 80
 SEVERITY_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "info": "dim"}
 
@@ -70,9 +72,24 @@ def heading(title: str, name: str = "") -> Text:
 
 def note_block(lead: str, text: str, style: str = "") -> RenderableType:
     """A sentence behind a bold word that classifies it, such as `Note: `."""
-    return Padding(Text.assemble((lead, f"bold {style}"), visible(text, SENTENCE)), 0)
+    return Prose(visible(text, SENTENCE), lead, f"bold {style}")
 
 
 def sentence(text: str) -> Text:
     """A text made safe to show, cut to the length of a sentence."""
     return Text(visible(text, SENTENCE))
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A text in lines that end where `paragraphs.wrapped` ends them, behind a styled lead."""
+
+    text: str
+    lead: str = ""
+    style: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = wrapped(f"{self.lead}{self.text}", options.max_width, _ALL_LINES)
+        shown = Text("\n".join(lines))
+        shown.stylize(self.style, 0, len(self.lead))
+        yield shown

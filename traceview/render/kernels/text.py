@@ -17,6 +17,7 @@ from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
     SENTENCE,
     SEVERITY_STYLES,
+    Prose,
     cells,
     drawn,
     grid,
@@ -60,14 +61,14 @@ def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
     """The heading of a kernel, and how it was compiled."""
     return Group(
         heading(visible(shown_name(kernel, report.kernels)), kernel.compiled.arch),
-        Text(visible(circumstances(kernel, report.kernels), SENTENCE)),
+        Prose(visible(circumstances(kernel, report.kernels), SENTENCE)),
     )
 
 
 def _kernel(
     kernel: KernelReport, report: PtxReport, names: SourceNames, width: int, details: bool
 ) -> Iterator[RenderableType]:
-    yield Group(title(kernel, report), Text(_figures(kernel)), *_made_of(kernel))
+    yield Group(title(kernel, report), Prose(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
     if kernel.differences:
         lines = (note_block("", line) for line in differences(kernel, names))

@@ -16,6 +16,8 @@ from traceview.render.report.saving import claim
 INDENT = "  "
 ALL = 1_000
 """Lines enough for any sentence."""
+WIDEST = 100
+"""Longer lines are hard to read."""
 
 
 @dataclass(frozen=True)

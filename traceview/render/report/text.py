@@ -18,13 +18,15 @@ from traceview.ranking import Outcome
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
+    SENTENCE,
+    Prose,
     drawn,
     grid,
     heading,
     note_block,
     sentence,
 )
-from traceview.render.report.finding_text import FindingText
+from traceview.render.report.finding_text import WIDEST, FindingText
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.table_text import TextOptions, single_ids, table_lines
 from traceview.report import Report
@@ -64,7 +66,7 @@ def _opening(report: Report, page: _Page, links: bool) -> list[RenderableType]:
 
 
 def _verdict(report: Report) -> list[RenderableType]:
-    return [sentence(report.verdict.text)] if report.verdict else []
+    return [Prose(visible(report.verdict.text, SENTENCE))] if report.verdict else []
 
 
 def _header(report: Report) -> RenderableType:
@@ -82,7 +84,7 @@ def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
     shown = report.findings[:MOST_FINDINGS]
-    texts = (FindingText(each, report.whole, page.width, links) for each in shown)
+    texts = (FindingText(each, report.whole, min(page.width, WIDEST), links) for each in shown)
     lines = (line for text in texts for line in text.lines())
     return Group(head, *lines, *_rest(len(report.findings) - MOST_FINDINGS))
 
@@ -107,7 +109,7 @@ def _summary(result: Result) -> list[RenderableType]:
         f"{units.stem(name)} {visible(units.quantity(name, value))}"
         for name, value in result.summary.items()
     ]
-    return [Text(" · ".join(figures))] if figures else []
+    return [Prose(" · ".join(figures))] if figures else []
 
 
 def table_block(

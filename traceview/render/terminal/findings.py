@@ -12,7 +12,7 @@ from traceview.ranking import RankedFinding
 from traceview.render.base.paragraphs import cut, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE
-from traceview.render.report.finding_text import INDENT, FindingText
+from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 
 _MOST_INFO = 3
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3))
@@ -28,7 +28,7 @@ def finding_lines(
     """
     if not findings:
         return []
-    entries = [FindingText(each, whole, width, links) for each in findings]
+    entries = [FindingText(each, whole, min(width, WIDEST), links) for each in findings]
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
     told = urgent or entries[:_MOST_INFO]
