@@ -379,3 +379,21 @@ def test_weights_that_leave_after_the_last_step_are_no_loss_of_the_loop(
     found = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
 
     assert any("D2H" in each for each in found) == counts
+
+
+@pytest.mark.parametrize(("in_steps", "saving"), [(True, "about"), (False, "at-most")])
+def test_results_of_steps_can_stay_on_the_gpu_the_result_of_a_program_cannot(
+    in_steps, saving, tmp_path
+):
+    export = Export()
+    for number in range(4):
+        at = 1_000_000 * number
+        export.launch((at, at + 1), (at + 10, at + 600_000))
+        back = {"kind": "D2H", "source": "device", "destination": "pageable", "bytes": 1 << 20}
+        export.copy((at + 2, at + 900_000), (at + 600_000, at + 900_000), **back)
+        if in_steps:
+            export.range(f"step_{number}", at, at + 950_000)
+
+    [finding] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "D2H" in f.message]
+
+    assert finding.saving == saving

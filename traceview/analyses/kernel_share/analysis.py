@@ -25,6 +25,7 @@ from traceview.analyses.kernel_share.memsets import memset_findings
 from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
 from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
 from traceview.analyses.kernel_share.recomputation import recomputation_findings
+from traceview.analyses.kernel_share.tensor_updates import per_tensor_updates
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -182,6 +183,7 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
         *convolution_findings(trace),
         *recomputation_findings(trace),
         *fusion_findings(trace),
+        *per_tensor_updates(trace),
         *per_tensor_optimizer(trace),
         *memset_findings(trace),
         *tiny_kernels(trace),

@@ -92,7 +92,7 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
 
     Nothing fuses the end of a step with the begin of the next one.
     """
-    rows, opens = _steady_in_order(trace)
+    rows, opens = steady_in_order(trace)
     here = wanted[rows]
     run = np.cumsum(opens | groups.opens(here)) - 1
     run, rows = run[here], rows[here]
@@ -108,7 +108,7 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
 
 
 @fact
-def _steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
+def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
     """The steady kernels by stream and start, and where another stream or step begins."""
     ops, order = operations(trace), operations_by_stream(trace)
     order = order[ops.kind[order] == Kind.KERNEL]

@@ -196,9 +196,10 @@ def _exposed_finding(
         share_pct(exposed_ns, span_ns),
         # The GPU also idles before such a copy: one cause, and one remedy.
         CAUSES[COPY_WAIT] if slow_upload else "",
-        # A result that stays on the GPU needs no copy. An upload that moves beside kernels still
-        # shares memory and host with them, so less than its time is won (docs/accuracy.md).
-        saving="about" if row["direction"] == "D2H" else "at-most",
+        # A result of each step that stays on the GPU needs no copy. The result of the program does,
+        # and an upload that moves beside kernels still shares memory and host with them, so less
+        # than its time is won (docs/accuracy.md).
+        saving="about" if row["direction"] == "D2H" and len(steps(trace)) else "at-most",
     )
 
 
