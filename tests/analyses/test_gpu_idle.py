@@ -7,6 +7,7 @@ from tests.places import REPOSITORY
 from traceview.analyses import steps, sync_stalls
 from traceview.analyses.base import Result
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.facts.steps.inferred import with_steps
 
 DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
@@ -467,3 +468,11 @@ def test_two_gaps_without_steps_may_be_there_once(tmp_path):
     [finding] = [each for each in found if "allocated or freed" in each.message]
     assert "14.0 ms of that was in 2 gaps." in finding.message
     assert finding.action.startswith("Check whether a longer run repeats this. If so, allocate")
+
+
+def test_a_place_is_named_for_a_part_that_counts():
+    wording = Wording("The GPU sat idle for {idle_ns}.", "", {"idle_ns": 100_000})
+    wording.add_part("cpu_ns", 1_000, "was Python code outside any range.")
+    assert wording.template == "The GPU sat idle for {idle_ns}."
+    wording.add_part("cpu_ns", 10_000, "was Python code outside any range.")
+    assert wording.template.endswith(" {cpu_ns} of that was Python code outside any range.")

@@ -436,3 +436,9 @@ def test_steps_of_a_warm_up_range_count_where_there_is_nothing_else(tmp_path, pa
 
     assert len(found) == (passes or 3)
     assert all(name.startswith(expected) for name in found)
+
+
+def test_ranges_that_launch_nothing_are_no_steps_where_others_launch(tmp_path):
+    export = Export().range("train", 0, 100).launch((1, 2), (3, 4))
+    export.range("unpack", 110, 120).range("unpack", 130, 140)
+    assert names(export, tmp_path) == []

@@ -11,7 +11,7 @@ repeats is that of the steps, with two exceptions, as loops nest:
 
 So `epoch_3/batch_7` gives batches, `step_3/forward/layer_7` gives steps, and epochs that hold
 nothing that repeats are steps themselves. Ranges beside the steps, below the same parents, are
-series of their own (`validate` between steps). Where some series launch GPU work, others that do
+series of their own (`validate` between steps). Where some ranges launch GPU work, series that do
 not are left out: a thread that loads data repeats ranges, too. Ranges that repeat only inside one
 named warm_up are no steps, where the program works outside it as well.
 """
@@ -72,9 +72,9 @@ def step_ranges(trace: Trace) -> Integers:
     counted = groups.frequencies(kind, size) > 1
     counted &= ~_sweeps(trace, tree, kind, size)
     counted &= ~_of_warm_up(trace, tree, kind, size)
-    working = _among(kind, _has_work(trace, tree) & own, size) & counted
-    if working.any():
-        counted = working
+    has_work = _has_work(trace, tree)
+    if has_work.any():
+        counted &= _among(kind, has_work & own, size)
     there = np.flatnonzero(counted & _among(kind, own, size))
     number = np.full(size, -1, np.int32)
     number[there] = np.arange(len(there))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from traceview import units
 from traceview.tables import Cell
 
+_LEAST_PART = 0.02
+
 
 @dataclass
 class Wording:
@@ -26,9 +28,12 @@ class Wording:
     def add_part(self, name: str, part_ns: int, rest: str, **values: Cell) -> None:
         """Append a sentence on a part of the idle time: `147 ms of that` and the rest.
 
-        Words take the place of the number where that reads as the whole does.
+        Words take the place of the number where that reads as the whole does. A part too small to
+        begin with is left out.
         """
         whole = self.values["idle_ns"]
+        if part_ns < _LEAST_PART * int(whole or 0):
+            return
         self.names_part |= part_ns != whole
         what = f"{{{name}}} of that"
         if part_ns == whole:
