@@ -58,7 +58,7 @@ export function meaning(name) {
   return name.replace(/^(kernel|idle|phase)-/, "");
 }
 
-/** A class in words. @param {string} name */
+/** A class in words; causes and classes of kernels as everywhere else. @param {string} name */
 export function label(name) {
   const words = {
     "copy-h2d": "copy to the GPU",
@@ -81,7 +81,9 @@ export function label(name) {
     "python-cpu": "Python, running",
   };
   const known = /** @type {Record<string, string>} */ (words)[name];
-  return known ?? name.replace(/^(kernel|idle|phase)-/, "").replace(/^python-/, "Python, ").replaceAll("-", " ");
+  if (known) return known;
+  if (/^(kernel|idle|phase)-/.test(name)) return name.slice(name.indexOf("-") + 1);
+  return name.replace(/^python-/, "Python, ").replaceAll("-", " ");
 }
 
 /** From 0 to 1. @param {string} color such as #2f6db3 */
