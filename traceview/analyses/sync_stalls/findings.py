@@ -15,6 +15,7 @@ from traceview import groups
 from traceview.analyses.framework_wording import early_uploads, later_reads
 from traceview.analyses.lost_time import lost_in
 from traceview.analyses.range_wording import inside
+from traceview.analyses.sync_stalls import xla_control_flow
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
@@ -59,15 +60,37 @@ class Costs:
 
 def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
     cost, span_ns = _costs(trace, listed), stall_span_ns(trace)
+    for own, sampled in _places(trace, listed, cost, span_ns):
+        yield _finding(trace, listed, cost, own, sampled, span_ns)
+
+
+def _places(
+    trace: Trace, listed: ListedWaits, cost: Costs, span_ns: int
+) -> Iterator[tuple[Integers, SampledLine | None]]:
+    """The listed waits of each finding, and the line that samples show where no mark names one.
+
+    Those of one call that were sampled at one line are one finding, whatever range they are in.
+    """
     without_line = listed.site.site.codes < 0
     keys = (listed.api.codes, listed.site.hint.codes, listed.pattern)
     by_site = (np.where(without_line, key, -2) for key in keys)
     each = groups.group(listed.site.site.codes, *by_site)
     total = groups.sums(each, cost.at_stake_ns)
+    lines: dict[tuple[int, int, str, int], tuple[list[Integers], SampledLine]] = {}
     for number in range(each.size):
-        if severity_of(int(total[number]), span_ns):
-            own = np.flatnonzero((each.ids == number) & cost.steady)
-            yield _finding(trace, listed, cost, own, span_ns)
+        if not severity_of(int(total[number]), span_ns):
+            continue
+        own = np.flatnonzero((each.ids == number) & cost.steady)
+        first = int(own[0])
+        sampled = sampled_line(trace, listed.row[own]) if without_line[first] else None
+        if sampled is None:
+            yield own, None
+            continue
+        call = int(listed.api.codes[first]), int(listed.site.hint.codes[first])
+        of_line, _ = lines.setdefault((*call, sampled.file, sampled.line), ([], sampled))
+        of_line.append(own)
+    for of_line, sampled in lines.values():
+        yield np.sort(np.concatenate(of_line)), sampled
 
 
 def _costs(trace: Trace, listed: ListedWaits) -> Costs:
@@ -82,14 +105,18 @@ def _costs(trace: Trace, listed: ListedWaits) -> Costs:
 
 
 def _finding(
-    trace: Trace, listed: ListedWaits, cost: Costs, own: Integers, span_ns: int
+    trace: Trace,
+    listed: ListedWaits,
+    cost: Costs,
+    own: Integers,
+    sampled: SampledLine | None,
+    span_ns: int,
 ) -> Finding:
     """The finding for listed waits of one call site; it shows the costliest of them."""
     at_stake_ns = int(cost.at_stake_ns[own].sum())
     first = int(own[np.argmax(cost.at_stake_ns[own])])
     calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())
     every, rows = waits(trace), listed.row[own]
-    sampled = None if listed.site.site[first] else sampled_line(trace, rows)
     template, values = _place(trace, listed, first, sampled)
     values.update(idle_ns=at_stake_ns, calls=calls, wait_ns=int(every.duration_ns[rows].sum()))
     of = " to {api}" if listed.site.site[first] else ""
@@ -104,7 +131,7 @@ def _finding(
     return Finding(
         severity_of(at_stake_ns, span_ns) or "info",
         template,
-        _action(trace, does, rows, calls),
+        _action(trace, listed, own, does, calls),
         at_stake_ns,
         _subject(listed, first, sampled),
         Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
@@ -154,18 +181,22 @@ def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
     return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
 
 
-def _action(trace: Trace, does: CallKind, rows: Integers, calls: int) -> str:
+def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, calls: int) -> str:
     if does == CallKind.ALLOCATE:
         return _allocate(trace, calls)
     if does in _ACTIONS:
         return _ACTIONS[does]
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
+    rows = listed.row[own]
     idle = cost.idle_ns(steady)[rows]
     uploads = int(cost.idle_ns(steady & after_uploads(trace))[rows].sum())
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
     if 2 * uploads > total:
         return f"{early_uploads(trace)}, in few large copies."
+    control = xla_control_flow.remedy(trace, listed.pattern[own], idle)
+    if control:
+        return control
     if 2 * unread > total:
         return _NOTHING_READ
     return f"Read results on the CPU less often, {later_reads(trace)}."
