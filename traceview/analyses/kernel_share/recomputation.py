@@ -4,8 +4,8 @@ PyTorch runs the backward pass of a GPU on a thread of its own, which launches k
 forward pass only where a block is run once more: no operator's derivative calls, say, the softmax
 of the forward pass. Around such a kernel, all launches belong to the block that follow each other
 in the forward pass, too. On an H200, where a step without checkpoints had 16 GEMMs and GELUs less,
-these took 5.87 ms of it (`workloads/recomputation.py`). Their launches are saved with them: kernels of
-11.5 and 5.2 ms per step were 12.9 and 5.7 ms of the step without a profiler (docs/accuracy.md).
+these took 5.87 ms of it (`workloads/recomputation.py`). Their launches are saved with them: steps
+with 11.5 and 5.2 ms of such kernels were 12.9 and 5.7 ms shorter without (docs/accuracy.md).
 """
 
 from __future__ import annotations
