@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -13,12 +14,11 @@ from tests.render.chromium import a_browser, needs_chromium, opened
 from traceview.analyses import ALL
 from traceview.cli import VERBS
 
-pytest.importorskip("sphinx")
-pytest.importorskip("myst_parser")
-pytest.importorskip("furo")
-pytest.importorskip("matplotlib")
-
-pytestmark = pytest.mark.slow
+NEEDED = ("sphinx", "myst_parser", "furo", "matplotlib")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
+]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 # A page of each kind: prose with commands, wide output, tables, a chart, generated reference.
 KINDS = (

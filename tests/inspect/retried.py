@@ -44,10 +44,12 @@ class Retried:
     changes: list[Change] = field(default_factory=list)
 
     def report(self, grid: tuple[int, int, int] | None = None, **options: Any) -> KernelReport:
-        names = list(self.kernel.arg_names)
-        entries = zip(names, self.signature.split(", "), strict=True)
-        compiled = self._compiled(tuple(argument(*entry) for entry in entries), Change(), grid)
+        compiled = self._unchanged(grid)
         return inspect(compiled, recompile=self._again(compiled), **options)
+
+    def alone(self) -> KernelReport:
+        """The report as it is where nothing can be recompiled."""
+        return inspect(self._unchanged())
 
     def findings(self, **options: Any) -> tuple[Finding, ...]:
         return self.report(**options).findings
@@ -56,6 +58,10 @@ class Retried:
         """The one finding whose message holds these words."""
         (finding,) = (f for f in self.findings(**options) if words in f.message)
         return finding
+
+    def _unchanged(self, grid: tuple[int, int, int] | None = None) -> Compiled:
+        entries = zip(self.kernel.arg_names, self.signature.split(", "), strict=True)
+        return self._compiled(tuple(argument(*entry) for entry in entries), Change(), grid)
 
     def _again(self, compiled: Compiled) -> Recompile:
         def recompile(change: Change, _: Change | None = None) -> Compiled:

@@ -91,7 +91,7 @@ def test_both_levels_have_the_line_of_a_helper_that_triton_inlines(triton_cache,
     from tests.inspect.retried import Retried
     from tests.inspect.rules import narrow_kernels
 
-    report = Retried(narrow_kernels.through_helper, "*fp32:16, *fp32:16, i32, 1024").report()
+    report = Retried(narrow_kernels.through_helper, "*fp32:16, *fp32:16, i32, 1024").alone()
     loads = [each for each in report.accesses if each.kind == "load" and each.space == "global"]
     assert {each.level for each in loads} == {"ptx", "sass"}
     assert all(each.helper_lines for each in loads)

@@ -5,6 +5,7 @@ import json
 import lzma
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from traceview.serve.brevity import (
     trimmed,
 )
 
-mcp = pytest.importorskip("mcp")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed")
 
 RECORDING = "runs/training.sqlite.xz"
 TOOLS = {
@@ -56,6 +57,9 @@ def folder(tmp_path_factory) -> Path:
 
 def told(folder, *calls):
     """The results of tool calls in one session, as the client gets them."""
+
+    # Here, as each worker of pytest-xdist would take a second for it.
+    import mcp
 
     async def session():
         command = ["-m", "traceview", "serve", "--mcp", str(folder)]

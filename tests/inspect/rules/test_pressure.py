@@ -61,7 +61,7 @@ def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     assert finding.evidence.basis.endswith(
         f"recompiled with num_warps=4: {report.spill_bytes:,} → 0 bytes spilled"
     )
-    assert Retried(kernels.softmax, tried.signature, num_warps=4).report().spill_bytes == 0
+    assert Retried(kernels.softmax, tried.signature, num_warps=4).alone().spill_bytes == 0
 
 
 def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
@@ -70,7 +70,7 @@ def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     assert (finding.severity, finding.action) == ("high", "Use num_warps=8")
     assert "insufficient register resources" in finding.evidence.basis
     assert finding.evidence.basis.endswith("recompiled with num_warps=8: no such remark")
-    assert Retried(kernels.matmul, tried.signature, num_warps=8).report().compiled.notes == ()
+    assert Retried(kernels.matmul, tried.signature, num_warps=8).alone().compiled.notes == ()
 
 
 @pytest.mark.compilers
@@ -138,11 +138,8 @@ def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels
     assert "recompiled with num_warps=4: those in loops are gone" in finding.evidence.basis
     price = "with num_warps=4 the next report has: Global asynchronous copies"
     assert str(finding.evidence.values["withdrawn"]).startswith(price)
-    (worse,) = (
-        found
-        for found in Retried(kernels.matmul, tried.signature, num_warps=4, num_stages=2).findings()
-        if found.severity == "high"
-    )
+    followed = Retried(kernels.matmul, tried.signature, num_warps=4, num_stages=2).alone()
+    (worse,) = (found for found in followed.findings if found.severity == "high")
     assert "move 32 bits per thread per instruction instead of 128" in worse.message
 
 
@@ -223,7 +220,7 @@ def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
 
 def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
     exact, fast = (
-        Retried(kernel, f"{POINTERS}, 1024").report()
+        Retried(kernel, f"{POINTERS}, 1024").alone()
         for kernel in (kernels.waves, kernels.fast_waves)
     )
     # Triton 3.9 unrolls the loop of the sine, so that ptxas keeps all in registers.

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
@@ -17,15 +18,19 @@ from traceview.ranks.execution import cluster
 from traceview.ranks.execution.cluster import connected_client
 from traceview.ranks.execution.inputs import RankFile
 
-distributed = pytest.importorskip("distributed")
-# Sockets of a cluster whose workers were killed are closed by the collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),
+    # Sockets of a cluster whose workers were killed are closed by the collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")
 def running():
     """A cluster of two workers that is there already, as a user's would be: starting one takes
     longer than most of what it does."""
+    import distributed
+
     # It leaves settings of its workers in this process.
     with mock.patch.dict(os.environ):
         made = distributed.LocalCluster(
