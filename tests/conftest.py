@@ -55,6 +55,10 @@ SHIPPED = (
 )
 
 
+# Until all tests are collected: hardly any of what that makes is garbage.
+gc.disable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: many tests wait for a process, a browser or a limit."""
@@ -67,6 +71,7 @@ def pytest_collection_finish() -> None:
     """Leave ten thousand tests and PyTorch out of all later garbage collections: 0.5 s each."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
