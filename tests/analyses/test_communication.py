@@ -8,8 +8,10 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.communication.analysis import ANALYSIS
+from traceview.analyses.communication.sizes import rates
 from traceview.facts.collectives.transfers import kind_of_kernel
 from traceview.findings import Subject
+from traceview.tables import NULL
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -248,3 +250,8 @@ def test_equal_collectives_of_one_rank_do_not_wait(tmp_path):
         export.kernel_without_launch((start, start + 5 * MS), name=ALL_REDUCE)
     [finding] = ask(ANALYSIS, export, tmp_path).findings
     assert "waiting" not in finding.message
+
+
+def test_a_rate_that_no_integer_holds_is_cut():
+    amount, time = np.array([1 << 62, NULL, 8]), np.array([1, 1, 0])
+    assert rates(amount, time).tolist() == [1 << 62, NULL, NULL]

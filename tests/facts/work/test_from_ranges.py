@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import Export
 from traceview.facts.work.declarations import declaration
-from traceview.facts.work.from_ranges import from_declared, from_shapes
+from traceview.facts.work.from_ranges import declared_in, from_declared, from_shapes
 from traceview.facts.work.kernel_work import kernel_work
 
 
@@ -103,3 +103,15 @@ def test_payloads(tmp_path):
 
 def test_payloads_that_nobody_asks_for_are_not_read(tmp_path):
     assert Export().range("a", 0, 9, payload=5).load(tmp_path).ranges.cells("payload") == [None]
+
+
+def test_a_payload_that_is_missing_declares_nothing(tmp_path):
+    missing = 'r {"bytes": "payload"}'
+    alone = Export().range(missing, 0, 90).launch((10, 20), (30, 40))
+    assert list(declared_in(alone.load(tmp_path)).decode()) == [None]
+
+    folder = tmp_path / "two"
+    folder.mkdir()
+    behind = Export().range('a {"bytes": 8}', 0, 90).launch((10, 20), (30, 40))
+    behind.range(missing, 100, 190).launch((110, 120), (130, 140))
+    assert list(declared_in(behind.load(folder)).decode()) == ["a", None]

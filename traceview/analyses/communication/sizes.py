@@ -14,6 +14,8 @@ from traceview.hardware.rates import rates_of
 from traceview.tables import NULL, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
+# Damaged sizes and times make rates that no integer holds.
+_MOST_RATE = float(1 << 62)
 BUS = Column(
     "bus_bytes_per_s",
     "int64",
@@ -83,8 +85,8 @@ def known_sums(by: Groups, values: Integers) -> Integers:
 
 def rates(amount: Integers, time_ns: Integers) -> Integers:
     """Bytes per second, NULL where the bytes are, or where there is no time."""
-    rate = np.rint(np.maximum(amount, 0) / np.maximum(time_ns, 1) * 1e9).astype(np.int64)
-    return np.where((amount == NULL) | (time_ns <= 0), NULL, rate)
+    rate = np.minimum(np.maximum(amount, 0) / np.maximum(time_ns, 1) * 1e9, _MOST_RATE)
+    return np.where((amount == NULL) | (time_ns <= 0), NULL, np.rint(rate).astype(np.int64))
 
 
 def _links(trace: Trace, moved: Transfers) -> Integers:

@@ -72,7 +72,7 @@ def declared_in(trace: Trace) -> Texts:
         nowhere = constant(-1, len(trace.recorded("kernels")), np.int32)
         return Texts(nowhere, object_array([]))
     _, code, works = declaring
-    names = [works[at].name if at in works else None for at in range(max(works) + 1)]
+    names = [works[at].name if at in works else None for at in range(int(code.max(initial=-1)) + 1)]
     versions = Counter(pattern_of(name) for name in {*names} - {None} if name)
     patterns = [
         pattern_of(name) if name and versions[pattern_of(name)] > _MOST_VERSIONS else name
