@@ -129,6 +129,17 @@ def test_profiler_overhead_counts_in_processes_while_they_have_gpu_work(tmp_path
     assert (state, detail) == ("ok", "The profiler took 10 ns, 1.0 % of the GPU span.")
 
 
+def test_profiler_overhead_of_no_process_counts_while_any_has_gpu_work(tmp_path):
+    export = Export().launch((0, 2), (100, 200)).launch((3, 4), (900, 1100))
+    export.raw("PROFILER_OVERHEAD", start=50, end=150, nameId=export.string("flush"))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert list(result.tables["overheads"].cells("calls")) == [1]
+    [(_, detail)] = status(result, "profiler overhead")
+    assert detail.startswith("The profiler took 50 ns")
+
+
 def stepped(*overheads):
     """Six steps, 0 to 6000 ns, of which the first is warm-up, and costs of the profiler by name."""
     export = Export()

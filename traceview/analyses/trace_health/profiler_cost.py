@@ -15,7 +15,7 @@ from traceview import groups, intervals
 from traceview.facts.idle.causes import profiler_overheads
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.tables import NULL, Integers
+from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 
@@ -38,7 +38,7 @@ def profiler_cost(trace: Trace) -> Cost | None:
     overheads = trace.recorded("overheads")
     own = overheads.take(profiler_overheads(trace))
     first, last = _working(trace)
-    process = np.where(own["process"] == NULL, len(trace.processes), own["process"])
+    process = np.where(own.is_null("process"), len(trace.processes), own["process"])
     start, end = (
         np.clip(own[name], first[process], last[process]) for name in ("start_ns", "end_ns")
     )
