@@ -160,3 +160,41 @@ def test_equal_layers_are_steps_of_their_model(tmp_path, pause, expected):
         name = f"k{launch % 4}"
         export.launch(call=(at, at + 200), kernel=(at + 300, at + 900), name=name)
     assert len(steps(with_steps(export.load(tmp_path)))) == expected
+
+
+def annotated(name, per_call, *, layers=3, calls=6):
+    """Calls of a model of equal layers, of six kernels each; the first ones are in a range."""
+    export, at = Export(), 0
+    for _ in range(calls):
+        export.launch((at, at + 2), (at + 3, at + 9), name="embedding")
+        for layer in range(layers):
+            for number in range(6):
+                at += 10
+                export.launch((at, at + 2), (at + 3, at + 9), name=f"k{number}")
+                if number < per_call and (name != "once" or layer == 0):
+                    export.range(name, at - 1, at + 5)
+        at += 10
+        export.launch((at, at + 2), (at + 3, at + 9), name="head")
+        at += 200
+    return export
+
+
+@pytest.mark.parametrize(
+    ("name", "per_call", "source", "number"),
+    [
+        # The attention of each of three layers: parts of a step.
+        ("attention", 1, "repetition", 6),
+        # Most of the launches.
+        ("block", 5, "user-ranges", 90),
+        # Once per call.
+        ("once", 1, "user-ranges", 6),
+        # Named and numbered like a step.
+        ("iter 7", 1, "user-ranges", 18),
+    ],
+)
+def test_ranges_that_each_pass_holds_several_times_are_parts(
+    name, per_call, source, number, tmp_path
+):
+    found = with_steps(annotated(name, per_call).load(tmp_path))
+    assert steps_source(found) == source
+    assert len(steps(found)) == number

@@ -226,6 +226,13 @@ def test_figures_of_a_gpu_that_cannot_be_are_unknown(read: Any, odd: int | None)
     assert cells(trace, "devices", *columns) == [(None, None, 2**31)]
 
 
+def test_adapters_that_cuda_cannot_use_are_no_gpus(read: Any) -> None:
+    cuda = {"vmId": 1 << 48, "id": 0, "name": "RTX", "computeMajor": 8, "computeMinor": 9}
+    other = {"vmId": 1 << 48, "id": 1, "name": "Basic", "computeMajor": 0, "computeMinor": 0}
+    trace = read({KERNEL: [kernel(1, 2)], "TARGET_INFO_GPU": [cuda, other]})
+    assert cells(trace, "devices", "name") == [("RTX",)]
+
+
 def test_copies_and_sets(read: Any) -> None:
     copy = on_stream(1, 2, bytes=64, copyKind=1, srcKind=1, dstKind=2)
     odd = on_stream(3, 4, bytes=1, copyKind=99, srcKind=None, dstKind=77)

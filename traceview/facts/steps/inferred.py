@@ -2,7 +2,9 @@
 
 Where no range of the program repeats, the passes of its launch sequence become ranges named
 `step_0`, `step_1` …, in a domain of their own, on the thread that launches. Everything that speaks
-of steps then works as if the program had marked them.
+of steps then works as if the program had marked them. So do passes that hold each range of the
+program several times, where these hold less than half of the launches: then they mark parts, such
+as the attention of each layer.
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
+from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.repetition import Repetition, find_repetition
+from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.steps import Steps, step_of_operations, steps
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 
 _MOST_OF_A_RANGE = 0.9
+_LEAST_OF_STEPS, _NEARLY_ALL = 0.5, 0.8
 _SHORT = 8
 """A pass of fewer launches must repeat in its grids as well as in its kernels."""
 
@@ -35,11 +41,12 @@ def with_steps(trace: Trace) -> Trace:
     Added steps are removed where the program has steps of its own.
     """
     trace = with_added_steps(trace)
-    if steps_source(trace) != "none":
+    marked = steps_source(trace)
+    if marked != "none" and not (marked == "user-ranges" and _may_be_parts(trace)):
         return trace
     found = [_passes(trace, process) for process in groups.different(operations(trace).process)]
     passes = [each for each in found if each is not None]
-    if not passes:
+    if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
     ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
     return trace.with_ranges(ranges, kept=operations)
@@ -47,6 +54,35 @@ def with_steps(trace: Trace) -> Trace:
 
 _Passes = tuple[int, int, Integers, Integers]
 """Process, thread, and start and end of each pass."""
+
+
+def _may_be_parts(trace: Trace) -> bool:
+    """Whether the ranges taken for steps hold few of the launches, and are not named like steps."""
+    ops = operations(trace)
+    within = step_of_operations(trace)[ops.launched] >= 0
+    if np.count_nonzero(within) >= _LEAST_OF_STEPS * len(within):
+        return False
+    names = (pattern_of(str(name)) for name in set(steps(trace).names.decode()))
+    return not any(is_step(name) or is_epoch(name) for name in names)
+
+
+def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
+    """Whether nearly all passes hold each marked range equally often, and more than once."""
+    own = np.zeros(len(marked), bool)
+    for process, _, start, end in passes:
+        rows = np.flatnonzero(marked.process == process)
+        of_pass = np.searchsorted(start, marked.cpu_start_ns[rows], side="right") - 1
+        inside = (of_pass >= 0) & (marked.cpu_start_ns[rows] < end[of_pass])
+        if (marked.cpu_end_ns[rows] > end[of_pass])[inside].any():
+            return False
+        rows, of_pass = rows[inside], of_pass[inside]
+        for series in groups.different(marked.series[rows]).tolist():
+            times = np.bincount(of_pass[marked.series[rows] == series], minlength=len(start))
+            usual = int(np.median(times))
+            if usual < 2 or np.mean(times == usual) < _NEARLY_ALL:
+                return False
+        own[rows] = True
+    return bool(own.any())
 
 
 def _passes(trace: Trace, process: int) -> _Passes | None:

@@ -131,7 +131,7 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds at the level of the steps of their thread."""
     thread, depth = kinds.thread, kinds.depth
     threads = int(tree.nesting.track.max(initial=-1)) + 1
-    steps = _named(tree, kinds, _is_step)
+    steps = _named(tree, kinds, is_step)
     least = _least(thread, depth, np.ones(len(depth), bool), threads)
     chosen = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
     level = _least(thread, depth, chosen, threads)
@@ -143,8 +143,9 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     return _beside(tree, kinds, chosen)
 
 
-def _is_step(name: str) -> bool:
-    return bool(_STEP.match(name)) or is_profiler_step(name)
+def is_step(pattern: str) -> bool:
+    """Whether a range is named and numbered like a step, or as one that a profiler marks."""
+    return bool(_STEP.match(pattern)) or is_profiler_step(pattern)
 
 
 def _named(tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool]) -> Mask:

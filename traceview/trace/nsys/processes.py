@@ -40,6 +40,7 @@ _GPU_COLUMNS = {
     "clock_hz": "clockRate",
 }
 _NARROW = {column.name for column in DEVICES.columns if column.dtype == "int32"}
+_NO_CUDA = (0, 0)
 _MOST = [INT32.max if name in _NARROW else INT32.max << 24 for name in _GPU_COLUMNS]
 
 
@@ -192,11 +193,13 @@ def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 
 def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
-    """Properties of every GPU, by host and GPU."""
+    """Properties of every GPU that CUDA can use, by host and GPU; Windows lists others as well."""
     names = ("vmId", "id", "name", "computeMajor", "computeMinor", *_GPU_COLUMNS.values())
     rows: dict[tuple[int, int], dict[str, Cell]] = {}
     for vm, gpu, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
         if type(vm) is not int or type(gpu) is not int or not 0 <= gpu <= INT32.max:
+            continue
+        if (major, minor) == _NO_CUDA:
             continue
         capability = f"{major}.{minor}" if type(major) is int and type(minor) is int else None
         row: dict[str, Cell] = {
