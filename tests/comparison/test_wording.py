@@ -61,7 +61,7 @@ def test_one_run_per_side_says_that_noise_is_not_known():
 @pytest.mark.parametrize(
     ("before", "after", "start"),
     [
-        (200, 100, "50.0 % faster: mean 100 instead of 200 ns"),
+        (200, 100, "2.0× as fast: mean 100 instead of 200 ns"),
         (100, 350, "3.5× as long: mean 350 instead of 100 ns"),
         (
             12_400_000,

@@ -77,6 +77,8 @@ def _direction(before: Fraction, after: Fraction) -> str:
     share = float((after - before) / before) * 100
     if share > 100:
         return f"{units.quantity('factor', float(after / before))} as long"
+    if share <= -50 and after:
+        return f"{units.quantity('factor', float(before / after))} as fast"
     return f"{units.percent(abs(share))} {'slower' if share > 0 else 'faster'}"
 
 
