@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from traceview.trace import Trace
 
 _DEFAULT_PATH = ""
+_SWITCH_S = 0.0005
+"""A thread whose C code ends waits so long for another one in Python, a tenth of the default."""
 
 
 def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -360,6 +363,7 @@ def _analyzed(
     from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
+    sys.setswitchinterval(_SWITCH_S)
     # Reading is C code for the most part, which leaves the interpreter to these imports.
     Thread(target=_import_the_rest, args=(prepare,)).start()
     with progress("Reading the trace") as next_step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from traceview.timeline.counters import Counter, counters
@@ -40,17 +41,19 @@ class Timeline:
 
 def timeline(trace: Trace) -> Timeline:
     """The timeline of the whole recording, whatever is selected."""
-    names, launches = RowNames(), launch_configurations(trace)
-    lanes = (
-        *step_lanes(trace, names),
-        *phase_lanes(trace, names),
-        *thread_lanes(trace, names),
-        *idle_lanes(trace, names),
-        *stream_lanes(trace, names, launches),
-        *migration_lanes(trace, names),
-    )
-    lanes = tuple(lane for lane in lanes if lane.rows)
-    counted = tuple(counters(trace))
+    with ThreadPoolExecutor(1) as pool:
+        # Counters need nothing of the lanes.
+        counting = pool.submit(lambda: tuple(counters(trace)))
+        names, launches = RowNames(), launch_configurations(trace)
+        lanes = (
+            *step_lanes(trace, names),
+            *phase_lanes(trace, names),
+            *thread_lanes(trace, names),
+            *idle_lanes(trace, names),
+            *stream_lanes(trace, names, launches),
+            *migration_lanes(trace, names),
+        )
+    lanes, counted = tuple(lane for lane in lanes if lane.rows), counting.result()
     tracks = [track for lane in lanes for track in lane.tracks]
     starts = [int(track.start_ns[0]) for track in tracks]
     ends = [int(track.end_ns.max()) for track in tracks]

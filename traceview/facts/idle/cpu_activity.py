@@ -18,7 +18,6 @@ from traceview.facts.idle.causes import (
     PROFILER,
     SYNC_DRAIN,
 )
-from traceview.facts.idle.gap_bounds import latest_so_far
 from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
@@ -124,10 +123,11 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     rows = made[calls.end_ns[made] > calls.start_ns[made]]
     start, end = calls.start_ns[rows], calls.end_ns[rows]
     if (start[1:] < end[:-1]).any():
-        order = np.lexsort((-end, start))
-        rows, start, end = rows[order], start[order], end[order]
+        if not groups.in_order(start, -end):
+            order = np.lexsort((-end, start))
+            rows, start, end = rows[order], start[order], end[order]
         outer = np.ones(len(rows), bool)
-        outer[1:] = end[1:] > end[latest_so_far(end)][:-1]
+        outer[1:] = end[1:] > np.maximum.accumulate(end)[:-1]
         rows, start, end = rows[outer], start[outer], end[outer]
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     return rows, Intervals(start, end)
