@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,12 +59,11 @@ SHIPPED = (
 gc.disable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """One worker more than cores: many tests wait for a process, a browser or a limit."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return cores + 1
+    is_given = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    return (yield) + (not is_given)
 
 
 def pytest_collection_finish() -> None:
