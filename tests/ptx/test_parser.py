@@ -258,6 +258,7 @@ def test_syntax_errors_name_line_and_column(text, line, column, said):
     assert (caught.value.line, caught.value.column) == (line, column)
     assert str(caught.value).startswith(f"k.ptx, line {line}, column {column}: ")
     assert said in str(caught.value)
+    assert caught.value.remedy
     assert str(caught.value).isprintable()
 
 

@@ -88,7 +88,7 @@ class Source:
         self.text = text
         self.name = name
 
-    def fail(self, offset: int, what: str, remedy: str = "") -> NoReturn:
+    def fail(self, offset: int, what: str, remedy: str = "compile it again") -> NoReturn:
         """Raise PtxSyntaxError at an offset, quoting the text there."""
         line = self.text.count("\n", 0, offset) + 1
         column = offset - self.text.rfind("\n", 0, offset)
