@@ -134,3 +134,21 @@ def test_pieces_add_up_to_the_gaps():
                 wait = next((row for row, (a, b) in enumerate(spans) if a <= tick < b), -1)
                 expected.add((gap, wait, tick))
         assert ticks == expected
+
+
+def test_work_in_one_of_many_steps_may_be_there_once(tmp_path):
+    export, at = Export(), 0
+    for step in range(STEPS):
+        export.range(f"step_{step}", at - 5_000, at + MS - 6_000)
+        export.launch((at - 5_000, at - 3_000), (at, at + MS))
+        at += MS
+        if step == 10:
+            for sample in range(100):
+                export.native_sample(at + sample * MS + MS // 2, *WORK)
+            at += 100 * MS
+
+    worked = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert worked.message.startswith("The GPU sat idle for 100 ms (1 gap) while the CPU did other")
+    assert worked.severity == "medium"
+    assert worked.action.startswith("Check whether every step does this. If so, take this CPU work")

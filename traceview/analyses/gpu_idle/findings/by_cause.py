@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
+from traceview.analyses.gpu_idle.findings.details import NEARLY_ALL, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     Shown,
     gap_finding,
@@ -19,6 +20,7 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     GENERAL,
     LOST,
     action_for,
+    if_repeated,
     lost_by,
     take_out,
 )
@@ -146,6 +148,10 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
         add_function(wording, line)
     elif line:
         add_line(wording, trace, line, None)
+    lone = lone_gap(trace, within)
+    if lone and lone.fraction >= NEARLY_ALL:
+        wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
+        severity = max(severity, "medium", key=SEVERITIES.index)
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, device, within, shown, idle_ns)
     if part.doing == SLEEP:
