@@ -133,3 +133,12 @@ def test_a_memset_alone_is_no_program_to_judge(tmp_path, operations, end_ns, jud
     found = verdict(export.load(tmp_path))
     assert found.text.startswith("Next to no GPU work was recorded: 1 operation") == (not judged)
     assert (found.limit == "unknown") == (not judged)
+
+
+def test_a_program_that_ran_no_kernel(tmp_path):
+    export = Export()
+    for number in range(8):
+        at = number * 1_000_000
+        export.copy((at, at + 10), (at + 20, at + 500_000), source="pinned")
+    text = verdict(export.load(tmp_path)).text
+    assert text.startswith("No kernel ran in 7.50 ms: copies and memsets alone · GPU busy ")

@@ -91,8 +91,17 @@ def verdict(trace: Trace) -> Verdict:
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
-    text = " · ".join(_phrases(loop, parts, limit, drained))
+    phrases = [*_phrases(loop, parts, limit, drained)]
+    if not loop.steps and not _runs_kernels(trace):
+        phrases[0] = f"No kernel ran in {units.duration(parts.span_ns)}: copies and memsets alone"
+    text = " · ".join(phrases)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
+
+
+def _runs_kernels(trace: Trace) -> bool:
+    """Whether kernels or whole graphs were recorded, or may have run without a record."""
+    rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
+    return "kernels" not in trace.tables or any(rows)
 
 
 def limit_of(parts: SteadyParts) -> Limit:

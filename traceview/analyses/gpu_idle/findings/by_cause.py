@@ -151,7 +151,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     lone = lone_gap(trace, within)
     if lone and lone.fraction >= NEARLY_ALL:
         wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
-        severity = max(severity, "medium", key=SEVERITIES.index)
+        severity = "medium" if severity == "high" else severity
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, device, within, shown, idle_ns)
     if part.doing == SLEEP:
