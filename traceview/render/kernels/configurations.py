@@ -48,7 +48,7 @@ def what_if_rows(kernel: KernelReport) -> Iterator[dict[str, Cell]]:
             "occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
             "waves": row.waves,
             "spill_bytes": row.spill_bytes,
-            "limited_by": limited_by(row),
+            "limited_by": limited_by(row).replace(" and ", ", "),
         }
 
 
