@@ -95,14 +95,15 @@ def convolution_findings(trace: Trace) -> Iterator[Finding]:
     kernels = trace.recorded("kernels")
     names, steady = kernels.texts("name"), steady_kernels(trace)
     convolves = steady & (kernel_classes(trace) == KernelClass.CONVOLUTION)
+    precise = {tf32: convolves & _precise(names, tf32) for tf32 in (False, True)}
+    conversions = steady & _named(names, lambda name: bool(_CONVERSION.search(name)))
     for device, known in enumerate(peaks(trace)):
-        own = kernels["device"] == device
+        takes_tf32 = "capability" in known and known["capability"].value >= _FIRST_TF32
         remedy = _precision(known)
         if remedy is not None:
-            yield from _finding(trace, device, remedy, own & convolves & _precise(names, known))
-        if known.get("capability") and known["capability"].value >= _FIRST_TF32:
-            chosen = own & steady & _named(names, lambda name: bool(_CONVERSION.search(name)))
-            yield from _finding(trace, device, _LAYOUT, chosen)
+            yield from _finding(trace, device, remedy, precise[takes_tf32])
+        if takes_tf32:
+            yield from _finding(trace, device, _LAYOUT, conversions)
 
 
 def _precision(known: Peaks) -> _Remedy | None:
@@ -118,9 +119,9 @@ def _precision(known: Peaks) -> _Remedy | None:
     return None
 
 
-def _precise(names: Texts, known: Peaks) -> Mask:
+def _precise(names: Texts, takes_tf32: bool) -> Mask:
     """True for kernels that multiply TF32 or, before tensor cores took that, fp32."""
-    if known["capability"].value >= _FIRST_TF32:
+    if takes_tf32:
         return _named(names, lambda name: bool(_TF32.search(name)))
     return _named(names, lambda name: bool(_FP32.search(name)) and not _TENSOR_CORES.search(name))
 
@@ -134,8 +135,12 @@ def _named(names: Texts, chosen: Callable[[str], bool]) -> Mask:
 
 
 def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[Finding]:
+    """What the chosen kernels of a GPU can save."""
     rows, span_ns = np.flatnonzero(chosen), steady_spans_ns(trace).get(device, 0)
     kernels = trace.recorded("kernels")
+    rows = rows[kernels["device"][rows] == device]
+    if not len(rows):
+        return
     every = steady_kernels(trace) & (kernels["device"] == device)
     duration_ns = kernels.duration_ns
     total_ns, kernel_ns = int(duration_ns[rows].sum()), int(duration_ns[every].sum())

@@ -57,6 +57,7 @@ class Fp32Gemms:
     claimed_ns: int | None = None
 
 
+@fact
 def steady_kernels(trace: Trace) -> Mask:
     """True for the selected kernels that are not of warm-up."""
     selected: Mask = selected_operations(trace)[kernel_operations(trace)]
