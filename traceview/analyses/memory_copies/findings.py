@@ -36,9 +36,9 @@ from traceview.trace import Trace
 
 _ON_DEMAND = ("page fault", "speculative prefetch")
 _ONLY_COPIES_FRACTION = 0.5
-# A copy of fewer bytes takes no longer than its latency, pinned or not.
-_FEW_BYTES = 4096
-_OFTEN, _ABOUT_EQUAL = 4, 1.25
+# A copy of fewer bytes takes no longer than its latency, pinned or not; one of a small size mostly.
+_FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
+_OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
 # A program whose last step is followed by more than this part of its time has other work as well.
 _TAIL_FRACTION = 0.2
 _KEEP = (
@@ -97,11 +97,24 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             on_gpu = own.take(own["device"] == device)
             [of_gpu] = copies_by_kind(trace, on_gpu).rows()
             longest = longest_of(on_gpu, row)
-            found = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device)
+            # A result of each step that stays on the GPU needs no copy. The result of the program
+            # does, uploads beside it take their time without it, and an upload that moves beside
+            # kernels still shares memory and host with them (docs/accuracy.md).
+            alone = bool(len(steps(trace))) and not _beside_others(copies, row, device)
+            found = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
                 remedy = f"{_KEEP}{found.remedy[0].lower()}{found.remedy[1:]}"
                 found = replace(found, remedy=remedy)
             yield replace(found, work=_time_of(on_gpu))
+
+
+def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether copies of another kind run during a good part of those of a row."""
+    on_gpu = copies.take(copies["device"] == device)
+    own = rows_of(on_gpu, row)
+    spans = (on_gpu["start_ns"], on_gpu["end_ns"])
+    mine, others = (intervals.union(*(each[m] for each in spans)) for m in (own, ~own))
+    return intervals.intersection(mine, others).total() > _BESIDE * mine.total()
 
 
 def _after_the_loop(trace: Trace, copies: Table) -> Mask:
@@ -159,6 +172,7 @@ def _exposed_finding(
     severity: Severity,
     exposed_ns: int,
     device: int,
+    in_steps_alone: bool,
 ) -> Finding:
     span_ns, one = steady_spans_ns(trace)[device], row["calls"] == 1
     several = len(steady_spans_ns(trace)) > 1
@@ -196,10 +210,7 @@ def _exposed_finding(
         share_pct(exposed_ns, span_ns),
         # The GPU also idles before such a copy: one cause, and one remedy.
         CAUSES[COPY_WAIT] if slow_upload else "",
-        # A result of each step that stays on the GPU needs no copy. The result of the program does,
-        # and an upload that moves beside kernels still shares memory and host with them, so less
-        # than its time is won (docs/accuracy.md).
-        saving="about" if row["direction"] == "D2H" and len(steps(trace)) else "at-most",
+        saving="about" if row["direction"] == "D2H" and in_steps_alone else "at-most",
     )
 
 
@@ -213,7 +224,7 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
 
 def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
     """The remedy that hides the copies, or avoids them."""
-    if int(row["median_bytes"] or 0) <= _FEW_BYTES:
+    if _is_small(row):
         return (
             "Make the values on the GPU, or copy many at once: each copy takes microseconds, "
             "whatever its size."
@@ -237,6 +248,13 @@ def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
         "Start the copies on a stream of their own while kernels run, or copy less often: results "
         "can stay on the GPU."
     )
+
+
+def _is_small(row: Mapping[str, Cell]) -> bool:
+    """Whether these copies take as long as fewer bytes would, far below the rate of their link."""
+    median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
+    slow = link_pct is not None and float(link_pct) < _SLOW_PCT and row["host_memory"] == "pinned"
+    return median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES)
 
 
 def _early_pageable(row: Mapping[str, Cell], longest: tuple[int, int]) -> Finding:
