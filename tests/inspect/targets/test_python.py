@@ -164,7 +164,7 @@ def test_options_replace_what_the_script_passes():
 @needs_torch
 def test_a_replaced_constexpr_that_no_kernel_has():
     said = error_of(str(TRITON_KERNELS / "gelu.py"), constexprs={"BLOK": "1"})
-    assert said == "no launched kernel has a parameter 'BLOK'"
+    assert said == "no launched kernel has a parameter 'BLOK'; check --constexpr"
 
 
 def loops_break_the_interpreter() -> bool:
