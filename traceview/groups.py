@@ -20,12 +20,16 @@ from traceview.tables.parts import parts as parts
 NO_ROWS = np.zeros(0, np.int32)
 _FEW = 4
 """Of so few values, comparing with each takes less time than sorting."""
+_SPAN = 1 << 16
+"""The places of so many values stay in the CPU cache."""
 
 
 def order_of(numbers: Array) -> Integers:
     """Stable argsort of mostly small integers."""
     limits = np.iinfo(np.int16)
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if numbers.dtype.kind == "i" and most - least < _SPAN and grouping.is_available():
+        return grouping.ordered_rows(numbers, least, most - least + 1)
     if most - least < _FEW:
         order, known = np.empty(len(numbers), np.int64), 0
         for value in range(least, most + 1):

@@ -49,6 +49,18 @@ def test_different_values_of_a_column(dtype: type, values: list[int]) -> None:
         assert found.dtype == dtype
 
 
+@given(values=st.lists(st.integers(-3, 3) | st.integers(-128, 127), max_size=60))
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_rows_in_order_are_those_of_numpy(dtype: type, values: list[int]) -> None:
+    column = np.array(values, dtype)
+    for given_column in (column, column[::2], column // 99):
+        expected = with_numpy(lambda given_column=given_column: groups.order_of(given_column))
+        found = groups.order_of(given_column)
+        assert found.tolist() == expected.tolist()
+        assert found.tolist() == np.argsort(given_column, kind="stable").tolist()
+        assert found.dtype == np.int64
+
+
 @given(rows=st.lists(st.tuples(st.integers(0, 4), VALUES), max_size=60))
 def test_statistics_are_those_of_numpy(rows: list[tuple[int, int]]) -> None:
     keys, values = (np.array([row[place] for row in rows], np.int64) for place in range(2))

@@ -164,6 +164,35 @@ EXPORTED void traceview_mark_values(const void *values, int64_t bytes, int64_t r
     }
 }
 
+#define ORDER_ALL(type)                                                         \
+    for (int64_t row = 0; row < rows; row++)                                    \
+        places[((const type *)values)[row] - least]++;                          \
+    for (int64_t value = 0, place = 0; value < span; value++) {                 \
+        int64_t count = places[value];                                          \
+        places[value] = place;                                                  \
+        place += count;                                                         \
+    }                                                                           \
+    for (int64_t row = 0; row < rows; row++)                                    \
+        order[places[((const type *)values)[row] - least]++] = row;             \
+    return
+
+/* The rows in order of their values, each of so many bytes, and of equal ones in that of the rows.
+ * The values are `span` from `least` on; `places` are as many zeros. */
+EXPORTED void traceview_order(const void *values, int64_t bytes, int64_t rows, int64_t least,
+                              int64_t span, int64_t *places, int64_t *order)
+{
+    switch (bytes) {
+    case 1:
+        ORDER_ALL(int8_t);
+    case 2:
+        ORDER_ALL(int16_t);
+    case 4:
+        ORDER_ALL(int32_t);
+    default:
+        ORDER_ALL(int64_t);
+    }
+}
+
 /* How many different numbers below 64 each group has; `marks` are as many zeros. */
 EXPORTED void traceview_different_in_groups(const int64_t *ids, const uint8_t *values, int64_t rows,
                                             int64_t groups, uint64_t *marks, int64_t *counts)

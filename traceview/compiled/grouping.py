@@ -18,6 +18,7 @@ _FUNCTIONS = (
     "traceview_group",
     "traceview_follows",
     "traceview_mark_values",
+    "traceview_order",
     "traceview_group_statistics",
     "traceview_different_in_groups",
 )
@@ -85,6 +86,23 @@ def marked(values: Array, least: int, span: int) -> Mask:
         pointer(used),
     )
     return used
+
+
+def ordered_rows(values: Array, least: int, span: int) -> Integers:
+    """Stable argsort of signed integers from `least` on, of so many."""
+    values, places = np.ascontiguousarray(values), np.zeros(span, np.int64)
+    order = np.empty(len(values), np.int64)
+    library.call(
+        "traceview_order",
+        pointer(values),
+        c_int64(values.itemsize),
+        c_int64(len(values)),
+        c_int64(least),
+        c_int64(span),
+        pointer(places),
+        pointer(order),
+    )
+    return order
 
 
 def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:

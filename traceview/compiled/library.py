@@ -34,6 +34,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_group": None,
     "traceview_follows": None,
     "traceview_mark_values": None,
+    "traceview_order": None,
     "traceview_group_statistics": None,
     "traceview_different_in_groups": None,
     "traceview_sort": None,
