@@ -57,3 +57,11 @@ def test_the_remedy_is_that_of_the_operation_that_waits(operation, remedy, tmp_p
     [finding] = stalls(iterations(operation), tmp_path)
 
     assert remedy in finding.action
+
+
+def test_a_step_that_begins_within_the_loop_hides_nothing(tmp_path):
+    export = iterations("hlo_op=while.3").range("step_0", 1_000, 899_000)
+
+    [finding] = stalls(export, tmp_path)
+
+    assert "lax.fori_loop with constant bounds" in finding.action

@@ -2,7 +2,8 @@
 
 XLA opens a range around each operation that it runs, such as `Thunk:#hlo_op=while.41,…#`. A while
 loop whose number of iterations is not known when it is compiled waits for its condition before
-every iteration; lax.scan, and lax.fori_loop with constant bounds, have a known one.
+every iteration; lax.scan, and lax.fori_loop with constant bounds, have a known one. Inferred steps
+may begin within such a range.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _REMEDIES = {
     "cond": "Compute both branches and choose with jnp.where, where they are cheap. XLA reads on "
     "the CPU which branch a lax.cond takes.",
 }
-_OPERATION = re.compile(r"\bThunk:#.*\bhlo_op=(while|cond)[^,/]*,unique_hlo_op_id=[^,/]*$")
+_OPERATION = re.compile(r"\bThunk:#.*\bhlo_op=(while|cond)[^,/]*,unique_hlo_op_id=[^,/]*(?:/step_#)?$")
 
 
 def remedy(trace: Trace, pattern: Integers, idle_ns: Integers) -> str | None:
