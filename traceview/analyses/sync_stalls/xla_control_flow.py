@@ -24,7 +24,9 @@ _REMEDIES = {
     "cond": "Compute both branches and choose with jnp.where, where they are cheap. XLA reads on "
     "the CPU which branch a lax.cond takes.",
 }
-_OPERATION = re.compile(r"\bThunk:#.*\bhlo_op=(while|cond)[^,/]*,unique_hlo_op_id=[^,/]*(?:/step_#)?$")
+_OPERATION = re.compile(
+    r"\bThunk:#.*\bhlo_op=(while|cond)[^,/]*,unique_hlo_op_id=[^,/]*(?:/step_#)?$"
+)
 
 
 def remedy(trace: Trace, pattern: Integers, idle_ns: Integers) -> str | None:
