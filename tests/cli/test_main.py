@@ -16,7 +16,7 @@ import traceview
 from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.cli import VERBS, run
-from traceview.cli.report import _import_the_rest as import_the_rest
+from traceview.cli.report import _import_ahead as import_ahead
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.recorders import Recording
 
@@ -183,7 +183,7 @@ def test_imports_that_an_interrupt_leaves_too_late_are_quiet(monkeypatch):
         raise RuntimeError("can't register atexit after shutdown")
 
     monkeypatch.setattr("traceview.cli.report.import_module", too_late)
-    import_the_rest(lambda: None)
+    import_ahead(lambda: None)
 
 
 @pytest.mark.parametrize("arguments", [["repot"], ["report", "x", "--nosuch"], ["report"]])

@@ -219,7 +219,7 @@ def test_all_prints_every_table_and_only_those_named(job, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--range", "step_1"], "--range is of the report of one rank: add --rank N"),
+        (["--range", "step_1"], "--range applies to the report of one rank: add --rank N"),
         (["--exclude-range", "step_1"], "add --rank N"),
         (["--strict"], "add --rank N"),
         (["--peak", "link=64e9"], "add --rank N"),
@@ -227,10 +227,10 @@ def test_all_prints_every_table_and_only_those_named(job, capsys):
         (["--cubin", "a.cubin"], "add --rank N"),
         (["--full-names"], "add --rank N"),
         (["--only", "gpu-idle"], "no table of several ranks is named 'gpu-idle'"),
-        (["--only", "groups", "--html"], "--only selects tables to print"),
-        (["--rank", "1", "--jobs", "2"], "--jobs is about all ranks"),
-        (["--rank", "1", "--ranks"], "--ranks is about all ranks"),
-        (["--rank", "1", "--dask", "local"], "--dask is about all ranks"),
+        (["--only", "groups", "--html"], "--only selects tables of the terminal"),
+        (["--rank", "1", "--jobs", "2"], "--jobs compares ranks"),
+        (["--rank", "1", "--ranks"], "--ranks compares ranks"),
+        (["--rank", "1", "--dask", "local"], "--dask compares ranks"),
         (["--rank", "1", "--only", "groups"], "no analysis is named 'groups'"),
         (["--rank", "-1"], "-1"),
         (["--jobs", "0"], "0"),

@@ -16,6 +16,7 @@ import click
 import traceview
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import values
+from traceview.cli.options.analysis_options import AnalysisOptions
 from traceview.cli.options.completions import complete_analyses, complete_ranges
 from traceview.cli.options.report_outputs import (
     ReportOutputs,
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_PATH = ""
 _SWITCH_S = 0.0005
-"""A thread whose C code ends waits so long for another one in Python, a tenth of the default."""
+"""How long a thread that returns from C code waits for one in Python: a tenth of the default."""
+_ALL = AnalysisOptions()
 
 
 def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -266,30 +268,20 @@ def command(
     outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
     for source in (trace,) if trace else traces:
         outputs.check(source, force=force)
-    options = (only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
-    tables = outputs.has_tables or shown.tables
-    if trace:
-        request.check_one()
-        _check_analyses(only)
-        load: Callable[[], Trace] = partial(traceview.load, trace)
-        put_report(_analyzed(load, *options, tables, outputs.prepare), outputs, shown)
-    elif rank is not None:
-        _check_analyses(only)
-        load = request.load_rank
-        put_report(_analyzed(load, *options, tables, outputs.prepare), outputs, shown)
-    else:
-        request.check_job(dict(zip(_OF_ONE_RANK, (*options[1:], full_names), strict=True)))
+    options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    if trace is None and rank is None:
+        request.check_job({**options.of_one_recording, "--full-names": full_names})
         check_tables(only, outputs)
         put_job(_compared(request), outputs, shown, only)
+    else:
+        if trace:
+            request.check_one()
+        _check_analyses(only)
+        load = partial(traceview.load, trace) if trace else request.load_rank
+        tables = outputs.has_tables or shown.tables
+        put_report(_analyzed(load, options, tables, outputs.prepare), outputs, shown)
     if opens and outputs.html:
         open_in_browser(outputs.html)
-
-
-_OF_ONE_RANK = (
-    *("--range", "--exclude-range", "--strict", "--peak", "--ncu", "--cubin"),
-    "--full-names",
-)
-"""Options that only the report of one recording has."""
 
 
 def _check_analyses(only: Sequence[str]) -> None:
@@ -309,9 +301,9 @@ def _explain(name: str, shown: ScreenOptions) -> None:
     from traceview.explanation import explained
     from traceview.render.terminal.explanation import render_explanation
 
-    told = explained(name)
+    explanation = explained(name)
     print_text(
-        lambda width, color: render_explanation(told, width=width, color=color),
+        lambda width, color: render_explanation(explanation, width=width, color=color),
         pager=shown.pager,
     )
 
@@ -341,7 +333,7 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
-def _import_the_rest(prepare: Callable[[], None]) -> None:
+def _import_ahead(prepare: Callable[[], None]) -> None:
     # An import that fails, or that an interrupt leaves too late, is reported where it is needed.
     with suppress(Exception):
         import_module("traceview.report")
@@ -350,33 +342,28 @@ def _import_the_rest(prepare: Callable[[], None]) -> None:
 
 def _analyzed(
     load: Callable[[], Trace],
-    only: tuple[str, ...] = (),
-    ranges: tuple[str, ...] = (),
-    exclude_ranges: tuple[str, ...] = (),
-    strict: bool = False,
-    peaks: tuple[str, ...] = (),
-    ncu: Path | None = None,
-    cubins: tuple[Path, ...] = (),
+    options: AnalysisOptions = _ALL,
     tables: bool = False,
     prepare: Callable[[], None] = lambda: None,
 ) -> Report:
+    """Load a trace and analyze it, while another thread imports what renders the report."""
     from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
     # Reading is C code for the most part, which leaves the interpreter to these imports.
-    Thread(target=_import_the_rest, args=(prepare,)).start()
+    Thread(target=_import_ahead, args=(prepare,)).start()
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")
         return traceview.analyze(
             trace,
-            only,
-            ranges=ranges,
-            exclude_ranges=exclude_ranges,
-            strict=strict,
-            peaks=peaks,
-            ncu=ncu,
-            cubins=cubins,
+            options.only,
+            ranges=options.ranges,
+            exclude_ranges=options.exclude_ranges,
+            strict=options.strict,
+            peaks=options.peaks,
+            ncu=options.ncu,
+            cubins=options.cubins,
             tables=tables,
         )

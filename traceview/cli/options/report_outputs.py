@@ -128,7 +128,7 @@ def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> 
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        page = pool.submit(_page, report, outputs.all_rows) if outputs.html else None
+        page = pool.submit(report.to_html, all_rows=outputs.all_rows) if outputs.html else None
         if not outputs.stdout:
             print_report(report, shown)
         if outputs.html and page:
@@ -187,14 +187,6 @@ def _markdown(report: Report) -> str:
     from traceview.render.report.markdown import render_markdown
 
     return render_markdown(report)
-
-
-def _page(report: Report, all_rows: bool) -> str:
-    from traceview import __version__
-    from traceview.render.base.table_view import MOST_ROWS
-    from traceview.render.report.html import render_html
-
-    return render_html(report, __version__, None if all_rows else MOST_ROWS)
 
 
 def _document(report: Report, all_rows: bool) -> Iterator[str]:

@@ -31,13 +31,13 @@ class RanksRequest:
         """Raise UsageError for options that exclude each other."""
         if self.rank is None:
             return
-        for option, given in (
+        for option, value in (
             ("--ranks", self.ranks),
             ("--jobs", self.jobs),
             ("--dask", self.dask),
         ):
-            if given:
-                raise _misuse(f"{option} is about all ranks, and --rank about one of them.")
+            if value:
+                raise _misuse(f"{option} compares ranks, and --rank reports on one alone.")
 
     def recording(self) -> Path | None:
         """The only recording if the report is of one; None if it is of a job."""
@@ -66,7 +66,7 @@ class RanksRequest:
         return f"{name or 'job'}{'-ranks' if self.ranks and not first.is_dir() else ''}"
 
     def load_rank(self) -> Trace:
-        """The trace of the one rank that is asked for."""
+        """The trace of the rank that --rank names."""
         from traceview import load
         from traceview.ranks.execution.one_rank import trace_of_rank
 
@@ -74,15 +74,15 @@ class RanksRequest:
 
     def check_one(self) -> None:
         """Raise UsageError for options that only a job has."""
-        for option, given in (("--jobs", self.jobs), ("--ranks", self.ranks)):
-            if given:
-                raise _misuse(f"{option} is about several ranks, and this is one recording.")
+        for option, value in (("--jobs", self.jobs), ("--ranks", self.ranks)):
+            if value:
+                raise _misuse(f"{option} compares ranks, and this is one recording.")
 
     def check_job(self, of_one_rank: Mapping[str, object]) -> None:
         """Raise UsageError if an option is given that only the report of one rank has."""
-        for option, given in of_one_rank.items():
-            if given:
-                raise _misuse(f"{option} is of the report of one rank: add --rank N.")
+        for option, value in of_one_rank.items():
+            if value:
+                raise _misuse(f"{option} applies to the report of one rank: add --rank N.")
 
 
 def _is_glob(path: Path) -> bool:
@@ -102,4 +102,6 @@ def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
         if name not in known:
             raise _misuse(f"no table of several ranks is named {name!r}; {suggestion(name, known)}")
     if names and (outputs.html or outputs.markdown or outputs.stdout == "markdown"):
-        raise _misuse("--only selects tables to print, and those of --json and --csv.")
+        raise _misuse(
+            "--only selects tables of the terminal, --json and --csv, not of other outputs."
+        )
