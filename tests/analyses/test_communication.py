@@ -8,7 +8,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.analyses.communication.sizes import rates
+from traceview.analyses.communication.sizes import known_rates
 from traceview.facts.collectives.transfers import kind_of_kernel
 from traceview.findings import Subject
 from traceview.tables import NULL
@@ -254,4 +254,4 @@ def test_equal_collectives_of_one_rank_do_not_wait(tmp_path):
 
 def test_a_rate_that_no_integer_holds_is_cut():
     amount, time = np.array([1 << 62, NULL, 8]), np.array([1, 1, 0])
-    assert rates(amount, time).tolist() == [1 << 62, NULL, NULL]
+    assert known_rates(amount, time).tolist() == [1 << 62, NULL, NULL]

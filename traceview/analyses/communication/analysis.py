@@ -18,7 +18,7 @@ from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.communication.findings import exposed_communication
 from traceview.analyses.communication.pairing import Waiting, waiting
-from traceview.analyses.communication.sizes import BUS, SIZES, known_sums, rates, sizes
+from traceview.analyses.communication.sizes import BUS, SIZES, known_rates, known_sums, sizes
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.idle.gaps import device_work, steady_spans_ns
@@ -145,7 +145,7 @@ def _collectives(trace: Trace, moved: Transfers, waits: Waiting, devices: Intege
             "hidden_ns": share.hidden_ns,
             "exposed_ns": share.exposed_ns,
             "wait_ns": np.where(paired, wait, NULL),
-            "bus_bytes_per_s": rates(known_sums(by, moved.bus_bytes), total - wait),
+            "bus_bytes_per_s": known_rates(known_sums(by, moved.bus_bytes), total - wait),
             "communicator": Texts.of(_hex(moved.communicator[by.first])),
             "ranks": np.where(ranks > 0, ranks, NULL),
         },

@@ -9,13 +9,12 @@ from traceview.analyses.base import TableSpec
 from traceview.analyses.communication.pairing import Waiting
 from traceview.facts.collectives.transfers import Transfers
 from traceview.facts.operations.hosts import device_hosts
+from traceview.facts.work.rates import bytes_per_s
 from traceview.groups import Groups
 from traceview.hardware.rates import rates_of
 from traceview.tables import NULL, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 
-# Damaged sizes and times make rates that no integer holds.
-_MOST_RATE = float(1 << 62)
 BUS = Column(
     "bus_bytes_per_s",
     "int64",
@@ -57,7 +56,7 @@ def sizes(trace: Trace, moved: Transfers, waits: Waiting) -> Table:
     by = groups.group(moved.kind[rows], moved.bytes[rows], moved.ranks[rows])
     net = moved.duration_ns[rows] - np.maximum(waits.wait_ns[rows], 0)
     total, first = groups.sums(by, moved.duration_ns[rows]), rows[by.first]
-    bus = rates(known_sums(by, moved.bus_bytes[rows]), groups.sums(by, net))
+    bus = known_rates(known_sums(by, moved.bus_bytes[rows]), groups.sums(by, net))
     link = np.rint(groups.medians(by.ids, by.size, _links(trace, moved)[rows]))
     known = (bus != NULL) & (link > 0)
     ranks = moved.ranks[first]
@@ -83,18 +82,17 @@ def known_sums(by: Groups, values: Integers) -> Integers:
     return np.where(unknown, NULL, groups.sums(by, np.maximum(values, 0)))
 
 
-def rates(amount: Integers, time_ns: Integers) -> Integers:
+def known_rates(size: Integers, time_ns: Integers) -> Integers:
     """Bytes per second, NULL where the bytes are, or where there is no time."""
-    rate = np.minimum(np.maximum(amount, 0) / np.maximum(time_ns, 1) * 1e9, _MOST_RATE)
-    return np.where((amount == NULL) | (time_ns <= 0), NULL, np.rint(rate).astype(np.int64))
+    return np.where((size == NULL) | (time_ns <= 0), NULL, bytes_per_s(size, time_ns))
 
 
 def _links(trace: Trace, moved: Transfers) -> Integers:
     """NVLink rate of the GPU of each transfer, 0 where unknown or where it leaves the machine."""
     devices = trace.devices
     named = zip(devices.texts("name").decode(), devices["sm_count"].tolist(), strict=True)
-    found = [rates_of(name, sms if sms > 0 else None) for name, sms in named]
-    link = np.array([(rate and rate.nvlink_bytes_per_s) or 0 for rate in found], np.int64)
+    published = [rates_of(name, sms if sms > 0 else None) for name, sms in named]
+    link = np.array([(rate and rate.nvlink_bytes_per_s) or 0 for rate in published], np.int64)
     return np.where(_within_machine(trace, moved), link[moved.device], 0)
 
 

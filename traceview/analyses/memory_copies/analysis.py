@@ -13,7 +13,6 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.memory_copies.copies import (
     COPIES,
     OVER_THE_LINK,
-    bytes_per_s,
     copies_by_kind,
 )
 from traceview.analyses.memory_copies.findings import copy_findings
@@ -23,6 +22,7 @@ from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
 from traceview.facts.work.peaks import GIVEN, peaks
+from traceview.facts.work.rates import bytes_per_s
 from traceview.tables import Column, Integers, Mask, Table
 from traceview.trace import Trace
 

@@ -10,12 +10,12 @@ from traceview import groups
 from traceview.analyses.base import TableSpec
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.work.peaks import peaks
+from traceview.facts.work.rates import bytes_per_s
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema import UNIFIED
 
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
-_MOST_RATE = float(1 << 62)
 COPIES = TableSpec(
     "copies",
     "one row per direction, kind of host memory and cause of migration, longest time first",
@@ -119,13 +119,6 @@ def _host_memory(copies: Table) -> Texts:
         )
     ]
     return Texts.of(labels).take(found.ids)
-
-
-def bytes_per_s(size: Array, time: Array) -> Array:
-    """Bytes per second, 0 where no time passed."""
-    rate = np.where(time > 0, size / np.maximum(time, 1) * 1e9, 0)
-    # Damaged sizes and times make rates that no integer holds.
-    return np.rint(np.minimum(rate, _MOST_RATE)).astype(np.int64)
 
 
 def rows_of(copies: Table, row: Mapping[str, Cell]) -> Mask:
