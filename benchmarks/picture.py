@@ -1,6 +1,6 @@
 """Draw the results of benchmarks/report.py: wall time over kernels, on logarithmic axes.
 
-python benchmarks/picture.py RESULTS.json docs/performance.svg
+    python benchmarks/picture.py RESULTS.json docs/performance.svg
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ BYTES = "the bytes alone (cat)"
 INK, QUIET = "#1c1c1c", "#767676"
 
 
-def draw(found: Mapping[str, Any]) -> str:
+def draw(results: Mapping[str, Any]) -> str:
     """The results as an SVG; the same figures give the same bytes."""
     settings = {"svg.fonttype": "none", "svg.hashsalt": "traceview", "font.size": 10}
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
         axes = figure.add_subplot()
-        _lines(axes, [trace for trace in found["traces"] if trace["shape"] == "plain"])
+        _lines(axes, [trace for trace in results["traces"] if trace["shape"] == "plain"])
         _dress(axes)
-        figure.supxlabel(_wrapped(sentence(found["machine"])), fontsize=6.5, color=QUIET)
+        figure.supxlabel(_wrapped(sentence(results["machine"])), fontsize=6.5, color=QUIET)
         written = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(written, format="svg", metadata=nothing)
@@ -92,4 +92,5 @@ def _wrapped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(draw(json.loads(Path(sys.argv[1]).read_text())))
+    source, target = map(Path, sys.argv[1:])
+    target.write_text(draw(json.loads(source.read_text("utf-8"))), "utf-8")

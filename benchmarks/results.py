@@ -1,6 +1,6 @@
 """Render the results of benchmarks/report.py as Markdown tables.
 
-    python benchmarks/results.py RESULTS.json [--into docs/performance.md] [--picture OUT.svg]
+    python benchmarks/results.py RESULTS.json [--into docs/performance.md]
 
 Without --into the tables are printed; with it they take the place of those in the page.
 """
@@ -23,11 +23,12 @@ _TEXTS = (0, 1, len(_HEAD) - 1)
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    traces = [trace for trace in found["traces"] if trace["tools"]]
+def markdown(results: Mapping[str, Any]) -> str:
+    traces = [trace for trace in results["traces"] if trace["tools"]]
     plain = [trace for trace in traces if trace["shape"] == "plain"]
+    help_s = _median(results["help_s"])
     parts = [
-        f"{sentence(found['machine'])}. `traceview --help` takes {_median(found['help_s']):.2f} s.",
+        f"{sentence(results['machine'])}. `traceview --help` takes {help_s:.2f} s.",
         "Seconds from start to exit, medians of as many runs as the first line says:",
         _table(*_seconds(traces)),
         "Times as long as `traceview report`, the whole of it:",
@@ -139,11 +140,12 @@ def _steepness(traces: Sequence[Trace]) -> str:
     if len(long) < 2:
         return ""
     start_up = min(wall_s(trace, OURS) or 0.0 for trace in traces)
-    said = []
+    figures = []
     for less, name in ((0.0, "whole"), (start_up, "less start-up")):
         each = [((wall_s(trace, OURS) or 0.0) - less) / trace["kernels"] for trace in long]
-        said.append(f"{name} {max(each) / min(each):.2f}" if min(each) > 0 else f"{name} unknown")
-    return f"Greatest by least from {long[0]['kernels']:,} kernels on: {', '.join(said)}."
+        ratio = f"{max(each) / min(each):.2f}" if min(each) > 0 else "unknown"
+        figures.append(f"{name} {ratio}")
+    return f"Greatest by least from {long[0]['kernels']:,} kernels on: {', '.join(figures)}."
 
 
 def _bytes(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:
@@ -187,17 +189,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Results of a benchmark as Markdown.")
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, metavar="PAGE.md")
-    parser.add_argument("--picture", type=Path, metavar="OUT.svg")
-    given = parser.parse_args()
-    found = json.loads(given.results.read_text())
-    if given.into:
-        given.into.write_text(into(given.into.read_text(), markdown(found)))
+    options = parser.parse_args()
+    tables = markdown(json.loads(options.results.read_text("utf-8")))
+    if options.into:
+        options.into.write_text(into(options.into.read_text("utf-8"), tables), "utf-8")
     else:
-        print(markdown(found))
-    if given.picture:
-        from picture import draw
-
-        given.picture.write_text(draw(found))
+        print(tables)
 
 
 if __name__ == "__main__":
