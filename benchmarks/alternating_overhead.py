@@ -190,7 +190,7 @@ def measure(
                 done += 1
                 # Whatever ends this process early, the pairs so far are known.
                 if out:
-                    out.write_text(json.dumps(found))
+                    out.write_text(json.dumps(found), "utf-8")
     return found
 
 
@@ -205,7 +205,7 @@ def show(found: dict[str, dict[str, list[list[float]]]]) -> None:
 
 def show_quotient(with_samples: Path, without: Path) -> None:
     """The cost of nsys's own samples: that of a recording with them, through one without."""
-    both = [json.loads(path.read_text()) for path in (with_samples, without)]
+    both = [json.loads(path.read_text("utf-8")) for path in (with_samples, without)]
     random_draw = np.random.default_rng(0)
     for loop in both[0].keys() & both[1].keys():
         ratios = [np.array([on / off for off, on in each[loop][CAPTURE]]) for each in both]

@@ -59,7 +59,7 @@ def rate(runs: list[float], alarm: Alarm, size: int, pairs: int, slower_pct: flo
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    times = json.loads(DATA.read_text())
+    times = json.loads(DATA.read_text("utf-8"))
     for name in EQUAL:
         scatter = np.std(times[name], ddof=1) / np.mean(times[name]) * 100
         print(f"{name}: {len(times[name])} runs, standard deviation {scatter:.2f} %")

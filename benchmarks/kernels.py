@@ -244,7 +244,7 @@ def main() -> int:
             "ratios": [{**asdict(each), "holds": each.holds} for each in found],
             "memory": [{**asdict(each), "exponent": each.exponent} for each in grown],
         }
-        given.json.write_text(json.dumps(figures, indent=1) + "\n")
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
         print(f"Wrote {given.json}")
     bad = [each for each in found if not each.holds]
     steep = [each for each in grown if each.version == "triton" and each.exponent > 1.05]

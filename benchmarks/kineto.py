@@ -195,7 +195,7 @@ def report(path: Path) -> None:
 
 def peak_mb() -> float:
     """The most memory that this process held; getrusage would count that of its parent, too."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text("utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 

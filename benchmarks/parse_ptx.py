@@ -55,7 +55,7 @@ COUNTED = {"traceview": "instructions", "pyptx": "statements"}
 
 def measure(parser: str, path: str, megabytes: int) -> None:
     """Parse once and print time and memory as JSON."""
-    text = repeated(Path(path).read_text(), megabytes * 1_000_000)
+    text = repeated(Path(path).read_text("utf-8"), megabytes * 1_000_000)
     begin, cpu_begin = time.perf_counter(), time.process_time()
     count = PARSERS[parser](text)
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin

@@ -1,6 +1,6 @@
 """Draw the results of benchmarks/report.py: wall time over kernels, on logarithmic axes.
 
-    python benchmarks/picture.py RESULTS.json docs/performance.svg
+python benchmarks/picture.py RESULTS.json docs/performance.svg
 """
 
 from __future__ import annotations

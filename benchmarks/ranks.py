@@ -194,7 +194,7 @@ def watching(session: int) -> Iterator[list[float]]:
 def _processes(session: int) -> Iterator[Path]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            fields = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[3]) == session:
@@ -203,7 +203,7 @@ def _processes(session: int) -> Iterator[Path]:
 
 def _bytes_of(folder: Path) -> int:
     try:
-        return int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int((folder / "statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return 0
 

@@ -183,7 +183,7 @@ def compare(runs: int, steps: int, seconds: float, out: Path | None, only: list[
 
 
 def write(out: Path, turns: list[dict[str, dict[str, float]]]) -> None:
-    with out.open("w", newline="") as file:
+    with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["turn", "way", "loop", "median_ms"])
         for number, turn in enumerate(turns):

@@ -111,7 +111,8 @@ def check(way: Way, printed: Path, expected: Sums) -> str:
     """Raise WrongError if the sums that a tool printed differ from those of SQLite."""
     if way.sums is None:
         return "not compared"
-    texts = [(printed / str(at)).read_text(errors="replace") for at in range(len(way.commands))]
+    files = [printed / str(number) for number in range(len(way.commands))]
+    texts = [file.read_text("utf-8", errors="replace") for file in files]
     found = way.sums(texts)
     if found != expected:
         odd = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
@@ -169,7 +170,7 @@ def bytes_alone(trace: Path, runs: int) -> dict[str, Any]:
         for _ in range(runs):
             cat.append(run(("sh", "-c", 'cat "$0" > /dev/null', str(trace)), printed).wall_s)
             run(one_pass, printed)
-            added.append(float(printed.read_text()))
+            added.append(float(printed.read_text("utf-8")))
     return {"file_bytes": trace.stat().st_size, "cat_s": cat, "numpy_s": added}
 
 
@@ -192,7 +193,7 @@ def benchmark(given: argparse.Namespace, apart: Executor) -> dict[str, Any]:
         trace["tools"].append(row)
         print(rows_of(trace)[-1], file=sys.stderr, flush=True)
         if given.json:
-            given.json.write_text(json.dumps(found, indent=1) + "\n")
+            given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     return found
 
 
@@ -218,7 +219,7 @@ def _nothing_yet(given: argparse.Namespace) -> dict[str, Any]:
 
 def _measured_before(given: argparse.Namespace) -> dict[str, Any]:
     there = given.resume and given.json and given.json.exists()
-    before: dict[str, Any] = json.loads(given.json.read_text()) if there else {}
+    before: dict[str, Any] = json.loads(given.json.read_text("utf-8")) if there else {}
     return before
 
 
@@ -286,7 +287,7 @@ def main() -> None:
     if given.picture:
         from picture import draw
 
-        given.picture.write_text(draw(found))
+        given.picture.write_text(draw(found), "utf-8")
     if found_wrong := wrong(found):
         raise SystemExit("\n".join(found_wrong))
 

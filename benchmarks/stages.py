@@ -56,13 +56,13 @@ class Clock:
 
 
 def _peak_mib() -> float:
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text("utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / MIB
 
 
 def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")
 
 
 def measure(path: str) -> dict[str, Any]:

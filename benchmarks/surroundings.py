@@ -40,7 +40,7 @@ def sentence(facts: dict[str, Any]) -> str:
 
 
 def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.machine())
 

@@ -28,11 +28,11 @@ def build(
     files = {out / name / file: text for file, text in case.files(reports)}
     if update:
         page = REPORTS / name / "README.md"
-        files[page] = case.fill(page.read_text(), reports)
+        files[page] = case.fill(page.read_text("utf-8"), reports)
         files[page.with_name("lead.svg")] = case.picture(reports)
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         print(f"Wrote {path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path}")
 
 

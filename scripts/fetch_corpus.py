@@ -22,7 +22,7 @@ UNBUILT = {"FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE", "MAMBA_SKIP_CUDA_BUILD": "
 
 
 def main() -> None:
-    for line in PINS.read_text().splitlines():
+    for line in PINS.read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             folder, pin, *kind = line.split()
             if not (CORPUS / folder).is_dir() and not fetched(CORPUS / folder, pin, kind):

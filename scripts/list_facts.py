@@ -32,7 +32,7 @@ class Fact(NamedTuple):
 
 
 def facts_in(file: Path) -> Iterator[Fact]:
-    tree = ast.parse(file.read_text()).body
+    tree = ast.parse(file.read_text("utf-8")).body
     classes = {node.name: node for node in tree if isinstance(node, ast.ClassDef)}
     for node in tree:
         if isinstance(node, ast.FunctionDef) and _is_public_fact(node):
@@ -70,4 +70,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["-"]:
         sys.stdout.write(page())
     else:
-        PAGE.write_text(page())
+        PAGE.write_text(page(), "utf-8")

@@ -102,7 +102,7 @@ def page(folder: Path, picture: Path, pixels: tuple[int, int], *words: str) -> N
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        (IMAGES / "terminal.svg").write_text(terminal(Path(folder)))
+        (IMAGES / "terminal.svg").write_text(terminal(Path(folder)), "utf-8")
         page(Path(folder), IMAGES / "page.png", PAGE_PIXELS, str(REPOSITORY / RECORDING))
         # The page says the path that was passed.
         shutil.copy(REPOSITORY / RANKS, folder)

@@ -24,7 +24,7 @@ def record(recording: Recording, folder: Path) -> str:
     """Record one workload into a folder. Returns the size of the file and the time it took."""
     start = time.monotonic()
     small = folder / f"{recording.name}.sqlite.xz"
-    with (folder / f"{recording.name}.log").open("w") as log:
+    with (folder / f"{recording.name}.log").open("w", encoding="utf-8") as log:
         recording.record(small, partial(subprocess.run, stdout=log, stderr=log, timeout=TIMEOUT_S))
     return f"{small.stat().st_size / 1000:.0f} kB, {time.monotonic() - start:.0f} s"
 

@@ -35,7 +35,7 @@ def main() -> None:
     options = _options()
     try:
         if options.notes:
-            print(latest((REPOSITORY / CHANGELOG).read_text())[2])
+            print(latest((REPOSITORY / CHANGELOG).read_text("utf-8"))[2])
         else:
             release(options.version, options.write)
     except (ReleaseError, ChangelogError) as error:
@@ -91,11 +91,12 @@ def check(version: str) -> None:
 def commit(clone: Path, version: str) -> None:
     """Commit the version and the date of the release."""
     changelog = clone / CHANGELOG
-    changelog.write_text(released(changelog.read_text(), version, datetime.date.today()))
+    text = released(changelog.read_text("utf-8"), version, datetime.date.today())
+    changelog.write_text(text, "utf-8")
     source = clone / VERSION_FILE
-    text, count = re.subn(r'(?<=__version__ = ").*(?=")', version, source.read_text())
+    text, count = re.subn(r'(?<=__version__ = ").*(?=")', version, source.read_text("utf-8"))
     assert count == 1
-    source.write_text(text)
+    source.write_text(text, "utf-8")
     for name in ("user.name", "user.email"):
         run("git", "config", name, run("git", "config", name, cwd=REPOSITORY), cwd=clone)
     run("git", "commit", "--quiet", "--all", "--message", f"Release {version}", cwd=clone)

@@ -274,6 +274,32 @@ def test_analyses_call_neither_print_nor_open():
     assert [call for call in calls if call[1] in {"print", "open"}] == []
 
 
+def reads_in_any_encoding(call: ast.Call) -> bool:
+    """Whether a call of read_text or write_text leaves the encoding to the user's locale."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    texts = {"read_text": 0, "write_text": 1}
+    named = any(keyword.arg == "encoding" for keyword in call.keywords)
+    return name in texts and len(call.args) <= texts[name] and not named
+
+
+def test_text_files_are_utf_8_in_every_locale():
+    folders = ("traceview", "kernels", "workloads", "benchmarks", "scripts", "examples")
+    sources = {
+        path: source
+        for folder in folders
+        for path in (ROOT.parent / folder).rglob("*.py")
+        if "_text(" in (source := path.read_text("utf-8"))
+    }
+    calls = [
+        (path, node)
+        for path, source in sources.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+    ]
+    assert len(sources) > 50
+    assert [(path, call.lineno) for path, call in calls if reads_in_any_encoding(call)] == []
+
+
 def test_the_core_needs_neither_torch_nor_triton():
     modules = [
         ".".join(["traceview", *path.relative_to(ROOT).with_suffix("").parts])

@@ -17,7 +17,7 @@ _MARK = re.compile(r"^<!-- (?:\w+|end) -->\n", re.MULTILINE)
 def gallery_pages(repository: Path) -> Iterator[Page]:
     """Its index, and page, picture and HTML reports of every case with recordings."""
     listed = repository / "reports/README.md"
-    head, _, _ = listed.read_text().partition("    make gallery")
+    head, _, _ = listed.read_text("utf-8").partition("    make gallery")
     every = all_cases()
     cases = {name: every.pop(name) for name in _LISTED.findall(head)} | every
     cases = {name: case for name, case in cases.items() if not case.missing}
@@ -32,7 +32,7 @@ def gallery_pages(repository: Path) -> Iterator[Page]:
 def _case(repository: Path, name: str, case: Case) -> Iterator[Page]:
     folder = repository / "reports" / name
     page = folder / "README.md"
-    text = on_site(_MARK.sub("", page.read_text()), page, f"gallery/{name}.md", repository)
+    text = on_site(_MARK.sub("", page.read_text("utf-8")), page, f"gallery/{name}.md", repository)
     text = text.replace("(lead.svg)", f"({name}.svg)").replace('"lead.svg"', f'"{name}.svg"')
     yield Page(f"gallery/{name}.svg", (folder / "lead.svg").read_bytes())
     reports = {file: body for file, body in case.files(case.analyze()) if file.endswith(".html")}

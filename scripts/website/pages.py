@@ -52,9 +52,9 @@ def documents(repository: Path) -> Iterator[Page]:
     docs = repository / "docs"
     for path in sorted([*docs.glob("*.md"), *docs.glob("recipes/*.md")]):
         name = str(path.relative_to(docs))
-        yield Page.of(name, on_site(path.read_text(), path, name, repository))
+        yield Page.of(name, on_site(path.read_text("utf-8"), path, name, repository))
     kernels = repository / "benchmarks/kernels.md"
-    text = on_site(kernels.read_text(), kernels, "kernel-times.md", repository)
+    text = on_site(kernels.read_text("utf-8"), kernels, "kernel-times.md", repository)
     yield Page.of("kernel-times.md", f"---\norphan: true\n---\n\n{text}")
     for path in sorted([*docs.glob("images/*"), *docs.glob("*.svg")]):
         yield Page(str(path.relative_to(docs)), path.read_bytes())

@@ -27,7 +27,7 @@ _LONGEST_CELL = 40
 
 def question_pages(repository: Path) -> Iterator[Page]:
     """A page of each analysis, with the picture of a real recording."""
-    added = tomllib.loads((repository / "docs/questions.toml").read_text())
+    added = tomllib.loads((repository / "docs/questions.toml").read_text("utf-8"))
     for number, analysis in enumerate(ALL):
         more = added[analysis.name]
         trace = traceview.load(repository / more["example"])

@@ -66,7 +66,7 @@ class Worker:
         self._temporary = tempfile.TemporaryDirectory(prefix="traceview-")
         self.folder = Path(self._temporary.name)
         request_path = self.folder / "request.json"
-        request_path.write_text(request.to_json())
+        request_path.write_text(request.to_json(), "utf-8")
         root = Path(errors.__file__).parents[1]
         arguments = [str(root), str(request_path), str(self.events)]
         try:

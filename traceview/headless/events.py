@@ -88,7 +88,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """The events, without a last line that is truncated because the process was killed."""
     if not path.exists():
         return
-    for text in path.read_text(errors="replace").splitlines():
+    for text in path.read_text("utf-8", errors="replace").splitlines():
         try:
             yield json.loads(text)
         except ValueError:
@@ -126,9 +126,9 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         name=line["name"],
         arch=arch,
         how=line["how"],
-        ptx=ptx.read_text() if ptx else None,
+        ptx=ptx.read_text("utf-8") if ptx else None,
         cubin=cubin.read_bytes() if cubin else None,
-        stages={name: Path(path).read_text() for name, path in line.get("stages", {}).items()},
+        stages={n: Path(path).read_text("utf-8") for n, path in line.get("stages", {}).items()},
         arguments=tuple(_arguments(variant)),
         num_warps=line["num_warps"],
         num_stages=line["num_stages"],

@@ -107,9 +107,9 @@ class Recompiler:
             raise TraceviewError(what)
         return replace(
             compiled,
-            ptx=Path(answer["ptx"]).read_text(),
+            ptx=Path(answer["ptx"]).read_text("utf-8"),
             cubin=Path(answer["cubin"]).read_bytes(),
-            stages={name: Path(path).read_text() for name, path in answer["stages"].items()},
+            stages={name: Path(path).read_text("utf-8") for name, path in answer["stages"].items()},
             arguments=changed_arguments(compiled.arguments, change),
             num_warps=answer["num_warps"],
             num_stages=answer["num_stages"],

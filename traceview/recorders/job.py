@@ -109,7 +109,7 @@ def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, st
 def _boot_id() -> str | None:
     """The number that Linux gives to the host when it starts."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
+        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip() or None
     except OSError:
         return None
 

@@ -50,9 +50,9 @@ _COMPILE = "add --compile (experimental) to include the kernels that torch.compi
 def main(request_path: str, events_path: str) -> None:
     """Run the request, answer recompilation requests, end the process with all its threads."""
     signal.signal(run_script.STOP, signal.SIG_IGN)
-    request = Request.from_json(Path(request_path).read_text())
+    request = Request.from_json(Path(request_path).read_text("utf-8"))
     channel, gpu = Channel.taken(), Gpu(request.capability)
-    with Path(events_path).open("a") as stream:
+    with Path(events_path).open("a", encoding="utf-8") as stream:
         log, samples = EventLog(stream, request.options.kernel), dict[str, LaunchSample]()
         try:
             log.finish(_run_script(request, log, gpu, samples, channel))

@@ -121,7 +121,7 @@ def _lines(text: str) -> Iterator[str]:
         yield text
         return
     try:
-        lines = Path(text[1:]).read_text().splitlines()
+        lines = Path(text[1:]).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise InputError(

@@ -64,7 +64,7 @@ def _descriptions(folder: Path) -> Iterator[Path]:
 
 def _entry(path: Path, note: Callable[[str], None]) -> Iterator[Compiled]:
     try:
-        described = json.loads(path.read_text())
+        described = json.loads(path.read_text("utf-8"))
         if described["target"]["backend"] == "cuda":
             yield _compiled(path, described)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -72,13 +72,13 @@ def _entry(path: Path, note: Callable[[str], None]) -> Iterator[Compiled]:
 
 
 def _compiled(path: Path, described: Mapping[str, Any]) -> Compiled:
-    ptx, cubin = path.with_suffix(".ptx"), path.with_suffix(".cubin")
+    cubin = path.with_suffix(".cubin")
     arguments, source = _from_ir(_read_if_there(path, ".ttir", ".source") or "")
     return Compiled(
         name=str(described["name"]),
         arch=f"sm_{int(described['target']['arch'])}",
         how="given",
-        ptx=ptx.read_text() if ptx.is_file() else None,
+        ptx=_read_if_there(path, ".ptx"),
         cubin=cubin.read_bytes() if cubin.is_file() else None,
         arguments=arguments,
         num_warps=int(described["num_warps"]),
@@ -94,7 +94,7 @@ def _compiled(path: Path, described: Mapping[str, Any]) -> Compiled:
 
 def _read_if_there(path: Path, *suffixes: str) -> str | None:
     files = (path.with_suffix(suffix) for suffix in suffixes)
-    return next((file.read_text() for file in files if file.is_file()), None)
+    return next((file.read_text("utf-8") for file in files if file.is_file()), None)
 
 
 def _from_ir(text: str) -> tuple[tuple[Argument, ...], tuple[str, int] | None]:

@@ -87,7 +87,7 @@ def record_ranks(
     }
     with tempfile.TemporaryDirectory(prefix="traceview-ranks-") as folder:
         path = Path(folder, "request.json")
-        path.write_text(json.dumps(request))
+        path.write_text(json.dumps(request), "utf-8")
         run = _Run(path, environments, outputs, note)
         with interrupts.handled() as requests:
             run.follow(requests)

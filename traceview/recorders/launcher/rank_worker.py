@@ -18,7 +18,7 @@ from traceview.recorders.recording import record
 
 def main(request: str, pipe: str) -> None:
     """Record the program that the file `request` describes; `pipe` is a file descriptor."""
-    asked = json.loads(Path(request).read_text())
+    asked = json.loads(Path(request).read_text("utf-8"))
     with os.fdopen(int(pipe), "w", encoding="utf-8") as reports:
 
         def report(**message: Any) -> None:
