@@ -420,6 +420,24 @@ def test_only_late_launches_behind_other_work_in_one_place_name_a_single_thing(p
     assert late.general == general
 
 
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_gaps_between_kernels_of_one_stream_ask_for_fewer_kernels(in_graph, tmp_path):
+    """Kernels of 10 µs with 2 µs between them, all launched before the first begins."""
+    kernels = [(100_000 + 12_000 * place, 110_000 + 12_000 * place) for place in range(50)]
+    export = Export()
+    if in_graph:
+        export.graph_launch((0, 5_000), kernels)
+    else:
+        for place, kernel in enumerate(kernels):
+            export.launch((1_000 * place, 1_000 * place + 500), kernel)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert "2.00 µs per gap (median)" in finding.message
+    assert finding.action.startswith("Fuse small kernels")
+    assert ("A CUDA graph shortens" in finding.action) == (not in_graph)
+
+
 def test_launched_work_that_nothing_recorded_holds_back(tmp_path):
     """Every kernel is launched 10 µs after the one before ends, and starts 4 ms later."""
     export, end = Export(), 0

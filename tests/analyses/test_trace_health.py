@@ -226,6 +226,30 @@ def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_p
     assert result.findings[0].severity == "high"
 
 
+@pytest.mark.parametrize(("counted", "state"), [(4, "note"), (100, "blind")])
+def test_a_failed_import_is_weighed_by_what_cupti_produced(counted, state, tmp_path):
+    """Three launches with their kernels are six events."""
+    export = Export().diagnostic("Error when processing events: what went wrong")
+    export.diagnostic(f"Number of CUPTI events produced: \t{counted}, CUPTI buffers: 1.")
+    for at in (0, 100, 200):
+        export.launch((at, at + 2), (at + 10, at + 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == state
+    assert bool(result.notes) == (state == "blind")
+
+
+def test_a_failed_import_that_parted_launches_from_their_work_is_told(tmp_path):
+    export = Export().diagnostic("Error when processing events: what went wrong")
+    export.diagnostic("Number of CUPTI events produced: \t4, CUPTI buffers: 1.")
+    export.launch((0, 2), (10, 20)).launch((30, 32), (40, 50)).call("cudaLaunchKernel", 33, 35)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "blind"
+
+
 def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_path):
     export = Export().diagnostic("Not all CUDA events might have been collected.")
 

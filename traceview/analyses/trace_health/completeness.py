@@ -15,7 +15,12 @@ from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
 from traceview.trace.nsys.export_info import LENGTH
-from traceview.trace.nsys.importer_errors import INCOMPLETE, import_error
+from traceview.trace.nsys.importer_errors import (
+    INCOMPLETE,
+    import_error,
+    imported_events,
+    lacks_events,
+)
 from traceview.trace.recording_options import recording_options
 from traceview.units import Value
 
@@ -68,9 +73,17 @@ def lost_events(trace: Trace) -> list[Check]:
     if failed is None and "CUDA" in kinds and not cut and not _bounded_and_whole(trace):
         failed = import_error(texts)
     checks = _helpers(messages.take(~working))
-    if failed is not None:
+    if failed is not None and not lacks_events(trace.tables) and _paired(trace):
+        read, counted = imported_events(trace.tables)
+        values: dict[str, Value] = {"read": read, "counted": counted, "error": failed}
+        template = (
+            "The recorder failed to read some events back ({error}). {read} of the {counted} that "
+            "it counted are here, and all launches have their GPU work."
+        )
+        checks.append(Check("lost events", "note", template, None, values))
+    elif failed is not None:
         template = "The recorder failed while reading its events back, so much is missing: {error}"
-        values: dict[str, Value] = {"error": failed}
+        values = {"error": failed}
         blind = Check(
             "lost events", "blind", template, _otherwise(trace), values, all_in_doubt=True
         )
@@ -90,10 +103,13 @@ def lost_events(trace: Trace) -> list[Check]:
 
 def _bounded_and_whole(trace: Trace) -> bool:
     """Whether all work of a part of the program is there: nsys then says the same as of a loss."""
-    if not recording_options(trace).bounded or not len(operations(trace)):
-        return False
+    return recording_options(trace).bounded and _paired(trace)
+
+
+def _paired(trace: Trace) -> bool:
+    """Whether there is GPU work, all of it with its launch, and no launch without its work."""
     found = unpaired(trace)
-    return not found.launches.any() and not found.operations.any()
+    return bool(len(operations(trace)) and not found.launches.any() and not found.operations.any())
 
 
 def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:

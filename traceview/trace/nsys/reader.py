@@ -27,7 +27,7 @@ from traceview.trace.nsys.export_info import (
     read_meta,
     version_warnings,
 )
-from traceview.trace.nsys.importer_errors import import_error
+from traceview.trace.nsys.importer_errors import import_error, lacks_events
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
 from traceview.trace.nsys.os_calls import os_calls
@@ -97,7 +97,7 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
     # What nsys misses of one process, trace-health weighs.
     about_all = messages.take(messages.is_null("process_id"))
     error = import_error(str(text) for text in about_all.texts("text").decode())
-    if error is None:
+    if error is None or not lacks_events(staged):
         return []
     return [f"nsys failed to import all events, so every figure covers only part of them: {error}"]
 

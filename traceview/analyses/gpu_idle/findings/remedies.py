@@ -50,8 +50,7 @@ ACTIONS = {
     JIT_COMPILE: BUILD_FOR_GPU,
     SYNC_DRAIN: "Look at sync-stalls of the whole recording: that synchronization is outside the "
     "selected ranges.",
-    DEPENDENCY: "Look at what the work waited for: another stream or an event. Short gaps "
-    "between kernels of one stream go away with fusion or a CUDA graph.",
+    DEPENDENCY: "Look at what the work waited for: another stream or an event.",
     GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
     "while the last still runs.",
     MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
@@ -69,6 +68,8 @@ KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
 )
+SHORT_GAPS = "Fuse small kernels, or give each more work."
+SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
 HELD_BACK = (
     "See in the timeline what comes before this work. Page migrations of unified memory, another "
     "process on this GPU, or a driver that sends launches late (Windows, WSL, virtual GPUs) can "

@@ -24,6 +24,8 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     KEEP_STREAM_FREE,
     MAY_BE_ONCE,
     NODES,
+    SHORT_GAPS,
+    SHORTER_IN_GRAPHS,
     action_for,
     if_repeated,
     take_out,
@@ -170,6 +172,9 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> None:
             same_stream_gaps=steps.gaps,
             same_stream_median_ns=steps.median_ns,
         )
+    if 2 * steps.idle_ns >= idle_ns:
+        in_graphs = cuda_graphs(trace).node[every.after[own]].mean() > 0.5
+        wording.remedy = SHORT_GAPS if in_graphs else SHORT_GAPS + SHORTER_IN_GRAPHS
 
 
 def _back_to_back(all_of_it: bool) -> str:
