@@ -222,25 +222,49 @@ def test_exposed_time_against_counting_every_nanosecond(tmp_path, seed):
     assert dict(rows(result, "ranks", "device_id", "exposed_ns")) == exposed
 
 
+def looped(*lengths_ms, steps=True):
+    """Steps of all-reduces that take so long, then compute; the first of many is warm-up."""
+    export, at = Export(), 0
+    for number, of_step in enumerate(lengths_ms):
+        begin = at
+        for length in of_step:
+            call = (at, at + 1)
+            export.launch(call, (at + 10, at + 10 + length * MS), name=ALL_REDUCE)
+            at += 10 + length * MS
+        export.launch((at, at + 1), (at + 10, at + 4 * MS), name="gelu")
+        at += 5 * MS
+        if steps:
+            export.range(f"step {number}", begin, at)
+    return export
+
+
 @pytest.mark.parametrize("name", ["run.rank0.sqlite", "run.sqlite"])
 def test_a_rank_without_the_others_most_likely_waits(tmp_path, name):
-    """Five all-reduces of one size take 1, 5, 5, 5 and 5 ms: 16 of 21 ms beyond the fastest."""
-    export = Export()
-    for number, length in enumerate((1, 5, 5, 5, 5)):
-        start = number * 10 * MS
-        export.kernel_without_launch((start, start + length * MS), name=ALL_REDUCE)
-        export.kernel_without_launch((start + 6 * MS, start + 10 * MS), name="gelu")
-
-    trace = replace(export.load(tmp_path), path=str(tmp_path / name))
-    [finding] = ANALYSIS.run(trace).findings
+    """Of five steps after warm-up the all-reduces take 1, 5, 5, 5 and 5 ms: 16 beyond the first."""
+    trace = looped([9], [1], [5], [5], [5], [5]).load(tmp_path)
+    [finding] = ANALYSIS.run(replace(trace, path=str(tmp_path / name))).findings
 
     assert finding.message == (
         "GPU 0 communicates for 21.0 ms without computing, most of it in all-reduce "
-        "(21.0 ms in 5 calls). 16.0 ms of it is more than the fastest calls of the same size "
-        "take: most likely waiting for ranks that this recording does not hold."
+        "(21.0 ms in 5 calls). 16.0 ms of it is more than the fastest calls at the same place of "
+        "a step take: most likely waiting for ranks that this recording does not hold."
     )
     assert ("traceview report run.rank*.sqlite" in finding.action) == ("rank0" in name)
     assert "traceview report" in finding.action
+
+
+@pytest.mark.parametrize(
+    ("lengths", "steps"),
+    [
+        # Two messages per step, of other sizes.
+        ([[1, 5]] * 6, True),
+        # One message per call, of sizes that nobody told.
+        ([[1], [1], [5], [5], [5], [5]], False),
+    ],
+)
+def test_messages_of_unknown_size_are_not_alike(tmp_path, lengths, steps):
+    [finding] = ANALYSIS.run(looped(*lengths, steps=steps).load(tmp_path)).findings
+    assert "waiting" not in finding.message
 
 
 def test_equal_collectives_of_one_rank_do_not_wait(tmp_path):

@@ -109,7 +109,7 @@ def _clauses(
 ) -> Sequence[_Clause]:
     """How much is exposed; then waiting for absent ranks or the size of messages; the late GPU."""
     exposed = _exposed_clause(trace, moved, most)
-    absent = beyond_fastest(moved, waits, most.rows)
+    absent = beyond_fastest(trace, moved, waits, most.rows)
     late = _late_clause(trace, moved, waits, most)
     second = None if late else _absent_clause(trace, moved, most, absent)
     waits_mostly = late is not None and late.remedy is not None
@@ -158,8 +158,9 @@ def _absent_clause(
     beyond_ns = most.exposed_ns - fastest_ns
     if beyond_ns < _MOSTLY * most.exposed_ns:
         return None
+    alike = "of the same size" if absent.by_size else "at the same place of a step"
     return _Clause(
-        " {beyond_fastest_ns} of it is more than the fastest calls of the same size take: "
+        f" {{beyond_fastest_ns}} of it is more than the fastest calls {alike} take: "
         "most likely waiting for ranks that this recording does not hold.",
         {"beyond_fastest_ns": beyond_ns},
         how_to_read_all(trace),
