@@ -30,6 +30,9 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         ("void trsv_lt_exec_up<float, (unsigned int)32>(int, const T1 *, long)", LIBRARY),
         ("void regular_fft<(unsigned int)2048, EPT<(unsigned int)8>, (unsigned int)4>()", LIBRARY),
         ("void kernel<float>(float *)", OWN),
+        # A generator's state is an argument; cuRAND's own kernels are made for one.
+        ("evolve(int *, curandStateXORWOW *, int *)", OWN),
+        ("void gen_sequenced<curandStateXORWOW, float, int>(T1 *, T2 *, unsigned long)", LIBRARY),
         ("void vision::ops::gather_keep_from_mask(bool *)", LIBRARY),
     ],
 )

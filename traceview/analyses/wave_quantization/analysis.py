@@ -10,6 +10,11 @@ of a kernel, selected or not, their times decide: without a step in them nothing
 more than what a neighbour measures. Nor is it for kernels that others run beside, and for
 persistent GEMMs.
 
+A warp has 32 lanes, and a block at least one warp: blocks of fewer threads, or of other than a
+multiple of 32, leave lanes idle. Where that is a quarter of them or more, in grids of a block per
+SM or more, up to that fraction of the kernel's time is lost, if what limits it is the number of
+instructions or of warps.
+
 The kernel names of cuBLAS have the tile size of its persistent GEMMs. Where the trace has the
 shapes of tensors, table `tiles` counts tiles instead of blocks.
 """
@@ -37,7 +42,6 @@ from traceview.analyses.wave_quantization.launched_grids import (
     launched_grids,
     selected_sweeps,
 )
-from traceview.analyses.wave_quantization.losses import grid_losses, tile_losses
 from traceview.analyses.wave_quantization.sweeps import MEASURED, GridSweeps
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, device_hosts
@@ -144,7 +148,7 @@ def compute(trace: Trace) -> Result | Skipped:
         )
     if devices and len(unknown) == len(devices):
         return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
-    reported = costliest(trace, grid_losses(trace), tile_losses(trace))
+    reported = costliest(trace)
     missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
         Deferred(

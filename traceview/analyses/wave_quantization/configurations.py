@@ -139,6 +139,12 @@ class Configurations:
         whole = self.grid.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
         return np.where(whole, self.grid.prod(axis=1), _MOST_BLOCKS)
 
+    @property
+    def threads(self) -> Integers:
+        """Threads of a block of each grid."""
+        threads: Integers = self.block.astype(np.int64).prod(axis=1)
+        return threads
+
     @cached_property
     def family(self) -> Integers:
         """A number for each set of configurations that differ in the grid alone."""

@@ -1,17 +1,22 @@
-"""Findings of wave-quantization: partial last waves, grids smaller than the GPU, tile waves."""
+"""Findings of wave-quantization: partial last waves, small grids, idle lanes, tile waves."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
-from traceview.analyses.wave_quantization.losses import Loss
+from traceview.analyses.wave_quantization.losses import (
+    Loss,
+    grid_losses,
+    lane_losses,
+    tile_losses,
+)
 from traceview.analyses.wave_quantization.remedies import grid_remedy
 from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
 from traceview.findings import Evidence, Finding, Subject, share_pct
+from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
 from traceview.trace import Trace
 from traceview.units import Value
@@ -21,13 +26,13 @@ MOST_FINDINGS = 5
 FEW_BLOCKS_PER_SM = 4
 
 
-def costliest(
-    trace: Trace, grids: Sequence[Loss[LaunchedGrid]], gemms: Sequence[Loss[TileWaves]]
-) -> list[tuple[int, Finding]]:
+def costliest(trace: Trace) -> list[tuple[int, Finding]]:
     """The costliest findings, each with the number of its kernel's launches in warm-up."""
     found: list[tuple[int, Finding | None]] = []
     span_ns = steady_span_ns(trace)
+    grids, lanes, gemms = grid_losses(trace), lane_losses(trace), tile_losses(trace)
     found += [(loss.early_calls, _grid_finding(trace, loss, span_ns)) for loss in grids]
+    found += [(loss.early_calls, _lane_finding(loss, span_ns)) for loss in lanes]
     found += [(loss.early_calls, _gemm_finding(loss, span_ns)) for loss in gemms]
     reported = [(early, finding) for early, finding in found if finding]
     return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
@@ -66,6 +71,37 @@ def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Findi
         severity if remedy.sure else "info",
         template,
         remedy.template,
+        loss.saved_ns,
+        Subject("kernel", of.name),
+        Evidence(values, "kernels", grid_keys(of)),
+        share_pct(loss.saved_ns, span_ns) if loss.saved_ns else None,
+    )
+
+
+def _lane_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
+    """Blocks of the program's own kernels that leave lanes of their warps idle."""
+    severity, of = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.worst.configuration
+    if severity is None or owner_of(of.name) is not KernelOwner.PROGRAM:
+        return None
+    lanes = -(-of.threads // WARP_THREADS) * WARP_THREADS
+    values: dict[str, Value] = {
+        "kernel": of.label,
+        "threads": of.threads,
+        "lanes": lanes,
+        "idle_lanes": lanes - of.threads,
+        "warp_threads": WARP_THREADS,
+        "lost_ns": loss.lost_ns,
+        "saved_ns": loss.saved_ns,
+        "total_ns": loss.steady_ns,
+    }
+    whose = "its warp" if lanes == WARP_THREADS else "its warps"
+    return Finding(
+        severity,
+        f"{{kernel}} launches blocks of {{threads:thread}}: each leaves {{idle_lanes}} of the "
+        f"{{lanes}} lanes of {whose} idle. Up to {{lost_ns}} of {{total_ns}} can be saved."
+        f"{gain_sentence(loss.saved_ns, loss.lost_ns)}",
+        "Launch fewer and larger blocks, of a multiple of {warp_threads} threads: 128 or 256 suit "
+        "most kernels.",
         loss.saved_ns,
         Subject("kernel", of.name),
         Evidence(values, "kernels", grid_keys(of)),

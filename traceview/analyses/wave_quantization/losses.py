@@ -1,4 +1,4 @@
-"""Time that fuller waves of blocks, or of tiles, could save per kernel."""
+"""Time that fuller waves of blocks or tiles, or fuller warps, could save per kernel."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from itertools import takewhile
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
-from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid
+from traceview.analyses.wave_quantization.grid_waves import (
+    LEAST_IDLE,
+    LaunchedGrid,
+    LaunchedGrids,
+)
 from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
+from traceview.hardware.limits import WARP_THREADS
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 Part = TypeVar("Part")
+# With fewer lanes idle, larger blocks are no sure gain.
+_LEAST_LANES = 0.25
 
 
 @dataclass(frozen=True)
@@ -50,8 +58,36 @@ class Loss(Generic[Part]):
 def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of grids, by kernel, the greatest first."""
     grids = launched_grids(trace)
-    of, lost = grids.configurations, grids.steady_lost_ns
+    lost = grids.steady_lost_ns
     rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= LEAST_IDLE))
+    return _by_kernel(trace, grids, rows, lost)
+
+
+def lane_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
+    """Losses of blocks that leave lanes of their warps idle, by kernel, the greatest first.
+
+    Grids that leave SMs idle lose these first.
+    """
+    grids = launched_grids(trace)
+    of = grids.configurations
+    lost = np.rint(of.steady_ns * idle_lanes(of.threads)).astype(np.int64)
+    fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent
+    rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES) & (lost > 0))
+    return _by_kernel(trace, grids, rows, lost)
+
+
+def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
+    """The fraction of the lanes of their warps that blocks of so many threads leave idle."""
+    lanes = np.maximum(-(-threads // WARP_THREADS), 1) * WARP_THREADS
+    idle: npt.NDArray[np.float64] = 1 - threads / lanes
+    return idle
+
+
+def _by_kernel(
+    trace: Trace, grids: LaunchedGrids, rows: Integers, lost: Integers
+) -> tuple[Loss[LaunchedGrid], ...]:
+    """The losses of some grids, those of one wave and of several apart."""
+    of = grids.configurations
     by = groups.group(of.family[rows], grids.whole[rows] > 1)
     totals = capped_losses(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
     early = groups.sums(by, (of.calls - of.steady_calls)[rows])

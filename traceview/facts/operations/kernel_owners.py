@@ -30,7 +30,9 @@ _COMPILER = re.compile(
 )
 _LIBRARY = re.compile(
     r"\bat(_cuda_detail)?::|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
-    r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|curand|cufft|cusparse|vision::|torch::"
+    r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::|torch::"
+    # A pointer to a generator's state is an argument of the program's own kernels.
+    r"|curand(?!State\w* ?\*)"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
     r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
 )
