@@ -493,6 +493,12 @@ class Export(ExportFile):
             jsonText=json.dumps({domain: {**sample, "Frames": listed}}, separators=(",", ":")),
         )
 
+    def source_line(self, file: str, line: int, text: str) -> Self:
+        """Add the text of a line, as `traceview record` stores it."""
+        self._tables["TRACEVIEW_SOURCE_LINES"] = "file:T! line! text:T!"
+        self._rows.setdefault("TRACEVIEW_SOURCE_LINES", [])
+        return self.raw("TRACEVIEW_SOURCE_LINES", file=file, line=line, text=text)
+
     def nccl(
         self,
         function: str,

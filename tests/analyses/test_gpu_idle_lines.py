@@ -106,6 +106,23 @@ def test_a_sleep_has_a_finding_of_its_own(tmp_path):
     assert worked.time_at_stake_ns == 38 * MS
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("x.block_until_ready()", "Wait for results less often"),
+        ("jax.block_until_ready(x)", "Wait for results less often"),
+        ("ready = [x for x in queue if x.is_ready()]", "Take this CPU work out of the way"),
+    ],
+)
+def test_a_wait_that_is_no_cuda_call_is_told_by_its_line(text, remedy, tmp_path):
+    export = sample_gaps(loop(gap_ms=9), LOAD, MAIN, gap_ms=9).source_line(*LOAD[:2], text)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert text in finding.message
+    assert finding.action.startswith(remedy)
+
+
 def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):
     export = loop(gap_ms=9)
     for number in range(200):

@@ -22,7 +22,7 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     action_for,
     if_repeated,
     lost_by,
-    take_out,
+    other_work_remedy,
 )
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
@@ -137,14 +137,16 @@ def _behind_data(
 def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     """The finding for launch-late idle time in which the CPU did not launch."""
     idle_ns, samples = part.time_ns, part.samples
-    action = take_out(trace) if part.doing == CPU else OFF_CPU_ACTIONS[part.doing]
     within = np.zeros(len(gaps(trace)), bool)
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
+    source = line.source if line else None
+    works = part.doing == CPU
+    action = other_work_remedy(trace, source) if works else OFF_CPU_ACTIONS[part.doing]
     wording = opening_sentence(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
-    if line and part.doing == CPU and line.time_ns < idle_ns:
+    if line and works and line.time_ns < idle_ns:
         add_function(wording, line)
     elif line:
         add_line(wording, trace, line, None)

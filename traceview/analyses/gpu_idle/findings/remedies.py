@@ -70,6 +70,10 @@ KEEP_STREAM_FREE = (
 )
 SHORT_GAPS = "Fuse small kernels, or give each more work."
 SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
+WAIT_LESS = (
+    "Wait for results less often, such as once per epoch, so that the CPU launches ahead of the "
+    "GPU. Such a wait is no CUDA call, so sync-stalls does not count it."
+)
 HELD_BACK = (
     "See in the timeline what comes before this work. Page migrations of unified memory, another "
     "process on this GPU, or a driver that sends launches late (Windows, WSL, virtual GPUs) can "
@@ -87,6 +91,7 @@ NODES = (
 )
 LEAST_FRACTION_OF_BUILDS = 0.1
 """Graphs are built or changed in the loop where it does so for this part of their launches."""
+_WAIT_IN_JAX = re.compile(r"\bblock_until_ready\s*\(")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
 
@@ -124,6 +129,13 @@ def take_out(trace: Trace) -> str:
         else "Take this CPU work out of the way: do it earlier or later"
     )
     return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
+
+
+def other_work_remedy(trace: Trace, source: str | None) -> str:
+    """The remedy for CPU work other than launching, by the text of the line with most of it."""
+    if source and _WAIT_IN_JAX.search(source):
+        return WAIT_LESS
+    return take_out(trace)
 
 
 def lost_by(trace: Trace, cause: int) -> str:

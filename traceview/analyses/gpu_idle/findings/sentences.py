@@ -28,6 +28,7 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     SHORTER_IN_GRAPHS,
     action_for,
     if_repeated,
+    other_work_remedy,
     take_out,
 )
 from traceview.analyses.gpu_idle.line_sites import NOT_COUNTED, LineSite
@@ -62,8 +63,11 @@ def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) 
     place, values = line.place()
     wording.add_part("line_ns", line.time_ns, f"was {place}.", **values)
     if cause == LAUNCH_LATE:
-        other_work = line.other_work
-        wording.remedy = take_out(trace) if other_work else action_for(trace, LAUNCH_LATE)
+        wording.remedy = (
+            other_work_remedy(trace, line.source)
+            if line.other_work
+            else action_for(trace, LAUNCH_LATE)
+        )
 
 
 def add_function(wording: Wording, line: LineSite) -> None:
