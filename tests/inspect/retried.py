@@ -41,6 +41,7 @@ class Retried:
     arch: str = "sm_90"
     num_warps: int = 4
     num_stages: int = 3
+    with_ttgir: bool = False
     changes: list[Change] = field(default_factory=list)
 
     def report(self, grid: tuple[int, int, int] | None = None, **options: Any) -> KernelReport:
@@ -107,4 +108,5 @@ class Retried:
             num_stages=options["num_stages"],
             dynamic_shared_bytes=made.metadata.shared,
             grid=grid,
+            stages={"ttgir": str(made.asm["ttgir"])} if self.with_ttgir else {},
         )

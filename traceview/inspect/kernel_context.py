@@ -27,6 +27,7 @@ from traceview.ptx.mix.counts import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
 from traceview.ptx.ttgir.parser import IrModule, parse_ttgir
+from traceview.ptx.ttgir.scalar_accesses import scalar_accesses
 from traceview.toolchain.listings import Code
 
 _SASS_TENSOR_OPS = {
@@ -99,6 +100,11 @@ class KernelContext:
     def layout_conversions(self) -> tuple[LayoutConversion, ...]:
         """The layout conversions in TTGIR; none without it."""
         return layout_conversions(self.ttgir, self.code.ptx) if self.ttgir else ()
+
+    @cached_property
+    def scalar_accesses(self) -> frozenset[tuple[SourceLine, str]]:
+        """Lines and kinds of access of global memory that move one value per program, by TTGIR."""
+        return scalar_accesses(self.ttgir) if self.ttgir else frozenset()
 
     @cached_property
     def async_waits(self) -> tuple[AsyncWait, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.headless.project.assumed_tensor import AssumedTensor
+from traceview.headless.project.assumed_tensor import AssumedSize, AssumedTensor
 from traceview.headless.project.call_sites import call_sites
 from traceview.headless.project.launch_arguments import launch_arguments
 from traceview.headless.signatures.notation import Parameter
@@ -116,3 +116,35 @@ def test_tests_come_before_other_files(tmp_path):
     sites = call_sites("kernel", tmp_path / "ops.py", tmp_path)
     assert [Path(site.file).name for site in sites] == ["ops.py", "test_ops.py", "other.py"]
     assert all(isinstance(site.call, ast.Call) for site in sites)
+
+
+def test_types_of_positions_and_of_annotated_tensors(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def sample(x: torch.LongTensor, bias: torch.FloatTensor):\n"
+        "    y = torch.arange(x.size(0))\n"
+        "    kernel[(1,)](x, y, bias, x.stride(0), 4, BLOCK=64)\n",
+    )
+    kinds = [found.values[name].dtype for name in ("x", "y", "bias")]
+    assert kinds == [torch.int64, torch.int64, None]
+
+
+def test_a_tensor_made_with_the_unknown_type_of_another_is_of_that_type(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def outer(x):\n"
+        "    y = torch.zeros(4, 8, dtype=x.dtype)\n"
+        "    kernel[(1,)](x, y, None, x.stride(0), 4, BLOCK=64)\n",
+    )
+    assert (found.values["y"].name, found.values["y"].dtype) == ("x", None)
+
+
+def test_the_quotient_of_two_assumed_sizes_is_assumed(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def outer(x, y):\n"
+        "    group = x.size(0) // y.size(0)\n"
+        "    kernel[(1,)](x, y, None, 1, 2 // 2, BLOCK=group)\n",
+    )
+    assert isinstance(found.values["BLOCK"], AssumedSize)
+    assert not isinstance(found.values["n"], AssumedSize)

@@ -191,3 +191,41 @@ def kernel(a, b, c_ptr, n):
 def test_which_stride_is_one(strides, found):
     loads = [f"tl.load({name})" for name in strides.split(", ") if "stride" not in name]
     assert of_body(strides, *(loads or ["pass"])) == found
+
+
+def test_what_a_helper_shifts_or_masks_is_an_integer():
+    source = (
+        "def low_bits(word, shift):\n"
+        "    if shift:\n"
+        "        word = word >> 8\n"
+        "    return word & 15\n"
+        "def unpacked(word):\n"
+        "    return low_bits(word, True)\n"
+        "def kernel(q_ptr, y_ptr, n):\n"
+        "    word = tl.load(q_ptr + n)\n"
+        "    tl.store(y_ptr + n, unpacked(word))\n"
+    )
+    assert guessed(source, "kernel") == "*i32:16, *fp32:16, i32:16"
+
+
+def test_the_position_of_a_value_says_nothing_of_its_type():
+    found = of_body(
+        "x_ptr, index_ptr, y_ptr, n",
+        "values = tl.load(x_ptr + n)",
+        "at = tl.argmax(values, 0) + (values > 0)",
+        "tl.store(y_ptr + n, tl.load(index_ptr + at))",
+    )
+    assert found.startswith("*fp32:16, *i32:16, ")
+
+
+def test_an_address_is_the_last_that_was_assigned_to_a_name():
+    found = of_body(
+        "scales_ptr, zeros_ptr, y_ptr, n",
+        "at = scales_ptr + n",
+        "at += n",
+        "scales = tl.load(at)",
+        "at = zeros_ptr + n",
+        "zeros = tl.load(at)",
+        "tl.store(y_ptr + n, scales * ((zeros >> 4) & 15))",
+    )
+    assert found == "*fp32:16, *i32:16, *fp32:16, i32:16"

@@ -79,3 +79,11 @@ def _load(pointer, at, step):
 def through_helper(x_ptr, y_ptr, step, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + offsets, _load(x_ptr, offsets, step))
+
+
+@triton.jit
+def sampled(scores_ptr, seed_ptr, tokens_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = tl.load(scores_ptr + offsets) * tl.load(seed_ptr).to(tl.int32)
+    at = tl.argmax(total, 0)
+    tl.store(out_ptr, tl.load(tokens_ptr + at))

@@ -124,6 +124,15 @@ def test_a_wide_kernel_has_no_findings(findings, kernel, signature):
     assert findings(kernel, signature) == ()
 
 
+def test_a_scalar_is_not_narrow_wherever_it_comes_from(triton_cache, monkeypatch):
+    """From where a reduction says, and a scalar of which ptxas loads half."""
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.narrow_kernels import sampled
+
+    signature = "*fp32:16, *i64:16, *i32:16, *i32:16, 512"
+    assert Retried(sampled, signature, with_ttgir=True).findings() == ()
+
+
 def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
     found = findings("products", "*fp16:16, *fp16:16, *fp32:16, i32:16, i32, 64")
     (finding,) = (f for f in found if "Global loads" in f.message)

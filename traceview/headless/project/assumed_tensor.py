@@ -42,12 +42,15 @@ UNKNOWN = object()
 
 
 class AssumedSize(int):
-    """A typical size; what is computed from it is a plain integer."""
+    """A typical size; what is computed from it is a plain integer, but for 1 as a quotient."""
 
 
 @dataclass
 class AssumedTensor:
-    """A tensor of which little is known; `dtype` and `rank` are None if nothing says them."""
+    """A tensor of which little is known; `dtype` and `rank` are None if nothing says them.
+
+    Tensors of one `name` without a `dtype` are of one type.
+    """
 
     name: str
     dtype: Any = None

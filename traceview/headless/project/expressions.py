@@ -19,6 +19,7 @@ from traceview.headless.project.assumed_tensor import (
     SIZE,
     UNKNOWN,
     AssumedDescriptor,
+    AssumedSize,
     AssumedTensor,
     Method,
     Shape,
@@ -32,6 +33,7 @@ from traceview.headless.project.tensor_ranks import rank_of
 _MOST_TURNS = 64
 _CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
 _FACTORIES = frozenset(_CREATED.split())
+_INTEGERS = ("arange", "randint")
 _LIKE = re.compile(r"(empty|zeros|ones|full|rand|randn)_like|clone")
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -130,6 +132,9 @@ class Scope:
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self._value(node.left), self._value(node.right)
         tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
+        sizes = isinstance(left, AssumedSize) and isinstance(right, AssumedSize)
+        if sizes and left == right and isinstance(node.op, ast.FloorDiv):
+            return AssumedSize(1)
         return tensor or _OPERATORS[type(node.op)](left, right)
 
     def _unaryop(self, node: ast.UnaryOp) -> Any:
@@ -198,8 +203,11 @@ class Scope:
         if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
             return replace(first, dtype=dtype_in((), keywords) or first.dtype)
         if name in _FACTORIES and str(getattr(function, "__module__", "")) in ("torch", "None"):
-            dtype = dtype_in((), keywords) or torch_().float32
-            return AssumedTensor(name, dtype, rank_of(arguments))
+            alike = self._dtype_owner(node)
+            if alike:
+                return AssumedTensor(alike.name, None, rank_of(arguments))
+            usual = torch_().int64 if name in _INTEGERS else torch_().float32
+            return AssumedTensor(name, dtype_in((), keywords) or usual, rank_of(arguments))
         if isinstance(first, AssumedTensor) and name in ("from_tensor", "TensorDescriptor"):
             at = 1 if name == "from_tensor" else 3
             block = keywords.get("block_shape") or arguments[at]
@@ -210,6 +218,16 @@ class Scope:
         if any(isinstance(each, (AssumedTensor, Shape)) for each in given):
             return self._of_tensor(function, name)
         return function(*arguments, **keywords)
+
+    def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
+        """The tensor of unknown type whose type a call asks for: `dtype=x.dtype`."""
+        for keyword in call.keywords:
+            given = keyword.value
+            if keyword.arg == "dtype" and isinstance(given, ast.Attribute):
+                owner = self.value(given.value)
+                if given.attr == "dtype" and isinstance(owner, AssumedTensor) and not owner.dtype:
+                    return owner
+        return None
 
     def _of_tensor(self, function: Any, name: str) -> Any:
         if function in (max, min, sum, len) or name == "prod":

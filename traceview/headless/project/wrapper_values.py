@@ -26,6 +26,15 @@ _SIZED = re.compile(
     r"(^|_)[a-z]$|^n_|_n$",
     re.IGNORECASE,
 )
+_DTYPES = {
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+}
 
 
 def scope_at(
@@ -93,10 +102,16 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         if default is not None:
             yield argument.arg, scope.value(default)
-        elif argument.arg in scope.ranks or re.search(r"\bTensor\b", annotation):
-            yield argument.arg, AssumedTensor(argument.arg)
+        elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
+            yield argument.arg, AssumedTensor(argument.arg, _annotated_dtype(annotation))
         else:
             yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _annotated_dtype(annotation: str) -> Any:
+    """The type that `torch.LongTensor` names; FloatTensor is also written where half is passed."""
+    named = re.search(r"\b(Long|Int|Short|Byte|Bool|Half|BFloat16)Tensor\b", annotation)
+    return getattr(torch_(), _DTYPES[named[1]]) if named else None
 
 
 def _typical(name: str, annotation: str) -> Any:

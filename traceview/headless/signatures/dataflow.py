@@ -175,7 +175,7 @@ class Usage:
             if node.id in self.parameters:
                 yield node.id
             elif node.id not in seen:
-                for value in self._assigned.get(node.id, ()):
+                for value in self._last_assigned(node):
                     yield from self._addends(value, seen | {node.id})
         elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
             yield from self._addends(node.left, seen)
@@ -183,6 +183,15 @@ class Usage:
         else:
             for part in _passed_on(node):
                 yield from self._addends(part, seen)
+
+    def _last_assigned(self, name: ast.Name) -> list[ast.expr]:
+        """What was assigned to a name, the last before its use first; increments at the end."""
+        values = self._assigned.get(name.id, [])
+        added = [node.value for node in ast.walk(self.function) if isinstance(node, ast.AugAssign)]
+        whole = [value for value in values if value not in added]
+        before = [value for value in whole if value.lineno <= name.lineno]
+        later = [value for value in values if value not in before]
+        return [*reversed(before), *later]
 
     def _loads_in(self, node: ast.AST, seen: frozenset[str]) -> Iterator[str]:
         """The pointers whose loaded values an expression depends on."""
@@ -193,7 +202,7 @@ class Usage:
         elif isinstance(node, ast.Name):
             for value in self._assigned.get(node.id, ()) if node.id not in seen else ():
                 yield from self._loads_in(value, seen | {node.id})
-        else:
+        elif not _makes_own_type(node):
             for part in ast.iter_child_nodes(node):
                 yield from self._loads_in(part, seen)
 
@@ -225,6 +234,19 @@ class Usage:
 
     def _bits(self) -> Iterator[str]:
         """The pointers whose loaded values are shifted or masked, so that they are integers."""
+        for operand in self._bit_operands:
+            yield from self._values_in(operand, frozenset())
+
+    @cached_property
+    def _bit_operands(self) -> list[ast.expr]:
+        """What is shifted or masked, here or in a helper."""
+        own = list(self._own_bit_operands())
+        for call, inner in self._helpers():
+            shifted = {each.id for each in inner._bit_operands if isinstance(each, ast.Name)}
+            own += [given for name, given in _bound(inner.parameters, call) if name in shifted]
+        return own
+
+    def _own_bit_operands(self) -> Iterator[ast.expr]:
         for node in ast.walk(self.function):
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
                 sides = (
@@ -233,8 +255,7 @@ class Usage:
                     else [node.target, node.value]
                 )
                 shifts = isinstance(node.op, (ast.LShift, ast.RShift))
-                for side in sides[:1] if shifts else sides:
-                    yield from self._values_in(side, frozenset())
+                yield from sides[:1] if shifts else sides
 
     def _values_in(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
         """The pointers whose loaded values an expression passes on as they are."""
@@ -274,6 +295,12 @@ class Usage:
             name = _called(call)
             if name in self.helpers and name not in self.seen:
                 yield call, Usage(self.helpers[name], self.helpers, self.seen | {name})
+
+
+def _makes_own_type(node: ast.AST) -> bool:
+    """Whether the type of a value says nothing of the operands: a comparison, a position."""
+    positions = isinstance(node, ast.Call) and _called(node) in ("argmax", "argmin")
+    return positions or isinstance(node, ast.Compare)
 
 
 def is_pointer_name(name: str) -> bool:

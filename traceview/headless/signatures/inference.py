@@ -207,7 +207,7 @@ def _constexpr(
     compared = usage.compared_to.get(name)
     if isinstance(compared, str):
         return compared if defaults.named else ""
-    if compared is not None and not _is_block(name):
+    if compared is not None and not is_block(name):
         return compared
     if _PRECISION.search(name):
         return None
@@ -234,13 +234,14 @@ def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: De
         if re.search(words, name, re.IGNORECASE):
             return size
     sizes = [p for p in parameters if p.is_constexpr and p.name not in usage.flags]
-    blocks = [p for p in sizes if _is_block(p.name)]
-    if _is_block(name) and len(blocks) == 1 and not usage.has_dot:
+    blocks = [p for p in sizes if is_block(p.name)]
+    if is_block(name) and len(blocks) == 1 and not usage.has_dot:
         return _ONE_BLOCK
     small = usage.has_dot and name.upper().endswith("K")
     return min(_MATMUL_K, defaults.tile) if small else defaults.tile
 
 
-def _is_block(name: str) -> bool:
+def is_block(name: str) -> bool:
+    """Whether a constexpr is the size of a tile by its name."""
     words = r"block|tile|^b[mnkxyt]$|^xblock|^yblock|^rblock"
     return bool(re.search(words, name, re.IGNORECASE))

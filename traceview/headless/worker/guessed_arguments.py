@@ -5,8 +5,10 @@ They come from the calls in the source of its project, else from the source of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from traceview.headless.project.assumed_tensor import (
@@ -20,7 +22,7 @@ from traceview.headless.signatures.dataflow import Usage
 from traceview.headless.signatures.inference import TRIED, Defaults
 from traceview.headless.signatures.notation import Parameter, Value, argument, constant
 from traceview.headless.worker.event_log import plain
-from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted
+from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
 from traceview.ptx.model import Argument
 
 _ELEMENTS = {
@@ -90,33 +92,80 @@ class Guesses:
         arguments = self._arguments(fixed, passed, defaults)
         chosen = self.jitted.chosen(arguments, passed)
         arguments = self._arguments(chosen | fixed, passed, defaults)
+        if configuration.before_launch:
+            shaped = _shaped(configuration.before_launch, passed, arguments)
+            arguments = self._arguments(chosen | fixed, shaped, defaults)
         return Attempt(arguments, call.options, call.place)
 
-    def _turns(self, name: str, value: Any) -> Any:
-        """A value; few turns instead of an assumed size for a loop that is unrolled."""
-        is_assumed = isinstance(value, AssumedSize) and name in self.usage.unrolled
-        return inference.FEW_TURNS if is_assumed else value
+    def _plausible(self, passed: Mapping[str, Any]) -> dict[str, Any]:
+        """The values without a tile of 1 that follows from assumed sizes.
+
+        A loop that is unrolled has few turns instead of an assumed size.
+        """
+        assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
+        tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
+        few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
+        return {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
+
+    def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
+        """The element types that uses of one pointer give to others of the same tensor's type."""
+        unknown = {n: v.name for n, v in passed.items() if _element_is_open(v)}
+        known = {n: t for n, t in self.usage.pointers.items() if t and n in unknown}
+        types = {unknown[name]: type_ for name, type_ in reversed(known.items())}
+        return {n: types[tensor] for n, tensor in unknown.items() if tensor in types} | known
 
     def _arguments(
         self, fixed: Mapping[str, Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
-        passed = {name: self._turns(name, value) for name, value in passed.items()}
+        passed = self._plausible(passed)
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
+        alike = {
+            name: defaults.operand if type_ == "fp16" else type_
+            for name, type_ in self._alike(passed).items()
+        }
         return tuple(
-            _passed(parameter, like, passed[parameter.name])
+            _passed(parameter, like, passed[parameter.name], alike.get(parameter.name))
             if parameter.name in passed and parameter.name not in fixed
             else like
             for parameter, like in zip(parameters, guessed, strict=True)
         )
 
 
-def _passed(parameter: Parameter, guessed: Argument, value: Any) -> Argument:
-    """The argument for a value that a call passes; `guessed` says what the value leaves open."""
+def _shaped(
+    before_launch: Callable[[dict[str, Any]], object],
+    passed: Mapping[str, Any],
+    arguments: Sequence[Argument],
+) -> dict[str, Any]:
+    """The values with the block shapes that a configuration's hook gives to descriptors."""
+    descriptors = {
+        name: SimpleNamespace(block_shape=list(value.block))
+        for name, value in passed.items()
+        if isinstance(value, AssumedDescriptor)
+    }
+    constants = {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
+    with contextlib.suppress(Exception):  # the user's code, given made-up values
+        before_launch(dict(passed) | constants | descriptors)
+    blocks = {n: tuple(map(int, each.block_shape)) for n, each in descriptors.items()}
+    return dict(passed) | {n: replace(passed[n], block=block) for n, block in blocks.items()}
+
+
+def _element_is_open(value: Any) -> bool:
+    return isinstance(value, AssumedTensor) and _element(value) is None
+
+
+def _passed(
+    parameter: Parameter, guessed: Argument, value: Any, alike: str | None = None
+) -> Argument:
+    """The argument for a value that a call passes; `guessed` says what the value leaves open.
+
+    `alike` is the element type of another tensor of the same type.
+    """
     name = parameter.name
     if isinstance(value, AssumedTensor):
         is_pointer = guessed.type.startswith("*")
-        element = _element(value) or (guessed.type.removeprefix("*") if is_pointer else "fp16")
+        other = guessed.type.removeprefix("*") if is_pointer else "fp16"
+        element = _element(value) or alike or other
         return argument(name, f"*{element}:16")
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +24,14 @@ _ANY_INTEGER = 4096
 class AutotuneConfig:
     """One configuration of a kernel: constexprs, and options such as num_warps.
 
-    `label` describes it if the kernel is autotuned.
+    `label` describes it if the kernel is autotuned. `before_launch` is its pre_hook, which may set
+    the block shapes of tensor descriptors.
     """
 
     constexprs: Mapping[str, Value] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    before_launch: Callable[[dict[str, Any]], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def _unwrapped(value: Any) -> Jitted | None:
 def _configuration(config: Any) -> AutotuneConfig:
     constexprs = {name: plain(value) for name, value in config.kwargs.items()}
     options = {n: v for n, v in config.all_kwargs().items() if n not in config.kwargs}
-    return AutotuneConfig(constexprs, options, f"configuration of @triton.autotune: {config}")
+    label = f"configuration of @triton.autotune: {config}"
+    return AutotuneConfig(constexprs, options, label, getattr(config, "pre_hook", None))
 
 
 def _parameter(parameter: Any) -> Parameter:

@@ -11,11 +11,12 @@ from traceview.inspect.sass_vs_ptx import place_of
 
 
 def unused_lanes(kernel: KernelContext) -> Iterator[Finding]:
-    """Accesses that are narrower in SASS than in PTX."""
+    """Accesses of more than a scalar that are narrower in SASS than in PTX."""
     if kernel.provenance is None:
         return
     for difference in kernel.differences:
-        if difference.change != "narrowed":
+        one_value = (difference.source, difference.kind) in kernel.scalar_accesses
+        if difference.change != "narrowed" or (difference.space == "global" and one_value):
             continue
         place = (difference.source, difference.kind, difference.space)
         unused = sum(

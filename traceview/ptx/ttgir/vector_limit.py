@@ -19,12 +19,13 @@ from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 VECTOR_BYTES = 16
 Property = Literal["contiguity", "divisibility", "constancy"]
 Limit = Literal["layout", "contiguity", "alignment", "mask"]
-_ACCESSES = {
+ACCESSES = {
     "tt.load": "load",
     "tt.store": "store",
     "ttg.async_copy_global_to_local": "async-copy",
     "tt.atomic_rmw": "atomic",
 }
+"""Operations that access global memory, with the kind of access."""
 _PASSING = frozenset(
     {
         "tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui", "arith.trunci",
@@ -84,7 +85,7 @@ def vector_limits(module: IrModule, vector_bytes: int = VECTOR_BYTES) -> Iterato
     """
     infos = axis_infos(module)
     for op in module.operations:
-        if op.opcode in _ACCESSES and op.inputs:
+        if op.opcode in ACCESSES and op.inputs:
             most = vector_bytes if op.opcode in ("tt.load", "tt.store") else VECTOR_BYTES
             limit = _limit(op, module, infos, most)
             if limit:
@@ -95,7 +96,7 @@ def _limit(
     op: IrOperation, module: IrModule, infos: Mapping[str, AxisInfo], vector_bytes: int
 ) -> VectorLimit | None:
     pointer = op.inputs[0]
-    type_ = _pointer_type(pointer, op, module)
+    type_ = pointer_type(pointer, op, module)
     shape = shape_of(type_)
     share = thread_share(layout_of(type_, module.layouts), shape)
     if share is None:
@@ -113,7 +114,7 @@ def _limit(
     )
     arrays = frozenset(name.lstrip("%") for name in trace.pointers(pointer))
     return VectorLimit(
-        op.line, _ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
+        op.line, ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
         limit, culprit, vector_bytes,
     )  # fmt: skip
 
@@ -144,7 +145,8 @@ def _at_most(value: int) -> int:
     return min(value, 1 << 10)
 
 
-def _pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
+def pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
+    """The type of the address of an access."""
     maker = module.makers.get(pointer)
     if maker and "!tt.ptr" in maker.type:
         return maker.type

@@ -31,8 +31,9 @@ _MINOR_SHARE = 0.1
 def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     """Lines whose global accesses are narrower than 128 bits, one finding for each cause.
 
-    An access whose address is the same for all threads of a block moves one value, and is left
-    out. A cause is called likely unless a recompilation or the addresses prove it.
+    An access whose address is the same for all threads of a block, or that is of a scalar in the
+    source, moves one value, and is left out. A cause is called likely unless a recompilation or the
+    addresses prove it.
     """
     if kernel.provenance is None:
         return
@@ -78,7 +79,8 @@ def _narrow(
     every, accesses = [c.access for c in contexts], [c.access for c in narrow]
     moved = kernel.bits_per_pass(narrow)
     few = 2 * moved < kernel.bits_per_pass(contexts)
-    if provenance is None or place[1] not in KINDS or not narrow or few:
+    one_value = (place[0], place[1]) in kernel.scalar_accesses
+    if provenance is None or place[1] not in KINDS or not narrow or few or one_value:
         return None
     address = together(context.address for context in narrow)
     if not (address.per_thread or address.gathered or address.through_shared):
