@@ -33,6 +33,8 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         # A generator's state is an argument; cuRAND's own kernels are made for one.
         ("evolve(int *, curandStateXORWOW *, int *)", OWN),
         ("void gen_sequenced<curandStateXORWOW, float, int>(T1 *, T2 *, unsigned long)", LIBRARY),
+        ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1", LIBRARY),
+        ("bmm_tiled(float *, float *)", OWN),
         ("void vision::ops::gather_keep_from_mask(bool *)", LIBRARY),
     ],
 )

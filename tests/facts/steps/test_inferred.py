@@ -162,6 +162,27 @@ def test_equal_layers_are_steps_of_their_model(tmp_path, pause, expected):
     assert len(steps(with_steps(export.load(tmp_path)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("ProfilerStep#3", 0),
+        ("execute_context_1(888_788544)_generation_0(0)", 0),
+        ("execute_32_context_0(sq0sk0)_generation_32(sq32sk32785)", 0),
+        ("train", 20),
+    ],
+)
+def test_layers_of_the_only_step_that_a_profiler_marked(tmp_path, name, number):
+    """What a loop in a range of any other name does twenty times are steps."""
+    export, at = Export(), 0
+    for _ in range(20):
+        at += 10_000
+        for launch in range(8):
+            at += 1_000
+            export.launch(call=(at, at + 200), kernel=(at + 300, at + 900), name=f"k{launch}")
+    export.range(name, 0, at + 1_000)
+    assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
 def annotated(name, per_call, *, layers=3, calls=6):
     """Calls of a model of equal layers, of six kernels each; the first ones are in a range."""
     export, at = Export(), 0

@@ -33,6 +33,8 @@ _LIBRARY = re.compile(
     r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::|torch::"
     # A pointer to a generator's state is an argument of the program's own kernels.
     r"|curand(?!State\w* ?\*)"
+    # Of TensorRT-LLM, by types and tile.
+    r"|^bmm_\w+_t\d+x\d+x\d+"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
     r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
 )

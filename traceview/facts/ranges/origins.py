@@ -41,10 +41,11 @@ _ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
 _ADDED_STEP = re.compile(r"step_\d+$")
 _JAX_STEP = re.compile(r".*#step_num=[\d#]")
 _PROFILER_STEP = re.compile(
-    rf"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|{_JAX_STEP.pattern}"
+    r"ProfilerStep[#*]|\[pl\]\[profile\]run_training_batch|execute_(?:[\d#]+_)?context_[\d#]"
+    rf"|{_JAX_STEP.pattern}"
 )
-"""Markers of torch.profiler, of Lightning's profilers, and of jax.profiler.StepTraceAnnotation, in
-names or patterns of names."""
+"""Markers of torch.profiler, of Lightning's profilers, of vLLM's engine and of
+jax.profiler.StepTraceAnnotation, in names or patterns of names."""
 
 
 @fact
@@ -79,12 +80,17 @@ def candidates_for_steps(trace: Trace) -> Mask:
     added = added_ranges(trace)
     steps = added & _matching(trace, _ADDED_STEP)
     result = program_ranges(trace) & (~added | steps)
-    return result & ~_matching(trace, _PROFILER_STEP) if steps.any() else result
+    return result & ~profiler_steps(trace) if steps.any() else result
 
 
 def is_profiler_step(name: str) -> bool:
     """Whether a name, or a pattern of names, is that of the steps that a profiler marks."""
     return bool(_PROFILER_STEP.match(name))
+
+
+def profiler_steps(trace: Trace) -> Mask:
+    """True for the rows of `ranges` that are steps which a profiler marks."""
+    return _matching(trace, _PROFILER_STEP)
 
 
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:

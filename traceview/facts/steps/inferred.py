@@ -4,7 +4,8 @@ Where no range of the program repeats, the passes of its launch sequence become 
 `step_0`, `step_1` …, in a domain of their own, on the thread that launches. Everything that speaks
 of steps then works as if the program had marked them. So do passes that hold each range of the
 program several times, where these hold less than half of the launches: then they mark parts, such
-as the attention of each layer.
+as the attention of each layer. What repeats within the only step that a profiler marked are its
+layers.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
-from traceview.facts.ranges.origins import INFERRED_DOMAIN
+from traceview.facts.ranges.origins import INFERRED_DOMAIN, profiler_steps
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
-from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
+from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 
@@ -42,7 +43,8 @@ def with_steps(trace: Trace) -> Trace:
     """
     trace = with_added_steps(trace)
     marked = steps_source(trace)
-    if marked != "none" and not (marked == "user-ranges" and _may_be_parts(trace)):
+    may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
+    if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace
     found = [_passes(trace, process) for process in groups.different(operations(trace).process)]
     passes = [each for each in found if each is not None]
@@ -54,6 +56,18 @@ def with_steps(trace: Trace) -> Trace:
 
 _Passes = tuple[int, int, Integers, Integers]
 """Process, thread, and start and end of each pass."""
+
+
+def _is_one_step(trace: Trace) -> bool:
+    """Whether the profiler marked a single step, which holds nearly all launches."""
+    ranges, ops = trace.recorded("ranges"), operations(trace)
+    rows = np.flatnonzero(profiler_steps(trace) & (ranges["end_ns"] != NULL))
+    if len(rows) != 1 or not ops.launched.any():
+        return False
+    at = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
+    inside = (at >= ranges["start_ns"][rows[0]]) & (at < ranges["end_ns"][rows[0]])
+    inside &= ops.process[ops.launched] == ranges["process"][rows[0]]
+    return bool(np.mean(inside) >= _MOST_OF_A_RANGE)
 
 
 def _may_be_parts(trace: Trace) -> bool:

@@ -12,7 +12,10 @@ from traceview.intervals import Intervals
 from traceview.tables import picked
 from traceview.trace import Trace, fact
 
-_WARM_UP = re.compile(r"warm[-_ ]?up(?: ?\{.*\})?", re.IGNORECASE | re.DOTALL)
+# Alone, before a payload, or one of the fields of a name: model|warmup|forward.
+_WARM_UP = re.compile(
+    r"(?:.*[|/:] ?)?warm[-_ ]?up(?: ?\{.*\}| ?[|/:].*)?", re.IGNORECASE | re.DOTALL
+)
 
 
 @fact
