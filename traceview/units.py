@@ -283,6 +283,8 @@ def _step(value: float, scale: _Scale) -> tuple[float, str]:
 def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
+    if 0.001 <= abs(value) < 999.5:
+        return f"{value:#.3g}".rstrip(".")
     # Digits of the rounded value: 9.996 becomes 10.0, not 10.00.
     before_point = int(f"{value:.2e}".partition("e")[2]) + 1
     decimals = min(max(3 - before_point, 0), 6)

@@ -21,6 +21,7 @@ from traceview.tables.arrays import (
     places_of,
     row_numbers,
     thrifty,
+    unbroken,
 )
 from traceview.tables.table import Cell, Column, Dtype, Table
 from traceview.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
@@ -50,4 +51,5 @@ __all__ = [
     "row_numbers",
     "rows_of",
     "thrifty",
+    "unbroken",
 ]

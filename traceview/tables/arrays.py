@@ -54,6 +54,13 @@ def picked(values: Array, rows: Array | slice) -> Array:
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
 
 
+def unbroken(rows: RowNumbers) -> RowNumbers | slice:
+    """Ascending row numbers, as a slice if none is left out between: it picks without a copy."""
+    if not len(rows) or int(rows[-1]) - int(rows[0]) >= len(rows):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
 def joined(parts: Sequence[Array]) -> Array:
     """Concatenate the parts; equal constants stay a `constant`."""
     there = [part for part in parts if len(part)] or list(parts[:1])

@@ -30,6 +30,8 @@ class Counter:
     device: int
     time_ns: Integers
     value: Integers
+    exact: bool = True
+    """Whether it has every change."""
 
     def reduced(self, most: int) -> Counter:
         """The counter in at most so many points: the least and the greatest value per slot."""
@@ -46,6 +48,7 @@ class Counter:
             self.device,
             np.stack((start, middle), 1).reshape(-1),
             np.stack((greatest, least), 1).reshape(-1),
+            exact=False,
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.intervals import Intervals, Timed
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, constant
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import Track
 
@@ -29,25 +29,42 @@ _LEAST_RUN, _MOST_RUNS = 16, 50_000
 class Leaves(Timed):
     """Rows of a track, singly or in runs: one row per leaf, in order of time.
 
-    A leaf stands for `count` rows of the track from row `first` on. `busy_ns` is their time, `name`
-    that of the longest.
+    A leaf stands for the rows of the track from row `first` on; a slice where each row is a leaf.
+    `name` is that of the longest.
     """
 
     track: Track
-    first: Integers
-    count: Integers
+    first: Integers | slice
     start_ns: Integers
     end_ns: Integers
-    busy_ns: Integers
     name: RowNumbers
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.start_ns)
 
     @property
     def summed(self) -> bool:
         """Whether some leaves stand for several rows."""
-        return len(self.first) < len(self.track)
+        return len(self) < len(self.track)
+
+    @property
+    def count(self) -> Integers:
+        """Rows of each leaf."""
+        if isinstance(self.first, slice):
+            return constant(1, len(self), np.int64)
+        return np.diff(np.append(self.first, len(self.track)))
+
+    @property
+    def busy_ns(self) -> Integers:
+        """The time of the rows of each leaf."""
+        return self.sums(self.track.duration_ns)
+
+    def sums(self, values: Integers) -> Integers:
+        """The sum over the rows of each leaf."""
+        if isinstance(self.first, slice):
+            return values
+        sums: Integers = np.add.reduceat(values, self.first)
+        return sums
 
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
         """Time of the rows of each leaf by class; `classes` has the class of each name."""
@@ -55,10 +72,7 @@ class Leaves(Timed):
         every = groups.different(of_row).tolist()
         if len(every) == 1:
             return {every[0]: self.busy_ns}
-        return {
-            kind: np.add.reduceat(np.where(of_row == kind, duration, 0), self.first)
-            for kind in every
-        }
+        return {kind: self.sums(np.where(of_row == kind, duration, 0)) for kind in every}
 
 
 def leaves(timeline: Timeline) -> list[Leaves]:
@@ -116,9 +130,7 @@ def densest(starts: Sequence[Integers], most: int) -> Intervals:
 
 def single(track: Track) -> Leaves:
     """A leaf per row."""
-    ones = np.broadcast_to(np.int64(1), len(track))
-    rows = np.arange(len(track))
-    return Leaves(track, rows, ones, track.start_ns, track.end_ns, track.duration_ns, track.name)
+    return Leaves(track, slice(None), track.start_ns, track.end_ns, track.name)
 
 
 def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
@@ -130,10 +142,8 @@ def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
     return Leaves(
         track,
         first,
-        np.diff(np.append(first, len(track))),
         track.start_ns[first],
         np.maximum.reduceat(track.end_ns, first),
-        np.add.reduceat(duration, first),
         track.name[_longest(duration, first)],
     )
 

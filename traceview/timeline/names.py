@@ -58,7 +58,7 @@ class RowNames:
         texts: Texts,
         classes: Array | int,
         whole: Texts | None = None,
-        launch: Integers | None = None,
+        launch: Array | None = None,
     ) -> RowNumbers:
         """Add the names of rows and return the number of each row's name."""
         if isinstance(classes, int) and whole is None and launch is None:
@@ -69,7 +69,7 @@ class RowNames:
         keys += [launch] if launch is not None else []
         each = groups.group(*keys)
         none = constant(-1, each.size, np.int64)
-        launches = none if launch is None else launch[each.first]
+        launches = none if launch is None else launch[each.first].astype(np.int64)
         return self._numbered(
             _Part(each.first, texts, classes[each.first].astype(np.int64), whole, launches),
             row_numbers(each.ids),

@@ -21,7 +21,16 @@ from traceview.facts.operations.operations import (
     operations_by_device,
 )
 from traceview.facts.queue.queue import rows_by_stream
-from traceview.tables import Integers, RowNumbers, Table, Texts, object_array, row_numbers
+from traceview.tables import (
+    Integers,
+    RowNumbers,
+    Table,
+    Texts,
+    constant,
+    object_array,
+    row_numbers,
+    unbroken,
+)
 from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
@@ -45,14 +54,14 @@ class LaunchConfigurations:
     """The distinct launch configurations, one row each as LAUNCH_COLUMNS; `of` each kernel."""
 
     rows: npt.NDArray[np.int64]
-    of: Integers
+    of: RowNumbers
 
 
 def launch_configurations(trace: Trace) -> LaunchConfigurations:
     """The configurations of all kernels; none if there are more than MOST_LAUNCHES."""
     kernels = trace.recorded("kernels")
     absent = LaunchConfigurations(
-        np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), np.full(len(kernels), -1, np.int64)
+        np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), constant(-1, len(kernels), np.int32)
     )
     if not len(kernels):
         return absent
@@ -60,7 +69,7 @@ def launch_configurations(trace: Trace) -> LaunchConfigurations:
     if each.size > MOST_LAUNCHES:
         return absent
     rows = np.stack([kernels[name][each.first] for name in LAUNCH_COLUMNS], axis=1)
-    return LaunchConfigurations(rows.astype(np.int64), each.ids)
+    return LaunchConfigurations(rows.astype(np.int64), row_numbers(each.ids))
 
 
 def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> Iterator[Lane]:
@@ -76,9 +85,8 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     for stream in order:
         rows = by_stream[stream]
         process, device, _, number = ops.streams[stream].tolist()
-        track = Track.of(
-            "operations", ops.start_ns[rows], ops.end_ns[rows], name[rows], rows, amount[rows]
-        )
+        at = unbroken(rows)
+        track = Track.of("operations", ops.start_ns[at], ops.end_ns[at], name[at], rows, amount[at])
         owner = f", process {trace.processes['process_id'][process]}" if processes else ""
         yield Lane("stream", f"Stream {number}{owner}", spread(track), device, process, -1, number)
 

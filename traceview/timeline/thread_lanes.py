@@ -14,7 +14,7 @@ from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.samples.stack_lines import stack_lines
-from traceview.tables import Integers, RowNumbers, Texts
+from traceview.tables import Integers, RowNumbers, Texts, unbroken
 from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
@@ -84,12 +84,14 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     classes = np.array(CLASS_OF_CALL, np.int16)[calls.does]
     classes[harmful_calls(trace)] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
-    end = np.maximum(calls.end_ns, calls.start_ns + 1)
     for thread, own in calls_by_thread(trace).items():
-        start = calls.start_ns[own]
+        at = unbroken(own)
+        start, end = calls.start_ns[at], calls.end_ns[at]
+        if (end <= start).any():
+            end = np.maximum(end, start + 1)
+        track = Track.of("calls", start, end, name[at], own)
         if (start[1:] < start[:-1]).any():
-            own = own[np.argsort(start, kind="stable")]
-        track = Track.of("calls", calls.start_ns[own], end[own], name[own], own)
+            track = track.take(np.argsort(start, kind="stable"))
         yield from ((thread, each) for each in spread(track))
 
 

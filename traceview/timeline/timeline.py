@@ -39,11 +39,18 @@ class Timeline:
         return (track for lane in self.lanes for track in lane.tracks)
 
 
-def timeline(trace: Trace) -> Timeline:
-    """The timeline of the whole recording, whatever is selected."""
+def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
+    """The timeline of the whole recording, whatever is selected.
+
+    With `most_points`, counters with more are reduced to so many.
+    """
+
+    def counted_points() -> tuple[Counter, ...]:
+        return tuple(each.reduced(most_points) if most_points else each for each in counters(trace))
+
     with ThreadPoolExecutor(1) as pool:
         # Counters need nothing of the lanes.
-        counting = pool.submit(lambda: tuple(counters(trace)))
+        counting = pool.submit(counted_points)
         names, launches = RowNames(), launch_configurations(trace)
         lanes = (
             *step_lanes(trace, names),

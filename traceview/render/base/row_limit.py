@@ -42,10 +42,10 @@ def limited(
     """At most so many rows of a table, in their order, and `also` these; all if `most` is None."""
     if most is None or len(table) <= most:
         return LimitedTable(table)
-    rows, kept = _chosen(spec, table, most)
-    rows = np.union1d(rows, np.asarray(also, np.int64))
+    chosen, kept = _chosen(spec, table, most)
     others = np.ones(len(table), bool)
-    others[rows] = False
+    others[chosen] = others[list(also)] = False
+    rows = np.flatnonzero(~others)
     sums = {name: _sum(table, name, others) for name in spec.adds}
     return LimitedTable(table.take(rows), len(table) - len(rows), kept, sums, rows)
 

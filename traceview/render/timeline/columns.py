@@ -13,7 +13,7 @@ count, busy, by_class   of tracks with sums alone: rows of each leaf, their time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -23,7 +23,13 @@ from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
 from traceview.render.base.safe_text import visible
-from traceview.render.timeline.packing import differences, packed_numbers, packed_texts, zigzag
+from traceview.render.timeline.packing import (
+    differences,
+    packed_numbers,
+    packed_parts,
+    packed_texts,
+    zigzag,
+)
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.timeline.levels import Leaves
 from traceview.timeline.timeline import Timeline
@@ -46,45 +52,43 @@ def columns(
         for number, each in summed
         for kind, busy in each.busy_by_class(classes).items()
     ]
-    made: dict[str, Callable[[], Integers]] = {
-        "gap": lambda: _joined(_gaps(each, timeline.start_ns) for each in every),
-        "duration": lambda: _joined(each.duration_ns for each in every),
-        "name": lambda: _joined(names[each.name] for each in every),
-        "bytes": lambda: _joined(np.add.reduceat(e.track.bytes, e.first) for e in worked),
-        "link": lambda: zigzag(differences(_joined(_links(trace, every)))),
-        "count": lambda: _joined(each.count for _, each in summed),
-        "busy": lambda: _joined(each.busy_ns for _, each in summed),
-        "by_class": lambda: _joined(busy for _, _, busy in by_class),
+    made: dict[str, Iterator[Array]] = {
+        "gap": (_gaps(each, timeline.start_ns) for each in every),
+        "duration": (each.duration_ns for each in every),
+        "name": (names[each.name] for each in every),
+        "bytes": (each.sums(each.track.bytes) for each in worked),
+        "link": _links(trace, every),
+        "count": (each.count for _, each in summed),
+        "busy": (each.busy_ns for _, each in summed),
+        "by_class": (busy for _, _, busy in by_class),
     }
 
     def packed(name: str) -> dict[str, str | int]:
-        # Made here, so that the memory of one column serves the next.
-        return packed_numbers(made[name](), patterned=name in _PATTERNED)
+        # Made here, part by part, so that the memory of one serves the next.
+        return packed_parts(made[name], patterned=name in _PATTERNED)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         columns = dict(zip(made, pool.map(packed, made), strict=True))
     return {**columns, "class_of": [[number, kind] for number, kind, _ in by_class]}
 
 
-def _joined(parts: Iterator[Array]) -> Integers:
-    result: Integers = np.concatenate([np.zeros(0, np.int8), *parts])
-    return result
-
-
 def _gaps(each: Leaves, origin: int) -> Integers:
-    before = np.append(origin, np.maximum.accumulate(each.end_ns)[:-1])
-    gaps: Integers = np.maximum(each.start_ns - before, 0)
-    return gaps
+    gaps = each.start_ns.copy()
+    gaps[1:] -= np.maximum.accumulate(each.end_ns[:-1])
+    gaps[:1] -= origin
+    return np.maximum(gaps, 0, out=gaps)
 
 
-def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> Integers:
+def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
     """For each row of api_calls, 1 + the leaf that is this call alone; 0 for none."""
-    result = np.zeros(len(trace.recorded("api_calls")) + 1, np.int64)
+    result = np.zeros(len(trace.recorded("api_calls")) + 1, np.int32)
     offset = 1
     for each in every:
         if each.track.content == "calls":
-            alone = np.flatnonzero(each.count == 1)
-            result[each.track.source[each.first[alone]]] = offset + alone
+            leaf = np.arange(offset, offset + len(each), dtype=np.int32)
+            if each.summed:
+                leaf[each.count != 1] = 0
+            result[each.track.source[each.first]] = leaf
         offset += len(each)
     # A row number of −1, for no call, picks the last.
     result[-1] = 0
@@ -92,15 +96,19 @@ def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> Integers:
 
 
 def _links(trace: Trace, every: Sequence[Leaves]) -> Iterator[Integers]:
-    """For each leaf of operations and gaps, 1 + that of the call behind it; 0 for none."""
+    """The links of the leaves of operations and gaps, in a part per track."""
     # A row number of −1, for no call, picks the last.
     waited = np.append(waits(trace).call, -1)[stalls(trace).wait]
     caused = {"gaps": waited, "operations": np.append(operations(trace).call, -1)}
-    call_rows = _rows_of_calls(trace, every)
+    leaves, before = _rows_of_calls(trace, every), 0
     for each in every:
-        if each.track.content in caused:
+        if each.track.content in caused and len(each):
             call = caused[each.track.content][each.track.source[each.first]]
-            yield np.where(each.count == 1, call_rows[call], 0)
+            leaf = leaves[call]
+            if each.summed:
+                leaf[each.count != 1] = 0
+            yield zigzag(differences(leaf, before))
+            before = int(leaf[-1])
 
 
 def waits_column(trace: Trace, every: Sequence[Leaves]) -> dict[str, object]:

@@ -77,15 +77,14 @@ def _track(each: Leaves) -> Document:
 
 
 def _counter(trace: Trace, timeline: Timeline, counter: Counter) -> Document:
-    reduced = counter.reduced(MOST_POINTS)
     return {
         "title": counter.title,
         "unit": counter.unit,
         "device": counter.device,
         "group": visible(device_title(trace, counter.device), 200),
-        "exact": reduced is counter,
-        "time": _packed_steps(reduced.time_ns - timeline.start_ns),
-        "value": _packed_steps(reduced.value),
+        "exact": counter.exact,
+        "time": _packed_steps(counter.time_ns - timeline.start_ns),
+        "value": _packed_steps(counter.value),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from traceview.facts.operations.operations import operations
-from traceview.render.timeline.document import timeline_document
+from traceview.render.timeline.document import MOST_POINTS, timeline_document
 from traceview.render.timeline.packing import script_json
 from traceview.render.timeline.strip import strip
 from traceview.timeline.timeline import timeline
@@ -26,7 +26,7 @@ def timeline_view(trace: Trace | None) -> TimelineView | None:
     """The timeline of a trace with GPU work or CUDA calls; None without either."""
     if trace is None or not (len(operations(trace)) or len(trace.recorded("api_calls"))):
         return None
-    whole = timeline(trace)
+    whole = timeline(trace, MOST_POINTS)
     document = script_json(timeline_document(trace, whole))
     # Nothing in it can end the script element that holds it.
     return TimelineView(Markup(document), strip(trace, whole))  # noqa: S704
