@@ -30,8 +30,8 @@ def operation(name: str) -> Operation:
     if name not in operations():
         known = ", ".join(operations())
         raise InputError(f"there is no operation {name[:60]!r}", f"there are: {known}")
-    found: Operation = import_module(f"kernels.{name}").OPERATION
-    return found
+    entry: Operation = import_module(f"kernels.{name}").OPERATION
+    return entry
 
 
 def dispatch(name: str, version: str) -> Callable[..., Any]:

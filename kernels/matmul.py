@@ -270,10 +270,10 @@ def _sm_count(a: Tensor) -> int:
     return count
 
 
-def _precision(asked: Precision | None) -> Precision:
+def _precision(precision: Precision | None) -> Precision:
     """As torch is set, if nothing is asked for."""
     exact = torch.get_float32_matmul_precision() == "highest"
-    return asked or ("tf32x3" if exact else "tf32")
+    return precision or ("tf32x3" if exact else "tf32")
 
 
 def inputs(size: int, dtype: Any, device: str) -> tuple[Tensor, Tensor]:

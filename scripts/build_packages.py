@@ -12,8 +12,8 @@ def main() -> None:
         files = build_all(REPOSITORY / "dist")
     except BuildError as error:
         sys.exit(f"build_packages: {error}")
-    if found := problems(files):
-        sys.exit("\n".join(f"build_packages: {each}" for each in found))
+    if wrong := problems(files):
+        sys.exit("\n".join(f"build_packages: {each}" for each in wrong))
     for file in files:
         print(f"Wrote dist/{file.name} ({file.stat().st_size / 1e6:.1f} MB)")
 

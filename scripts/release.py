@@ -114,13 +114,13 @@ def keep(clone: Path, version: str) -> None:
 def run(*command: str | Path, cwd: Path, dist: str = "") -> str:
     """Run a command; return what it printed. Raises ReleaseError with that if it fails."""
     environment = os.environ | ({"TRACEVIEW_TEST_DIST": dist} if dist else {})
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=cwd, env=environment, text=True, capture_output=True, check=False
     )
-    if done.returncode:
+    if process.returncode:
         shown = " ".join(map(str, command))
-        raise ReleaseError(f"{shown} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    return done.stdout.strip()
+        raise ReleaseError(f"{shown} failed:\n{process.stdout[-4000:]}{process.stderr[-4000:]}")
+    return process.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def different(values: Array) -> Array:
     least, most = int(values.min()), int(values.max())
     if most - least > 4 * len(values) + 1024:
         ordered = np.sort(values)
-        found: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])]
-        return found
+        distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+        return distinct
     if values.dtype.kind == "i" and grouping.is_available():
         used = grouping.marked(values, least, most - least + 1)
     else:
@@ -304,16 +304,16 @@ def match(
 
     `usable` is False for the wanted rows without a key.
     """
-    found = np.full(len(wanted_key), -1, np.int64)
+    first_row = np.full(len(wanted_key), -1, np.int64)
     if not len(key) or not usable.any():
-        return found
+        return first_row
     known = rows_of(process)
-    for number, asked in rows_of(wanted_process).items():
-        asked = asked[usable[asked]]
-        if number in known and len(asked):
+    for number, rows_wanted in rows_of(wanted_process).items():
+        rows_wanted = rows_wanted[usable[rows_wanted]]
+        if number in known and len(rows_wanted):
             rows = known[number]
-            found[asked] = _match_one(key[rows], rows, wanted_key[asked])
-    return found
+            first_row[rows_wanted] = _match_one(key[rows], rows, wanted_key[rows_wanted])
+    return first_row
 
 
 def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:

@@ -101,10 +101,10 @@ def covered_before(covered: Intervals, time: Integers) -> Integers:
         return np.zeros(len(time), np.int64)
     if coverage.is_available():
         return coverage.covered_before(covered.start, covered.end, time)
-    done = np.concatenate(([0], np.cumsum(covered.length)))
+    lengths_before = np.concatenate(([0], np.cumsum(covered.length)))
     begun = np.searchsorted(covered.start, time, side="right")
     left = np.maximum(covered.end[np.maximum(begun, 1) - 1] - time, 0)
-    result: Integers = done[begun] - np.where(begun > 0, left, 0)
+    result: Integers = lengths_before[begun] - np.where(begun > 0, left, 0)
     return result
 
 

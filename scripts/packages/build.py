@@ -58,15 +58,15 @@ def _build(
 ) -> Path:
     """Run `python -m build` with an output folder of its own, and move the file that it wrote."""
     with TemporaryDirectory() as folder:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "build", *options, "--outdir", folder, str(source)],
             env=os.environ | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        if done.returncode:
-            raise BuildError(f"{' '.join(options)} failed:\n{done.stdout[-4000:]}")
+        if process.returncode:
+            raise BuildError(f"{' '.join(options)} failed:\n{process.stdout[-4000:]}")
         (built,) = Path(folder).iterdir()
         out.mkdir(parents=True, exist_ok=True)
         return Path(shutil.move(built, out / built.name))

@@ -36,17 +36,17 @@ WRITTEN = {"PKG-INFO", "setup.cfg"}
 
 def problems(files: Sequence[Path]) -> list[str]:
     """Everything that is wrong with the files of a release, one line each."""
-    found = [*_metadata_problems(files)]
+    lines = [*_metadata_problems(files)]
     for file in files:
-        found += (f"{file.name}: {each}" for each in _problems_of(file))
-    return found
+        lines += (f"{file.name}: {each}" for each in _problems_of(file))
+    return lines
 
 
 def _metadata_problems(files: Sequence[Path]) -> Iterator[str]:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        yield f"twine check --strict: {done.stdout}{done.stderr}"
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        yield f"twine check --strict: {process.stdout}{process.stderr}"
 
 
 def _problems_of(file: Path) -> Iterator[str]:

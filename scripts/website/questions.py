@@ -34,14 +34,16 @@ def question_pages(repository: Path) -> Iterator[Page]:
         report = traceview.analyze(trace)
         outcome = report[analysis.name]
         assert isinstance(outcome, Result), f"{more['example']} does not answer {analysis.name}"
-        found = [each.finding for each in report.findings if each.analysis == analysis.name]
+        findings = [each.finding for each in report.findings if each.analysis == analysis.name]
         name = f"questions/{number + 1:02}-{analysis.name}"
         picture = _picture(analysis, outcome)
         if picture is not None:
             yield Page(f"{name}.svg", picture)
         shown = Path(name).name if picture is not None else None
         examples = _examples(repository, more, outcome)
-        yield Page.of(f"{name}.md", _text(explained(analysis.name), more, examples, found, shown))
+        yield Page.of(
+            f"{name}.md", _text(explained(analysis.name), more, examples, findings, shown)
+        )
 
 
 def _examples(repository: Path, more: dict[str, Any], outcome: Result) -> tuple[Worked, ...]:
@@ -70,14 +72,14 @@ def _text(
     answer: Explanation,
     more: dict[str, Any],
     examples: Sequence[Worked],
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
     picture: str | None,
 ) -> str:
     lines = [f"# {answer.title}", "", f"**{answer.question}**", "", more["means"], ""]
     lines += ["## In a recording", ""]
     if picture:
         lines += [f"![{answer.title} of {more['example']}]({picture}.svg)", ""]
-    first = found[:_MOST_ANSWERS]
+    first = findings[:_MOST_ANSWERS]
     lines += [f"> {_plain(each.message)}\n>\n> → {_plain(each.action)}\n" for each in first]
     lines += [f"From `{more['example']}`, with `traceview report --only {answer.name}`.", ""]
     lines += ["## How it is computed", "", more["computed"].strip(), ""]

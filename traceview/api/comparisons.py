@@ -55,7 +55,8 @@ def gate(
 
     rules = read_config(Path(config))
     before, after = (
-        [run.figures for run in side(given, load, force=force)] for given in (baselines, candidates)
+        [run.figures for run in side(recordings, load, force=force)]
+        for recordings in (baselines, candidates)
     )
     return decide(before, after, rules, force=force)
 
@@ -79,8 +80,8 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     sources = [Path(each) if isinstance(each, (str, Path)) else Path(each.path) for each in traces]
     for source in sources:
         # A baseline may take the place of one that it holds.
-        given = Path() if force and is_baseline(source) else source
-        check_report_output(target, force=force, source=given, source_kind="trace")
+        kept = Path() if force and is_baseline(source) else source
+        check_report_output(target, force=force, source=kept, source_kind="trace")
     runs = [run.figures for run in side(list(traces), load)]
     write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target

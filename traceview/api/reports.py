@@ -105,5 +105,5 @@ def analyze_ranks(
     """
     from traceview.ranks.execution.reading import read_job
 
-    given = [recordings] if isinstance(recordings, (str, Path)) else recordings
-    return read_job([str(each) for each in given], jobs, dask)
+    paths = [recordings] if isinstance(recordings, (str, Path)) else recordings
+    return read_job([str(each) for each in paths], jobs, dask)

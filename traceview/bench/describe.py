@@ -62,16 +62,17 @@ def describe(
         run = operation.reference
     else:
         run = operation
-    given = [_Named(f"input {i}", each) for i, each in enumerate(inputs)]
+    named_inputs = [_Named(f"input {i}", each) for i, each in enumerate(inputs)]
     results = run(*inputs)
     outputs = results if isinstance(results, tuple | list) else (results,)
-    returned = [_Named(f"output {i}", each) for i, each in enumerate(outputs)]
-    gpu = _gpu_of([*given, *returned])
+    named_outputs = [_Named(f"output {i}", each) for i, each in enumerate(outputs)]
+    gpu = _gpu_of([*named_inputs, *named_outputs])
     facts = [
-        [_facts(leaf) for each in side for leaf in each.leaves()] for side in (given, returned)
+        [_facts(leaf) for each in side for leaf in each.leaves()]
+        for side in (named_inputs, named_outputs)
     ]
-    others = [leaf.value for each in given for leaf in each.leaves() if not leaf.is_plain]
-    del results, outputs, returned
+    others = [leaf.value for each in named_inputs for leaf in each.leaves() if not leaf.is_plain]
+    del results, outputs, named_outputs
     return Description(
         tuple(each for each in facts[0] if each),
         tuple(each for each in facts[1] if each),

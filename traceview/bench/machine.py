@@ -158,10 +158,10 @@ def peaks_of(machine: Machine, overrides: str | Iterable[str] | Mapping[str, flo
 
     `overrides` are as `--peak` takes them. Raises InputError for an unknown name.
     """
-    given = hardware.parse_figures(overrides)
+    figures = hardware.parse_figures(overrides)
     sheet = hardware.rates_of(machine.gpu, machine.sm_count)
-    bandwidth = given.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
+    bandwidth = figures.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
     rates = dict(sheet.flop_per_s) if sheet else {}
-    rates |= {name: given[name] for name in hardware.FLOP_KINDS if name in given}
-    sources = [*(["--peak"] if given else []), *([sheet.source] if sheet else [])]
+    rates |= {name: figures[name] for name in hardware.FLOP_KINDS if name in figures}
+    sources = [*(["--peak"] if figures else []), *([sheet.source] if sheet else [])]
     return Peaks(bandwidth, rates, ", ".join(sources) or None)

@@ -34,16 +34,16 @@ _MAGIC = frozenset("*?[")
 
 
 def _matching(
-    _: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+    _: click.Context, parameter: click.Parameter, patterns: tuple[str, ...]
 ) -> tuple[Path, ...]:
     """The files and folders that globs match; a name without wildcards is itself."""
-    found: list[Path] = []
-    for pattern in given:
+    paths: list[Path] = []
+    for pattern in patterns:
         matches = _files(pattern)
         if not matches:
             raise click.BadParameter(f"no file matches {pattern!r}", param=parameter)
-        found += map(Path, matches)
-    return tuple(dict.fromkeys(found))
+        paths += map(Path, matches)
+    return tuple(dict.fromkeys(paths))
 
 
 def _files(pattern: str) -> list[str]:
@@ -155,9 +155,9 @@ def _sides(
 def _missing(one_side: bool, paths: Sequence[Path], outputs: Sequence[str | None]) -> str:
     if one_side:
         return "--before and --after belong together."
-    for option, taken in zip(("--html", "--json", "--markdown"), outputs, strict=True):
-        if taken and taken != STDOUT:
-            return f"{option} took {taken!r} as its output file. Put BEFORE and AFTER first."
+    for option, value in zip(("--html", "--json", "--markdown"), outputs, strict=True):
+        if value and value != STDOUT:
+            return f"{option} took {value!r} as its output file. Put BEFORE and AFTER first."
     return f"Missing argument '{'AFTER' if paths else 'BEFORE'}'."
 
 

@@ -121,8 +121,8 @@ def is_colorful() -> bool:
     settings = context.find_object(Settings) if context else None
     if settings and settings.color != "auto":
         return settings.color == "always"
-    wanted = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return wanted and sys.stdout.isatty()
+    has_colors = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return has_colors and sys.stdout.isatty()
 
 
 def shows_links() -> bool:

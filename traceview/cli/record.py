@@ -198,13 +198,13 @@ def command(
     chosen = RecordOptions(**options)
     _check_backend(backend, nsys_only(chosen, keep_rep=keep_rep))
     words = module_command(script, arguments) if module else (script, *arguments)
-    given: Any = {"backend": backend, "options": chosen, "force": force}
-    given |= {"keep_env": keep_env, "keep_rep": keep_rep}
+    recorder_options: Any = {"backend": backend, "options": chosen, "force": force}
+    recorder_options |= {"keep_env": keep_env, "keep_rep": keep_rep}
     if nproc:
-        ranks = record_ranks(words, nproc, output, **given, note=_note)
+        ranks = record_ranks(words, nproc, output, **recorder_options, note=_note)
         _report_ranks(ranks)
         raise click.exceptions.Exit(ranks.exit_status)
-    recording = record(words, output, **given, note=_rank_note())
+    recording = record(words, output, **recorder_options, note=_rank_note())
     _report(recording)
     raise click.exceptions.Exit(recording.exit_status)
 

@@ -52,25 +52,25 @@ _SWITCH_S = 0.0005
 _ALL = AnalysisOptions()
 
 
-def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """The names in options that may each hold several, separated by commas."""
-    if not given:
+    if not values:
         return ()
     from traceview.analyses import ALL
     from traceview.ranks.tables import TABLES
 
-    names = tuple(name for value in given for name in value.split(",") if name)
+    names = tuple(name for value in values for name in value.split(",") if name)
     tables = {spec.name for spec in TABLES}
     analyses = [each.name for each in ALL]
     return tuple(name if name in tables else _known(name, analyses) for name in names)
 
 
-def _topic(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
-    if given is None:
+def _topic(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    if name is None:
         return None
     from traceview.explanation import explanations
 
-    return _known(given, [each.name for each in explanations()])
+    return _known(name, [each.name for each in explanations()])
 
 
 def _known(name: str, names: Sequence[str]) -> str:
@@ -320,11 +320,11 @@ def print_job_summary(paths: Sequence[Path]) -> None:
 
 
 def _no_trace(html: str | None, json_: str | None, markdown: str | None) -> str:
-    for option, taken in (("--html", html), ("--json", json_), ("--markdown", markdown)):
-        if taken and taken != STDOUT:
+    for option, value in (("--html", html), ("--json", json_), ("--markdown", markdown)):
+        if value and value != STDOUT:
             return (
-                f"{option} took {taken!r} as its output file, so TRACE is missing. "
-                f"Put TRACE first: traceview report {taken} {option}"
+                f"{option} took {value!r} as its output file, so TRACE is missing. "
+                f"Put TRACE first: traceview report {value} {option}"
             )
     return "Missing argument 'TRACE'."
 

@@ -55,10 +55,10 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise TraceFormatError(f"{path} is no baseline: it is too large", _AGAIN)
-        found = msgspec.json.decode(content, type=_Header).version
-        if found != VERSION:
+        version = msgspec.json.decode(content, type=_Header).version
+        if version != VERSION:
             raise TraceFormatError(
-                f"{path} is a baseline of version {found}, and this traceview reads {VERSION}",
+                f"{path} is a baseline of version {version}, and this traceview reads {VERSION}",
                 _AGAIN,
             )
         runs = msgspec.json.decode(content, type=Baseline).runs

@@ -104,11 +104,11 @@ def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, .
         changed = part.kind == "kernel" and part.change != "same"
         key = part.name if part.kind == "idle" else part.group
         causes[(part.kind, key) if changed or part.kind == "idle" else row].append(part)
-    for found in causes.values():
-        if found[0].kind == "idle" or _is_scattered(found):
-            yield tuple(found)
+    for of_cause in causes.values():
+        if of_cause[0].kind == "idle" or _is_scattered(of_cause):
+            yield tuple(of_cause)
         else:
-            yield from ((part,) for part in found)
+            yield from ((part,) for part in of_cause)
 
 
 def _is_scattered(parts: Sequence[PartDifference]) -> bool:

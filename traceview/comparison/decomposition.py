@@ -44,8 +44,8 @@ def compare_runs(
         )
         notes = (f"{which} steps: the steady window of each is compared whole.",)
         before, after = (tuple(map(_as_one_window, side)) for side in (before, after))
-    found = [_difference(each) for each in match_runs(before, after)]
-    parts = tuple(sorted(found, key=lambda part: -abs(part.delta_ns)))
+    differences = [_difference(each) for each in match_runs(before, after)]
+    parts = tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
     return RunComparison(
         before=tuple(before),
         after=tuple(after),

@@ -66,8 +66,8 @@ _LEVELS: tuple[tuple[Change, _Key], ...] = (
 
 def match_runs(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> list[MatchedParts]:
     """The parts of both sides, matched; their times add up to the mean step of each side."""
-    found = match_parts(side_parts(before), side_parts(after))
-    return _with_renames(found, StepSequence.of(before), StepSequence.of(after))
+    matches = match_parts(side_parts(before), side_parts(after))
+    return _with_renames(matches, StepSequence.of(before), StepSequence.of(after))
 
 
 def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[MatchedParts]:
@@ -95,11 +95,11 @@ def _levels(
 
 
 def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart]]:
-    found: defaultdict[PartKey, list[SidePart]] = defaultdict(list)
+    by_key: defaultdict[PartKey, list[SidePart]] = defaultdict(list)
     for each in parts:
         if (name := key(each.part)) is not None:
-            found[name].append(each)
-    return dict(found)
+            by_key[name].append(each)
+    return dict(by_key)
 
 
 def _with_renames(

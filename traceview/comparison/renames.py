@@ -70,10 +70,10 @@ def find_renames(
     if pairs is None:
         return []
     ends = [(-1, -1), *pairs, (len(before.keys), len(after.keys))]
-    found = list(pairs)
+    renames = list(pairs)
     for (x, y), (end_x, end_y) in pairwise(ends):
-        found += _replaced(before, after, range(x + 1, end_x), range(y + 1, end_y))
-    return _counted(before, after, found, left)
+        renames += _replaced(before, after, range(x + 1, end_x), range(y + 1, end_y))
+    return _counted(before, after, renames, left)
 
 
 def _aligned(
@@ -112,10 +112,10 @@ def _replaced(
 
 
 def _by_class(side: StepSequence, rows: range) -> dict[tuple[str, str], list[int]]:
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    by_class: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for at in rows:
-        found[side.parts[at].kind, side.parts[at].group].append(at)
-    return dict(found)
+        by_class[side.parts[at].kind, side.parts[at].group].append(at)
+    return dict(by_class)
 
 
 def _longest_rows(side: StepSequence, rows: list[int], number: int) -> list[int]:

@@ -31,17 +31,17 @@ def step_mean_ns(runs: Sequence[RunFigures]) -> Fraction:
 
 def side_parts(runs: Sequence[RunFigures]) -> list[SidePart]:
     """The parts of a side; their times add up to `step_mean_ns`."""
-    found: defaultdict[PartKey, list[tuple[RunFigures, StepPart]]] = defaultdict(list)
+    by_key: defaultdict[PartKey, list[tuple[RunFigures, StepPart]]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps)):
         for part in run.parts:
-            found[part_key(part)].append((run, part))
+            by_key[part_key(part)].append((run, part))
     return [
         SidePart(
             each[len(each) // 2][1],
             sum((Fraction(part.time_ns, run.steps) for run, part in each), Fraction(0)) / len(runs),
             sum((Fraction(part.calls, run.steps) for run, part in each), Fraction(0)) / len(runs),
         )
-        for each in found.values()
+        for each in by_key.values()
     ]
 
 

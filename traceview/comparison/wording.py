@@ -228,11 +228,12 @@ def _shapes(part: PartDifference) -> str:
         return f"; host memory {memories[1]} instead of {memories[0]}"
     if not (part.before and part.after and part.before.shape and part.after.shape):
         return ""
-    found = list(shape_changes(part.before.shape, part.after.shape))
+    changes = list(shape_changes(part.before.shape, part.after.shape))
     if part.change == "renamed":  # Another kernel has another grid.
-        found = [each for each in found if each[0] in ("data type", "load width")]
+        changes = [each for each in changes if each[0] in ("data type", "load width")]
     texts = [
-        f"{what} {after} instead of {before}" for what, before, after in found[:_MOST_SHAPE_CHANGES]
+        f"{what} {after} instead of {before}"
+        for what, before, after in changes[:_MOST_SHAPE_CHANGES]
     ]
     return f"; {', '.join(texts)}" if texts else ""
 

@@ -27,8 +27,8 @@ class Free:
 
 def free_memory(root: Path = ROOT) -> Free | None:
     """The tightest bound, or None if the system reports none. `root` holds /proc and /sys."""
-    found = [*_of_system(root), *_of_groups(root), *_of_address_space(root)]
-    return min(found, key=lambda free: free.size_bytes, default=None)
+    limits = [*_of_system(root), *_of_groups(root), *_of_address_space(root)]
+    return min(limits, key=lambda free: free.size_bytes, default=None)
 
 
 def _of_system(root: Path) -> Iterator[Free]:

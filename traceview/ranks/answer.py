@@ -48,12 +48,12 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         "collectives": collectives_table(job, calls),
         "rank_steps": steps_table(job, heat),
     }
-    found = findings_of(job, tables, calls)
+    findings = findings_of(job, tables, calls)
     return JobReport(
         ranks=job.ranks,
         failed=tuple(failed),
-        result=Result(tables, found, _summary(job), tuple(_notes(job))),
-        verdict=verdict_of(job, heat, found),
+        result=Result(tables, findings, _summary(job), tuple(_notes(job))),
+        verdict=verdict_of(job, heat, findings),
         clocks=job.clocks,
         heat=heat,
         matched=job.matched,

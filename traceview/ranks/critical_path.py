@@ -98,9 +98,9 @@ def _anchors(
         common = np.where(step >= 0, step + steps.shift[list(of.ranks)][:, None], -1).max(axis=0)
         numbers, at = np.unique(common, return_index=True)
         pairs = zip(numbers.tolist(), known[at].tolist(), strict=True)
-        found = {number: column for number, column in pairs if number >= 0}
-        if any(number + 1 in found for number in found):
-            return of, found
+        columns = {number: column for number, column in pairs if number >= 0}
+        if any(number + 1 in columns for number in columns):
+            return of, columns
     return None
 
 
@@ -152,8 +152,8 @@ def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[Pat
 
 def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
     """Work and idle time before a collective, in no known order; latest first."""
-    found = job.ranks[rank].collectives
-    spent = [int(found.work_ns[row]), *map(int, found.idle_ns[row])]
+    collectives = job.ranks[rank].collectives
+    spent = [int(collectives.work_ns[row]), *map(int, collectives.idle_ns[row])]
     avoidable = _avoidable(job, rank, row)
     parts = [(cause, ns) for cause, ns in zip(LATE_CAUSES, spent, strict=True) if ns]
     return [
@@ -162,7 +162,7 @@ def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
             cause,
             ns,
             min(avoidable.get(cause, 0), ns),
-            UNKNOWN if cause == GPU_WORK else int(found.place[row]),
+            UNKNOWN if cause == GPU_WORK else int(collectives.place[row]),
         )
         for cause, ns in parts
     ]
@@ -197,17 +197,21 @@ def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
 def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
     """The collective that a rank left: on at the rank that arrived last, with its transfer."""
     number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
-    found = job.ranks[rank].collectives
-    duration = int(found.end_ns[row] - found.start_ns[row])
-    if found.exposed_ns[row] < _HIDDEN_FRACTION * duration:
+    collectives = job.ranks[rank].collectives
+    duration = int(collectives.end_ns[row] - collectives.start_ns[row])
+    if collectives.exposed_ns[row] < _HIDDEN_FRACTION * duration:
         return rank, row, PathSegment(rank, GPU_WORK, duration)
     if number >= 0 and job.matched[number].last[column] >= 0:
         of = job.matched[number]
         place = int(of.last[column])
         rank, row = of.ranks[place], int(of.rows[place, column])
-        found = job.ranks[rank].collectives
-    kind = KINDS[int(found.kind[row])]
-    return rank, row, PathSegment(rank, kind, int(found.end_ns[row] - found.start_ns[row]))
+        collectives = job.ranks[rank].collectives
+    kind = KINDS[int(collectives.kind[row])]
+    return (
+        rank,
+        row,
+        PathSegment(rank, kind, int(collectives.end_ns[row] - collectives.start_ns[row])),
+    )
 
 
 def _merged(segments: Sequence[PathSegment]) -> list[PathSegment]:

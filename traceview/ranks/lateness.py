@@ -279,6 +279,6 @@ def _parts(
 
 def _spent(rank: RankFigures, cause: int) -> Integers:
     """Time before each collective of a rank, by its place in LATE_CAUSES."""
-    found = rank.collectives
-    spent: Integers = found.idle_ns[:, cause - 1] if cause else found.work_ns
+    collectives = rank.collectives
+    spent: Integers = collectives.idle_ns[:, cause - 1] if cause else collectives.work_ns
     return spent

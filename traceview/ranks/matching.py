@@ -85,11 +85,12 @@ def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     if not any(len(each.collectives) for each in ranks):
         return Matching((), ())
     joined = _joined(ranks)
-    found = matched_rows(joined.times, by_name=True)
-    disagreeing = [*_disagreements(joined, found)]
-    found = (*found, *(each for _, each in disagreeing if each is not None))
+    communicators = matched_rows(joined.times, by_name=True)
+    disagreeing = [*_disagreements(joined, communicators)]
+    communicators = (*communicators, *(each for _, each in disagreeing if each is not None))
     return Matching(
-        tuple(_local(joined, each) for each in found), tuple(each for each, _ in disagreeing)
+        tuple(_local(joined, each) for each in communicators),
+        tuple(each for each, _ in disagreeing),
     )
 
 
@@ -236,9 +237,9 @@ def _first_left_over(
             others = between[present[:, between].any(axis=0) & ~present[place, between]]
             if len(others):
                 at = int(np.searchsorted(stream, row))
-                found = _compared(joined, of, int(others[0]), row, at)
-                if found is not None:
-                    return found
+                inconsistency = _compared(joined, of, int(others[0]), row, at)
+                if inconsistency is not None:
+                    return inconsistency
     return None
 
 

@@ -93,9 +93,9 @@ def process_groups(
     shapes: dict[tuple[object, ...], list[_One]] = {}
     for one, place in _places(single):
         shapes.setdefault((_shape(one), _purpose(one), place), []).append(one)
-    found = [_of_shape(each) for each in shapes.values()]
+    by_shape = [_of_shape(each) for each in shapes.values()]
     total = max((each.name.world_size or 0 for each in ranks), default=0) or len(ranks)
-    named = _named(found, total)
+    named = _named(by_shape, total)
     ordered = sorted(named, key=lambda each: (-each.size, each.ranks))
     return tuple(_labelled(ordered, total))
 

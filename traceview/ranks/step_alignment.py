@@ -84,13 +84,13 @@ def _apart(
     """For each rank of a communicator the usual difference of the steps of its collectives."""
     step = column_of(ranks, each.ranks, each.rows, "step")
     own = step[each.ranks.index(leader)]
-    found = []
+    offsets = []
     for place, rank in enumerate(each.ranks):
         both = (own >= 0) & (step[place] >= 0)
         if both.any():
             values, times = np.unique(own[both] - step[place][both], return_counts=True)
-            found.append((rank, int(values[np.argmax(times)])))
-    return found
+            offsets.append((rank, int(values[np.argmax(times)])))
+    return offsets
 
 
 def _names(ranks: Sequence[RankFigures], row: Integers) -> tuple[str, ...]:

@@ -90,10 +90,12 @@ def stragglers(
     chosen = [
         rank for rank in candidates if outstanding[rank] >= max(least_ns, _LEAST_SHARE * whole)
     ]
-    found = [_straggler(ranks, matched, late, rank, marked[rank], chosen, needs) for rank in chosen]
+    late_ranks = [
+        _straggler(ranks, matched, late, rank, marked[rank], chosen, needs) for rank in chosen
+    ]
     if needs is not None and needs.launch_bound:
-        found = [each for each in found if _is_sure(each, span_ns)]
-    return tuple(sorted(found, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
+        late_ranks = [each for each in late_ranks if _is_sure(each, span_ns)]
+    return tuple(sorted(late_ranks, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
 
 
 def _is_sure(each: Straggler, span_ns: int) -> bool:
@@ -328,8 +330,8 @@ def _waited(
 
 def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integers]) -> Place | None:
     """The place of its idle time with most of the blame; None where most of that is at none."""
-    found = figures.collectives.place
-    place = np.concatenate([found[r.row[at]] for r, at in zip(rows, own, strict=True)])
+    place_of = figures.collectives.place
+    place = np.concatenate([place_of[r.row[at]] for r, at in zip(rows, own, strict=True)])
     blame = np.concatenate([r.blame_ns[at] for r, at in zip(rows, own, strict=True)])
     if not len(place) or not len(figures.places):
         return None

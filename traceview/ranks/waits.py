@@ -23,8 +23,8 @@ def matched_communicators(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedRows], clocks: Clocks
 ) -> tuple[MatchedCommunicator, ...]:
     """The matched collectives with their waits, those of most ranks and collectives first."""
-    found = [_communicator(ranks, each, clocks) for each in matched]
-    return tuple(sorted(found, key=lambda each: (-len(each.ranks), -each.rows.shape[1])))
+    communicators = [_communicator(ranks, each, clocks) for each in matched]
+    return tuple(sorted(communicators, key=lambda each: (-len(each.ranks), -each.rows.shape[1])))
 
 
 def _communicator(

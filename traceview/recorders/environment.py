@@ -46,12 +46,12 @@ def python_versions(python: Path | None) -> dict[str, str]:
     """Versions of Python, of the installed PACKAGES and of the CUDA runtime installed by pip."""
     if python is None:
         return {}
-    said = run_process([python, "-c", _VERSIONS_SCRIPT])
+    answer = run_process([python, "-c", _VERSIONS_SCRIPT])
     try:
-        found = json.loads(said.out)
+        printed = json.loads(answer.out)
     except ValueError:
         return {}
-    versions = {str(name): str(version) for name, version in found.items()}
+    versions = {str(name): str(version) for name, version in printed.items()}
     built_for = versions.get("torch", "").partition("+cu")[2]
     if built_for.isdecimal():
         versions.setdefault("cuda", f"{built_for[:-1]}.{built_for[-1]}")

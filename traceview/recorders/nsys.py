@@ -113,14 +113,14 @@ def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
 def probe(path: Path) -> Nsys | Broken:
     """Run `nsys --version`: the least that a working nsys can do."""
     answer = run_process([path, "--version"])
-    found = _VERSION.search(answer.out)
-    if not answer.ok or not found:
+    match = _VERSION.search(answer.out)
+    if not answer.ok or not match:
         return Broken(path, f"{path} is broken ({_why_no_version(answer)})")
-    version = int(found[2]), int(found[3])
+    version = int(match[2]), int(match[3])
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        return Broken(path, f"{path} is version {found[1]}, but {oldest} or newer is needed")
-    return Nsys(path, found[1], version)
+        return Broken(path, f"{path} is version {match[1]}, but {oldest} or newer is needed")
+    return Nsys(path, match[1], version)
 
 
 def _why_no_version(answer: ProcessResult) -> str:

@@ -75,9 +75,9 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
     """The options given that only nsys has, as on the command line."""
     default = RecordOptions()
     names = ("trace", "graph_trace", "backtrace", "gpu_metrics", "native_samples", "nsys_options")
-    given = [name for name in names if getattr(options, name) != getattr(default, name)]
+    changed = [name for name in names if getattr(options, name) != getattr(default, name)]
     shown = [f"--{name.replace('_', '-').removesuffix('s' * (name == 'nsys_options'))}"
-             for name in given]  # fmt: skip
+             for name in changed]  # fmt: skip
     return [*shown, *(["--keep-rep"] if keep_rep else [])]
 
 

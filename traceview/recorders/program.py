@@ -66,8 +66,8 @@ def python_of(command: Sequence[str]) -> Path | None:
         return program
     words = _shebang(program)
     if words and Path(words[0]).name == "env":
-        found = shutil.which(next((w for w in words[1:] if _is_python(w)), ""))
-        return Path(found) if found else None
+        path = shutil.which(next((w for w in words[1:] if _is_python(w)), ""))
+        return Path(path) if path else None
     return Path(words[0]) if words and _is_python(Path(words[0]).name) else None
 
 

@@ -93,11 +93,13 @@ class Answers:
         if not specs:
             names = [spec.name for spec in meaning.tables]
             raise InputError(f"{question} has no table {table!r}", suggestion(str(table), names))
-        said: Document = {"status": "ok", "asks": meaning.question}
+        document: Document = {"status": "ok", "asks": meaning.question}
         if table is not None:
-            said["columns"] = {column.name: column.meaning for column in specs[0].columns}
-        said |= {"summary": dict(outcome.summary), "notes": list(outcome.notes)}
-        return fitted(lambda most: _plain({**said, **tables_document(specs, outcome, most)}), rows)
+            document["columns"] = {column.name: column.meaning for column in specs[0].columns}
+        document |= {"summary": dict(outcome.summary), "notes": list(outcome.notes)}
+        return fitted(
+            lambda most: _plain({**document, **tables_document(specs, outcome, most)}), rows
+        )
 
     def evidence(self, recording: str, finding: int, rows: int | None) -> Document:
         """A finding with all its values, the table that shows it, and the kernels meanwhile."""
@@ -182,8 +184,8 @@ class Answers:
             return {}
         kernels = trace.recorded("kernels")
         inside = (kernels["end_ns"] > start_ns) & (kernels["start_ns"] < end_ns)
-        found = np.flatnonzero(inside)
-        rows = found[np.argsort(kernels["start_ns"][found], kind="stable")][:most]
+        in_window = np.flatnonzero(inside)
+        rows = in_window[np.argsort(kernels["start_ns"][in_window], kind="stable")][:most]
         labels = kernel_labels(trace).take(rows).decode()
         times = zip(
             kernels["start_ns"][rows].tolist(), kernels["end_ns"][rows].tolist(), strict=True
@@ -192,7 +194,7 @@ class Answers:
             {"kernel": label, "start_ns": begin, "duration_ns": end - begin}
             for label, (begin, end) in zip(labels, times, strict=True)
         ]
-        return {"kernels_in_window": first, "kernels_left_out": len(found) - len(rows)}
+        return {"kernels_in_window": first, "kernels_left_out": len(in_window) - len(rows)}
 
 
 def _brief(number: int, ranked: RankedFinding) -> Document:

@@ -72,8 +72,8 @@ def fitted(document: Callable[[int], Document], rows: int | None) -> Document:
     Texts up to 2,000 characters are whole where the rows are asked for.
     """
     if rows is not None:
-        asked: Document = trimmed(document(max(1, min(rows, MOST_ROWS))), _LONGEST_WHOLE)
-        return asked
+        whole: Document = trimmed(document(max(1, min(rows, MOST_ROWS))), _LONGEST_WHOLE)
+        return whole
     for most in (20, 10, 5, 3, 2, 1):
         short: Document = trimmed(document(most), _LONGEST_TEXT)
         if len(compact(short)) <= MOST_CHARACTERS:

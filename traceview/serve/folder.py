@@ -55,8 +55,8 @@ class ServedFolder:
 
     def recordings(self) -> list[Path]:
         """Files named like a recording, at most 500, in order of the path."""
-        found = sorted(self._files())
-        return found[:_MOST_LISTED]
+        files = sorted(self._files())
+        return files[:_MOST_LISTED]
 
     def _files(self) -> Iterator[Path]:
         for folder, folders, files in os.walk(self.root):

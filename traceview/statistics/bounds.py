@@ -46,9 +46,9 @@ def mean_bounds(values: Sequence[float], tail: float) -> Bounds:
     """
     if len(values) >= _MANY_SIGNS:
         return _around(fmean(values), stdev(values) / math.sqrt(len(values)), tail)
-    given = np.asarray(values, np.float64)
-    sizes = range(1, len(given) + 1)
-    means = [_subset_sums(given, size) / size for size in sizes]
+    sample = np.asarray(values, np.float64)
+    sizes = range(1, len(sample) + 1)
+    means = [_subset_sums(sample, size) / size for size in sizes]
     return _order_statistics(np.concatenate(means), tail) if means else (None, None)
 
 

@@ -59,9 +59,9 @@ def _by_any(symbols: Sequence[str]) -> list[str]:
 
 def _commands() -> Iterable[list[str | Path]]:
     for tool in _TOOLS:
-        found = shutil.which(tool)
+        on_path = shutil.which(tool)
         toolkits = (path / "bin" / tool for path in newest_first(_TOOLKITS.glob("cuda*")))
-        path = found or next((path for path in toolkits if path.is_file()), None)
+        path = on_path or next((path for path in toolkits if path.is_file()), None)
         if path:
             yield [path]
     yield [sys.executable, "-I", "-c", _BY_LIBRARY]

@@ -15,9 +15,9 @@ def recordings_in(folder: Path) -> list[Path]:
     """The recordings in a folder by name, none of those in folders within. Of a report and its
     export, the export."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    found = [file for file in files if unpacked_name(file).endswith(_NAMED)]
-    exports = {_stem(file) for file in found if _suffix(file) == ".sqlite"}
-    return [f for f in found if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
+    recordings = [file for file in files if unpacked_name(file).endswith(_NAMED)]
+    exports = {_stem(file) for file in recordings if _suffix(file) == ".sqlite"}
+    return [f for f in recordings if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
 
 
 def _stem(file: Path) -> str:

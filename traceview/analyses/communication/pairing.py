@@ -44,12 +44,12 @@ class Waiting:
 def waiting(trace: Trace) -> Waiting:
     """Waits of the collectives of the selected work."""
     moved = transfers(trace)
-    found = communicators(trace, moved)
+    streams = communicators(trace, moved)
     late, work, idle = (np.zeros(len(moved), np.int64) for _ in range(3))
     wait, group_of = (np.full(len(moved), -1, np.int64) for _ in range(2))
-    result = Waiting(wait, late, work, idle, group_of, tuple(each.members for each in found))
+    result = Waiting(wait, late, work, idle, group_of, tuple(each.members for each in streams))
     busy = _busy_without_transfers(trace, moved)
-    for number, each in enumerate(found):
+    for number, each in enumerate(streams):
         result.communicator[each.rows[each.rows >= 0]] = number
         _fill(result, moved, each, busy)
     return result
@@ -71,9 +71,9 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
         step=np.full(len(rows), -1, np.int64),
         clock=device_hosts(trace),
     )
-    found = matched_rows(times)
+    matched = matched_rows(times)
     return tuple(
-        replace(each, rows=np.where(each.rows >= 0, rows[each.rows], -1)) for each in found
+        replace(each, rows=np.where(each.rows >= 0, rows[each.rows], -1)) for each in matched
     )
 
 

@@ -112,9 +112,9 @@ def recomputed_kernels(trace: Trace) -> Mask:
     for number in groups.different(process).tolist():
         own = process == number
         first, again = own & forwards[thread], own & ~forwards[thread]
-        found = _repeated(kind, thread, forward[rows], first, again)
-        if len(found) and int(forward[rows[found]].sum()) >= _LEAST_LAUNCHES:
-            result[rows[found]] = True
+        repeated = _repeated(kind, thread, forward[rows], first, again)
+        if len(repeated) and int(forward[rows[repeated]].sum()) >= _LEAST_LAUNCHES:
+            result[rows[repeated]] = True
     return result
 
 

@@ -33,8 +33,8 @@ def per_tensor_updates(trace: Trace) -> Iterator[Finding]:
     """A finding on the GPU with most time in loops over tensors, of every other step at least."""
     rows, run = _updates(trace)
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
-    found = [_finding(trace, device, rows[own], run[own]) for device, own in by_device.items()]
-    worst = max(filter(None, found), key=lambda each: each.time_at_stake_ns, default=None)
+    findings = [_finding(trace, device, rows[own], run[own]) for device, own in by_device.items()]
+    worst = max(filter(None, findings), key=lambda each: each.time_at_stake_ns, default=None)
     if worst:
         yield worst
 

@@ -67,7 +67,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
         return ()
     rows = np.flatnonzero(np.isin(names.codes, codes) & steady_kernels(trace))
     devices = kernels["device"][rows]
-    found = []
+    by_device = []
     for device in groups.different(devices).tolist():
         own = rows[devices == device]
         duration_ns = kernels.duration_ns[own]
@@ -76,7 +76,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
         first = own[by_name.first[costliest]]
         elements = needed[int(names.codes[first[0]])] or 0
         longest = own[np.argmax(duration_ns)]
-        found.append(
+        by_device.append(
             UnalignedGemms(
                 device,
                 tuple(str(names[row]) for row in first.tolist()),
@@ -88,7 +88,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
                 (int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
             )
         )
-    return tuple(found)
+    return tuple(by_device)
 
 
 def _odd_dimension(

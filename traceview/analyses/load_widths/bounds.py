@@ -108,13 +108,13 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     widths = running_widths([each.compiled for each in launched], few)
     pairs = list(zip(launched, widths, strict=True))
     seen: set[int] = set()
-    found = []
+    bounds = []
     for code, known in pairs:
         twins = [w for other, w in pairs if code.alike and _share_launches(code, other)]
         first = seen.isdisjoint(map(id, code.runs))
         seen.update(map(id, code.runs))
-        found.append(_bound(trace, code, known, twins, counted=first))
-    return tuple(found)
+        bounds.append(_bound(trace, code, known, twins, counted=first))
+    return tuple(bounds)
 
 
 def _communicates(code: LaunchedCode) -> bool:

@@ -181,10 +181,10 @@ def _kinds(trace: Trace) -> Table:
     events = trace.recorded("memory_events")
     events = events.take(selected_events(trace))
     change, memory = signed_bytes(events), events.texts("memory")
-    found = groups.group(events["device"], memory.codes)
+    by_kind = groups.group(events["device"], memory.codes)
     rows: list[dict[str, Cell]] = []
-    for number, first in enumerate(found.first.tolist()):
-        own = np.flatnonzero(found.ids == number)
+    for number, first in enumerate(by_kind.first.tolist()):
+        own = np.flatnonzero(by_kind.ids == number)
         released = change[own] < 0
         level = running_level(own, events["time_ns"][own], change[own])
         rows.append(

@@ -123,9 +123,9 @@ def _compute_begins_ns(trace: Trace) -> Integers:
     """
     begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
     for device, compute in compute_time(trace).items():
-        done = np.cumsum(compute.length)
-        if len(done):
-            begins[device] = compute.start[np.searchsorted(done, _START_UP_FRACTION * done[-1])]
+        so_far = np.cumsum(compute.length)
+        if len(so_far):
+            begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
     return begins
 
 

@@ -66,20 +66,20 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
     """The table of COPIES: longest time first."""
     direction, host = copies.texts("direction"), _host_memory(copies)
     cause = copies.texts("migration_cause")
-    found = groups.group(direction.codes, host.codes, cause.codes)
-    total = groups.sums(found, copies.duration_ns)
-    at_best = np.bincount(found.ids, _at_best_ns(trace, copies), found.size)
-    size = groups.stats(found, copies["bytes"])
+    by_kind = groups.group(direction.codes, host.codes, cause.codes)
+    total = groups.sums(by_kind, copies.duration_ns)
+    at_best = np.bincount(by_kind.ids, _at_best_ns(trace, copies), by_kind.size)
+    size = groups.stats(by_kind, copies["bytes"])
     table = Table(
         COPIES.columns,
         {
-            "direction": direction.take(found.first),
-            "host_memory": host.take(found.first),
-            "migration_cause": cause.take(found.first),
+            "direction": direction.take(by_kind.first),
+            "host_memory": host.take(by_kind.first),
+            "migration_cause": cause.take(by_kind.first),
             "calls": size.calls,
             "bytes": size.total,
             "total_ns": total,
-            "exposed_ns": exposed_by(trace, copies, found),
+            "exposed_ns": exposed_by(trace, copies, by_kind),
             "bytes_per_s": bytes_per_s(size.total, total),
             "link_pct": _link_pct(at_best, total),
             "median_bytes": size.median,
@@ -107,7 +107,7 @@ def _link_pct(at_best: Array, total: Array) -> Array:
 def _host_memory(copies: Table) -> Texts:
     """Kind of host memory at either end of each copy; absent where both ends are on a GPU."""
     ends = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
-    found = groups.group(*(end.codes for end in ends))
+    by_ends = groups.group(*(end.codes for end in ends))
     labels = [
         source
         if str(direction).removeprefix(UNIFIED).startswith("H")
@@ -115,10 +115,10 @@ def _host_memory(copies: Table) -> Texts:
         if str(direction).endswith("H")
         else None
         for direction, source, target in (
-            (end[row] for end in ends) for row in found.first.tolist()
+            (end[row] for end in ends) for row in by_ends.first.tolist()
         )
     ]
-    return Texts.of(labels).take(found.ids)
+    return Texts.of(labels).take(by_ends.ids)
 
 
 def rows_of(copies: Table, row: Mapping[str, Cell]) -> Mask:

@@ -73,8 +73,8 @@ def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ..
                 at_stake_ns = total_ns if in_warm_up else _in_use(trace, moved).total()
                 level = "info" if in_warm_up else severity_of(at_stake_ns, span_ns)
                 if level:
-                    found = _migrated(row, longest, level, span_ns, in_warm_up, at_stake_ns)
-                    findings.append(replace(found, work=moved))
+                    finding = _migrated(row, longest, level, span_ns, in_warm_up, at_stake_ns)
+                    findings.append(replace(finding, work=moved))
     return tuple(findings)
 
 
@@ -101,11 +101,11 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             alone = bool(len(steps(trace))) and not _beside_others(copies, row, device)
-            found = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
+            finding = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
-                remedy = f"{_KEEP}{found.remedy[0].lower()}{found.remedy[1:]}"
-                found = replace(found, remedy=remedy)
-            yield replace(found, work=_time_of(on_gpu))
+                remedy = f"{_KEEP}{finding.remedy[0].lower()}{finding.remedy[1:]}"
+                finding = replace(finding, remedy=remedy)
+            yield replace(finding, work=_time_of(on_gpu))
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
@@ -113,8 +113,8 @@ def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
     on_gpu = copies.take(copies["device"] == device)
     own = rows_of(on_gpu, row)
     spans = (on_gpu["start_ns"], on_gpu["end_ns"])
-    mine, others = (intervals.union(*(each[m] for each in spans)) for m in (own, ~own))
-    return intervals.intersection(mine, others).total() > _BESIDE * mine.total()
+    own_time, other_time = (intervals.union(*(each[m] for each in spans)) for m in (own, ~own))
+    return intervals.intersection(own_time, other_time).total() > _BESIDE * own_time.total()
 
 
 def _after_the_loop(trace: Trace, copies: Table) -> Mask:
@@ -123,8 +123,8 @@ def _after_the_loop(trace: Trace, copies: Table) -> Mask:
     Weights and results are copied once there, such as by a trainer that moves its model away. What
     is copied in the steps as well is of the last one: an inferred step ends with its optimizer.
     """
-    found, ops = steps(trace), operations(trace)
-    last_ns = int(found.gpu_end_ns.max(initial=0))
+    all_steps, ops = steps(trace), operations(trace)
+    last_ns = int(all_steps.gpu_end_ns.max(initial=0))
     tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
     if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
         return np.zeros(len(copies), bool)

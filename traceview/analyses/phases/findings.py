@@ -86,11 +86,11 @@ def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
     process = int(np.argmax(by_process))
     own = windows.process == process
     again = own & recompilation(trace)
-    found = (
+    findings = (
         _recompilation(trace, process, again),
         _once(trace, every, process, own & ~again),
     )
-    return tuple(finding for finding in found if finding is not None)
+    return tuple(finding for finding in findings if finding is not None)
 
 
 def replay_finding(trace: Trace) -> Iterator[Finding]:
@@ -204,13 +204,13 @@ def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
 
 def _steps_hit(trace: Trace, process: int, start: Integers) -> dict[str, Cell]:
     """The steps of a process in which something began, and all of them; empty without steps."""
-    found = steps(trace)
-    own = np.flatnonzero(found.process == process)
+    all_steps = steps(trace)
+    own = np.flatnonzero(all_steps.process == process)
     if not len(own):
         return {}
-    own = own[found.series[own] == np.bincount(found.series[own]).argmax()]
-    at = np.searchsorted(found.cpu_start_ns[own], start, side="right") - 1
-    inside = (at >= 0) & (start < found.cpu_end_ns[own[at]])
+    own = own[all_steps.series[own] == np.bincount(all_steps.series[own]).argmax()]
+    at = np.searchsorted(all_steps.cpu_start_ns[own], start, side="right") - 1
+    inside = (at >= 0) & (start < all_steps.cpu_end_ns[own[at]])
     return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
 
 

@@ -55,11 +55,11 @@ def replayed_sequences(trace: Trace) -> tuple[Replayed, ...]:
     ops = operations(trace)
     chosen = (ops.kind == Kind.KERNEL) & selected_operations(trace) & ops.launched
     node = cuda_graphs(trace).node
-    found: list[Replayed] = []
+    sequences: list[Replayed] = []
     for process in groups.different(ops.process[chosen & node]).tolist():
         own = chosen & (ops.process == process)
-        found += _of_process(trace, int(process), np.flatnonzero(own & node), own & ~node)
-    return tuple(found)
+        sequences += _of_process(trace, int(process), np.flatnonzero(own & node), own & ~node)
+    return tuple(sequences)
 
 
 def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Iterator[Replayed]:
@@ -132,8 +132,8 @@ def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:
     if windows <= 0:
         return np.zeros(0, np.int64)
     hit = np.flatnonzero(sums[kernels:] - sums[:windows] == sought * _powers(windows)[:windows])
-    found, after = [], 0
+    starts, after = [], 0
     while (place := int(np.searchsorted(hit, after))) < len(hit):
-        found.append(int(hit[place]))
-        after = found[-1] + kernels
-    return np.array(found, np.int64)
+        starts.append(int(hit[place]))
+        after = starts[-1] + kernels
+    return np.array(starts, np.int64)

@@ -235,10 +235,10 @@ def _capped(pct: float | None) -> float | None:
     return None if pct is None else min(pct, 100.0)
 
 
-def _ceilings(trace: Trace, found: Sequence[RooflinePoint], all_peaks: tuple[Peaks, ...]) -> Table:
+def _ceilings(trace: Trace, points: Sequence[RooflinePoint], all_peaks: tuple[Peaks, ...]) -> Table:
     """The memory of every GPU in use, and the kinds of FLOP that its kernels do."""
     needed = sorted(
-        {(point.device, figure) for point in found for figure in (MEMORY, point.kind) if figure},
+        {(point.device, figure) for point in points for figure in (MEMORY, point.kind) if figure},
         key=lambda each: (each[0], each[1] != MEMORY, each[1]),
     )
     rows = []
@@ -259,7 +259,7 @@ def _ceilings(trace: Trace, found: Sequence[RooflinePoint], all_peaks: tuple[Pea
 
 
 def _reported(
-    trace: Trace, items: WorkItems, found: Sequence[RooflinePoint], table: Table
+    trace: Trace, items: WorkItems, points: Sequence[RooflinePoint], table: Table
 ) -> list[tuple[RooflinePoint, Finding]]:
     """Findings on kernels far below both ceilings: one near a ceiling needs less work instead.
 
@@ -267,7 +267,7 @@ def _reported(
     libraries and compilers, of which nobody can look at the code.
     """
     reported, span_ns = [], steady_span_ns(trace)
-    for point, row in zip(found, table.rows(), strict=True):
+    for point, row in zip(points, table.rows(), strict=True):
         alone = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
         too_long_ns = int(row["at_stake_ns"] or 0)
         if not alone or row["bound"] != "latency" or not severity_of(too_long_ns, span_ns):

@@ -115,8 +115,8 @@ def points(items: WorkItems, peaks: Sequence[Peaks]) -> list[RooflinePoint]:
     known beforehand must be equal: a Triton kernel has one name for all data types. Items that
     different ranges declare stay apart, as they may do the same work with another stride.
     """
-    found = [_point(items, peaks, rows) for rows in _equal_items(items)]
-    return sorted(found, key=lambda point: -point.total_ns)
+    of_items = [_point(items, peaks, rows) for rows in _equal_items(items)]
+    return sorted(of_items, key=lambda point: -point.total_ns)
 
 
 def _point(items: WorkItems, peaks: Sequence[Peaks], rows: Integers) -> RooflinePoint:

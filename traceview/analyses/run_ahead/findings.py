@@ -71,13 +71,13 @@ def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> It
             by_verdict.setdefault(str(row["verdict"]), []).append(device)
     for devices in by_verdict.values():
         first, *others = devices
-        found = _verdict_finding(trace, first, rows[first])
+        finding = _verdict_finding(trace, first, rows[first])
         if others:
             same = " {other_gpus:other GPU} got the same verdict."
-            values = {**found.evidence.values, "other_gpus": len(others)}
-            evidence = replace(found.evidence, values=values)
-            found = replace(found, template=found.template + same, evidence=evidence)
-        yield found
+            values = {**finding.evidence.values, "other_gpus": len(others)}
+            evidence = replace(finding.evidence, values=values)
+            finding = replace(finding, template=finding.template + same, evidence=evidence)
+        yield finding
 
 
 def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:

@@ -60,11 +60,11 @@ def open_marks(marks: Table, thread: Array, time: Integers) -> Integers:
     start, end = marks["start_ns"], marks["end_ns"]
     for number in groups.different(marks["thread"]):
         own = np.flatnonzero(marks["thread"] == number)
-        asked = np.flatnonzero(thread == number)
-        last = np.searchsorted(start[own], time[asked], side="right") - 1
+        of_thread = np.flatnonzero(thread == number)
+        last = np.searchsorted(start[own], time[of_thread], side="right") - 1
         row = own[np.maximum(last, 0)]
-        open_: Mask = (last >= 0) & ((end[row] == NULL) | (time[asked] < end[row]))
-        result[asked] = np.where(open_, row, -1)
+        open_: Mask = (last >= 0) & ((end[row] == NULL) | (time[of_thread] < end[row]))
+        result[of_thread] = np.where(open_, row, -1)
     return result
 
 

@@ -70,9 +70,9 @@ _FUNCTION = re.compile(r"(?:^|\s)(at::(?:\w+::)*\w+)\(")
 
 def python_call(symbol: str) -> str | None:
     """The Python call bound to this frame; None for any other frame."""
-    found = _VARIABLE.search(symbol)
-    if found:
-        return BOUND.get(found[1], f"aten::{found[1]}")
+    method = _VARIABLE.search(symbol)
+    if method:
+        return BOUND.get(method[1], f"aten::{method[1]}")
     return next((hint for pattern, hint in _NAMED if pattern.search(symbol)), None)
 
 

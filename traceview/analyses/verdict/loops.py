@@ -81,12 +81,12 @@ def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[
 
 def _series(trace: Trace) -> list[Integers]:
     """The selected steps of each series, in the order of the time that they take."""
-    found, timed = steps(trace), pace(trace)
-    rows = np.flatnonzero(timed.timed & selected(trace, found.process, found.cpu_start_ns))
-    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
-    there = groups.different(found.series[rows])
+    all_steps, timed = steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
+    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    there = groups.different(all_steps.series[rows])
     order = np.argsort(-total_ns[there], kind="stable")
-    return [rows[found.series[rows] == each] for each in there[order].tolist()]
+    return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]
 
 
 def _steady(trace: Trace, rows: Integers) -> Integers:

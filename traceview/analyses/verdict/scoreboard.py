@@ -107,9 +107,9 @@ def scoreboard(trace: Trace) -> Scoreboard:
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
         return None
-    found = launch_verdict(trace, parts.device)
-    late_for_data = found == "launch-bound" and limit_of(parts) == "data-loading"
-    return "data-loading" if late_for_data else found
+    limit = launch_verdict(trace, parts.device)
+    late_for_data = limit == "launch-bound" and limit_of(parts) == "data-loading"
+    return "data-loading" if late_for_data else limit
 
 
 def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:

@@ -187,11 +187,11 @@ def _largest_class(largest: LargestClass) -> str:
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
     """Phrases on the share of the time of a limit; apart, on that in which the CPU sleeps."""
     slept_pct = parts.slept_pct if limit == "cpu-launch" else 0.0
-    said = [(parts.pct(limit), _LOST[limit])]
+    phrases = [(parts.pct(limit), _LOST[limit])]
     if slept_pct >= WORTH_SAYING_PCT:
-        said = [(parts.pct(limit) - slept_pct, _LOST[limit]), (slept_pct, _SLEPT)]
-        said = sorted((each for each in said if each[0] >= WORTH_SAYING_PCT), reverse=True)
-    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in said)
+        phrases = [(parts.pct(limit) - slept_pct, _LOST[limit]), (slept_pct, _SLEPT)]
+        phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
+    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
 
 
 def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:

@@ -187,17 +187,17 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     labels = kernel_labels(trace).take(own)
     barriers = picked(_barriers(trace), own)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
-    found = groups.group(kernels.texts("name").codes, *keys, barriers)
+    alike = groups.group(kernels.texts("name").codes, *keys, barriers)
     duration_ns = kernels.duration_ns
-    figures = groups.stats(found, duration_ns)
-    beside = groups.sums(found, shared_ns(trace)[own])
+    figures = groups.stats(alike, duration_ns)
+    beside = groups.sums(alike, shared_ns(trace)[own])
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
-    in_warm_up = groups.Groups(found.ids[early], found.first)
+    in_warm_up = groups.Groups(alike.ids[early], alike.first)
     order = groups.most_first(figures.total)
-    rows = found.first[order]
+    rows = alike.first[order]
     return Configurations(
         row=own[rows].astype(np.int64),
-        of_kernel=_of_kernel(trace, own, found, order),
+        of_kernel=_of_kernel(trace, own, alike, order),
         **_recorded(kernels, rows),
         label=labels.take(rows),
         barriers=barriers[rows].astype(np.int64),
@@ -210,11 +210,11 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     )
 
 
-def _of_kernel(trace: Trace, chosen: RowNumbers, found: Groups, order: Integers) -> Integers:
+def _of_kernel(trace: Trace, chosen: RowNumbers, alike: Groups, order: Integers) -> Integers:
     result = np.full(len(trace.recorded("kernels")), -1, np.int64)
-    place = np.empty(found.size, np.int64)
-    place[order] = np.arange(found.size)
-    result[chosen] = place[found.ids]
+    place = np.empty(alike.size, np.int64)
+    place[order] = np.arange(alike.size)
+    result[chosen] = place[alike.ids]
     return result
 
 

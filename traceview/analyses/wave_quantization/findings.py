@@ -28,13 +28,13 @@ FEW_BLOCKS_PER_SM = 4
 
 def costliest(trace: Trace) -> list[tuple[int, Finding]]:
     """The costliest findings, each with the number of its kernel's launches in warm-up."""
-    found: list[tuple[int, Finding | None]] = []
+    findings: list[tuple[int, Finding | None]] = []
     span_ns = steady_span_ns(trace)
     grids, lanes, gemms = grid_losses(trace), lane_losses(trace), tile_losses(trace)
-    found += [(loss.early_calls, _grid_finding(trace, loss, span_ns)) for loss in grids]
-    found += [(loss.early_calls, _lane_finding(loss, span_ns)) for loss in lanes]
-    found += [(loss.early_calls, _gemm_finding(loss, span_ns)) for loss in gemms]
-    reported = [(early, finding) for early, finding in found if finding]
+    findings += [(loss.early_calls, _grid_finding(trace, loss, span_ns)) for loss in grids]
+    findings += [(loss.early_calls, _lane_finding(loss, span_ns)) for loss in lanes]
+    findings += [(loss.early_calls, _gemm_finding(loss, span_ns)) for loss in gemms]
+    reported = [(early, finding) for early, finding in findings if finding]
     return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
 
 

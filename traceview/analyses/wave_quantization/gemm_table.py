@@ -49,9 +49,9 @@ TILES = TableSpec(
 )
 
 
-def table(trace: Trace, found: Sequence[TileWaves]) -> Table:
+def table(trace: Trace, waves: Sequence[TileWaves]) -> Table:
     """The rows of TILES, most time lost first."""
-    ranked = sorted(found, key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
+    ranked = sorted(waves, key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
     rows = ({**_row(each), **gpu_cells(trace, each.grid.configuration.device)} for each in ranked)
     return Table.from_rows(TILES.columns, rows)
 

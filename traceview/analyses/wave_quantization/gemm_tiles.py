@@ -72,20 +72,20 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
     rows, of = shaped.rows[inside], shaped.of[inside]
     kernels = trace.recorded("kernels").take(rows)
     names = kernels.texts("name")
-    found = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
+    alike = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
     duration_ns = kernels.duration_ns
-    figures = groups.stats(found, duration_ns)
+    figures = groups.stats(alike, duration_ns)
     late = np.flatnonzero(~picked(kernels_in_warm_up(trace), rows))
-    steady = groups.Groups(found.ids[late], found.first)
+    steady = groups.Groups(alike.ids[late], alike.first)
     of_steady = groups.count(steady), groups.sums(steady, duration_ns[late])
     times = (figures.calls, figures.total, figures.median, *of_steady)
     candidates = (
-        _persistent_gemm(str(name), row, sides, shaped.gemms[number], *taken)
-        for name, row, sides, number, taken in zip(
-            names.take(found.first).decode(),
-            rows[found.first].tolist(),
-            zip(*(kernels[f"grid_{axis}"][found.first].tolist() for axis in "xyz"), strict=True),
-            of[found.first].tolist(),
+        _persistent_gemm(str(name), row, sides, shaped.gemms[number], *figures_of)
+        for name, row, sides, number, figures_of in zip(
+            names.take(alike.first).decode(),
+            rows[alike.first].tolist(),
+            zip(*(kernels[f"grid_{axis}"][alike.first].tolist() for axis in "xyz"), strict=True),
+            of[alike.first].tolist(),
             zip(*(each.tolist() for each in times), strict=True),
             strict=True,
         )

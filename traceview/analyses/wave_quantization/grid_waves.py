@@ -218,14 +218,14 @@ def grid_columns(
     sides = (of.block[:, axis] for axis in range(3))
     used = (of.registers, of.static_bytes, of.dynamic_bytes, of.shared_config_bytes)
     others = (of.clusters_at_once, of.green_sms, of.barriers)
-    found = groups.group(alike[of.device], *sides, *used, *others)
-    firsts = [replace(of[row], grid=(1, 1, 1)) for row in found.first.tolist()]
+    equal = groups.group(alike[of.device], *sides, *used, *others)
+    firsts = [replace(of[row], grid=(1, 1, 1)) for row in equal.first.tolist()]
     every = [occupancy_of(each, limits[each.device]) for each in firsts]
     fits = [each for each in every if each]
     places = np.cumsum([each is not None for each in every], dtype=np.int64) - 1
     there = np.array([each is not None for each in every], bool)
     blocks = of.blocks
-    occupancy = np.where(there, places, -1)[found.ids] if len(every) else found.ids
+    occupancy = np.where(there, places, -1)[equal.ids] if len(every) else equal.ids
     occupancy = np.where(blocks > 0, occupancy, -1)
     # The last one is for grids of unknown occupancy.
     waves = [(each.waves.at_once, each.waves.sm_count) for each in fits] + [(1, 1)]

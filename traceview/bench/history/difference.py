@@ -105,11 +105,11 @@ def check_alike(runs: Iterable[Measured], *, force: bool = False) -> None:
 
 
 def _by_key(runs: Sequence[SavedBench]) -> Mapping[Key, list[SavedResult]]:
-    found: dict[Key, list[SavedResult]] = {}
+    rows_by_key: dict[Key, list[SavedResult]] = {}
     for run in runs:
         for row in run.rows:
-            found.setdefault(row.key, []).append(row)
-    return found
+            rows_by_key.setdefault(row.key, []).append(row)
+    return rows_by_key
 
 
 def _notes(before: Sequence[SavedBench], after: Sequence[SavedBench]) -> list[str]:

@@ -152,14 +152,14 @@ def benchmark(
     many calls. Without `wall`, work on other streams than the current one is not timed; the result
     says so. Raises InputError for invalid counts or devices, and whatever `run` raises.
     """
-    [found] = benchmark_in_turns(
+    [outcome] = benchmark_in_turns(
         [run], warmup, trials,
         cold=cold, wall=wall, device=device, budget_s=budget_s, declared=[declared],
     )  # fmt: skip
-    if isinstance(found, Timing):
-        return found
+    if isinstance(outcome, Timing):
+        return outcome
     # The only call has samples unless it raised.
-    raise cast(Exception, found)
+    raise cast(Exception, outcome)
 
 
 def benchmark_in_turns(

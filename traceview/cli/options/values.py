@@ -19,13 +19,15 @@ def misuse(parameter: click.Parameter) -> Iterator[None]:
         raise click.BadParameter(str(error), param=parameter) from None
 
 
-def peaks(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+def peaks(
+    _: click.Context, parameter: click.Parameter, figures: tuple[str, ...]
+) -> tuple[str, ...]:
     """The values of `--peak`, such as bandwidth=4.8e12."""
     from traceview.hardware import overrides
 
     with misuse(parameter):
-        overrides.parse_figures(given)
-    return given
+        overrides.parse_figures(figures)
+    return figures
 
 
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
@@ -37,7 +39,7 @@ def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
             check_arch(arch)
 
 
-def arch(_: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+def arch(_: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
     """The value of an `--arch` that is given once."""
-    check_archs(parameter, [given] if given else [])
-    return given
+    check_archs(parameter, [name] if name else [])
+    return name

@@ -34,9 +34,9 @@ def _command() -> list[str]:
     named = os.environ.get("PAGER", "").strip()
     if _SHELL_SIGNS & set(named):
         return ["sh", "-c", named]
-    found = next((each for each in ("less", "more") if shutil.which(each)), "less")
+    installed = next((each for each in ("less", "more") if shutil.which(each)), "less")
     # A shell between would report Ctrl-C as its own end, where less goes on.
-    return shlex.split(named) if named else [found]
+    return shlex.split(named) if named else [installed]
 
 
 def _run(command: list[str], text: bytes) -> int:

@@ -28,9 +28,9 @@ def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Inte
     return own
 
 
-def without(window: Intervals, taken: Intervals) -> Intervals:
+def without(window: Intervals, claimed: Intervals) -> Intervals:
     """The part of a union that another one does not cover."""
-    if not len(window.start) or not len(taken.start):
+    if not len(window.start) or not len(claimed.start):
         return window
     first, last = int(window.start[0]), int(window.end[-1])
-    return intervals.intersection(window, intervals.complement(taken, first, last))
+    return intervals.intersection(window, intervals.complement(claimed, first, last))

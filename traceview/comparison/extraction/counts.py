@@ -64,9 +64,9 @@ def _calls(trace: Trace, window: RunWindow) -> Integers:
     rows = np.flatnonzero(chosen & np.isin(calls["process"], own))
     start = calls["start_ns"][rows]
     if len(window.steps):
-        found = steps(trace)
-        first = int(found.cpu_start_ns[window.steps].min())
-        last = int(found.cpu_end_ns[window.steps].max())
+        all_steps = steps(trace)
+        first = int(all_steps.cpu_start_ns[window.steps].min())
+        last = int(all_steps.cpu_end_ns[window.steps].max())
     elif len(window.covered.start):
         first, last = int(window.covered.start[0]), int(window.covered.end[-1])
     else:

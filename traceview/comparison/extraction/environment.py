@@ -44,7 +44,7 @@ def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
     """
     reasons = [int(value) for value in _numbers(run, "clock_reasons_after")]
     busy = [number for number, bits in enumerate(reasons) if not bits & _GPU_IDLE]
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "power_limit_w": min(_numbers(run, "power_limit_w_after"), default=None),
         "temperature_c": max(_numbers(run, "temperature_c_after"), default=None),
         "other_processes": max(_either(run, "other_processes"), default=None),
@@ -52,8 +52,8 @@ def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
     for name in ("sm_clock_mhz", "memory_clock_mhz"):
         clocks = _numbers(run, f"{name}_after")
         of_busy = [clocks[number] for number in busy if len(clocks) == len(reasons)]
-        found[name] = min(of_busy, default=None)
-    state = {name: f"{value:g}" for name, value in found.items() if value is not None}
+        figures[name] = min(of_busy, default=None)
+    state = {name: f"{value:g}" for name, value in figures.items() if value is not None}
     if busy:
         limits = {bit for number in busy for bit in _CLOCK_LIMITS if reasons[number] & bit}
         state["clock_limits"] = ", ".join(_CLOCK_LIMITS[bit] for bit in sorted(limits)) or "none"
@@ -75,5 +75,5 @@ def _numbers(run: Mapping[str, str], name: str) -> list[float]:
 
 def _options(trace: Trace) -> str:
     """The options of the recorder that slow the program down."""
-    asked = vars(recording_options(trace))
-    return ", ".join(name.replace("_", " ") for name, on in asked.items() if on) or "plain"
+    options = vars(recording_options(trace))
+    return ", ".join(name.replace("_", " ") for name, on in options.items() if on) or "plain"

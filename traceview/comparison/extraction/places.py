@@ -75,13 +75,13 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     every = np.ones(len(idle_samples(trace).gap), bool)
     # Who sleeps or waits for data after a synchronization loses the time there, not in the wait.
     off_cpu = idle_samples(trace).doing != CPU
-    found = [
+    sources = [
         _ranges(trace, rows),
         _sampled_lines(trace, rows, every),
         _wait_lines(trace, rows),
         _sampled_lines(trace, rows, off_cpu),
     ]
-    place, code = (_last_known([each[which] for each in found], len(rows)) for which in (0, 1))
+    place, code = (_last_known([each[which] for each in sources], len(rows)) for which in (0, 1))
     return place, code
 
 
@@ -112,10 +112,10 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
 def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     """Of the synchronization that a gap is due to, absent where it is not known."""
     wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
-    found = np.flatnonzero(wait >= 0)
-    found = found[sites.file.codes[wait[found]] >= 0]
-    own = sites.take(wait[found])
-    return _lines(len(rows), found, own.file, own.line, own.source)
+    waited = np.flatnonzero(wait >= 0)
+    waited = waited[sites.file.codes[wait[waited]] >= 0]
+    own = sites.take(wait[waited])
+    return _lines(len(rows), waited, own.file, own.line, own.source)
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:

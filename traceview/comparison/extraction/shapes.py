@@ -97,10 +97,10 @@ _FIGURES = (
 
 def _dtype(name: str) -> str | None:
     """The type that a library's kernel computes with, as its name has it: fp32, bf16."""
-    named = tile(name)
-    inputs = named.inputs if named else None
-    found = TYPES.get(inputs, inputs) if inputs else first_type(name[:_LONGEST])
-    return found or None
+    gemm_tile = tile(name)
+    inputs = gemm_tile.inputs if gemm_tile else None
+    short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:_LONGEST])
+    return short_name or None
 
 
 @dataclass(frozen=True)

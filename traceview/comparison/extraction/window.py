@@ -81,14 +81,16 @@ def main_device(trace: Trace) -> int:
 
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of the steps with work on a GPU, of the series that takes most time, after warm-up."""
-    found, timed, step = steps(trace), pace(trace), step_of_operations(trace)
+    all_steps, timed, step = steps(trace), pace(trace), step_of_operations(trace)
     here = groups.different(step[(operations(trace).device == device) & (step >= 0)])
     if not len(here):
         return np.zeros(0, np.int64)
-    series = groups.different(found.series[here])
-    rows = np.flatnonzero(np.isin(found.series, series) & (found.operations > 0) & timed.timed)
-    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
-    rows = rows[found.series[rows] == np.argmax(total_ns)]
+    series = groups.different(all_steps.series[here])
+    rows = np.flatnonzero(
+        np.isin(all_steps.series, series) & (all_steps.operations > 0) & timed.timed
+    )
+    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    rows = rows[all_steps.series[rows] == np.argmax(total_ns)]
     warm = timed.warm_up[rows].copy()
     # The first step loads code and fills caches, even where it takes no longer.
     warm[0] |= len(rows) >= WARMED_UP_STEPS

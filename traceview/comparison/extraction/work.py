@@ -101,8 +101,8 @@ def _kinds(trace: Trace) -> Array:
 @fact
 def step_pattern(trace: Trace) -> str:
     """The pattern of the range path of the window's steps; empty without steps."""
-    found, tree = run_window(trace).steps, range_tree(trace)
-    if not len(found):
+    in_window, tree = run_window(trace).steps, range_tree(trace)
+    if not len(in_window):
         return ""
-    row = steps(trace).range[found[:1]]
+    row = steps(trace).range[in_window[:1]]
     return tree.patterns[int(tree.path_pattern[tree.path[row]][0])]

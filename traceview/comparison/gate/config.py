@@ -48,14 +48,14 @@ def read_config(path: Path) -> tuple[Rule, ...]:
         ) from error
 
 
-def figure_name(given: str) -> str:
+def figure_name(name: str) -> str:
     """The name of a figure as runs have it: `step_time`, `counts.X` and quotes are other forms."""
-    family = _FAMILY.fullmatch(given)
+    family = _FAMILY.fullmatch(name)
     if family:
         return f"{family[1]}[{family[3]}]"
-    if given.startswith("counts."):
-        return f"{given.removeprefix('counts.')}_per_step"
-    return ALIASES.get(given, given)
+    if name.startswith("counts."):
+        return f"{name.removeprefix('counts.')}_per_step"
+    return ALIASES.get(name, name)
 
 
 class _Reader:
@@ -66,18 +66,18 @@ class _Reader:
     def rules(self, document: Mapping[str, Any]) -> tuple[Rule, ...]:
         certainty = self._certainty(document.get("certainty"))
         tables = {key: value for key, value in document.items() if key != "certainty"}
-        found = tuple(
+        parsed = tuple(
             rule for key, value in tables.items() for rule in self._of(key, value, certainty)
         )
-        if not found:
+        if not parsed:
             raise InputError(
                 f"{self.path} has no rules", 'write [step_time] with max_increase = "3 %"'
             )
-        names = [rule.figure for rule in found]
+        names = [rule.figure for rule in parsed]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:
             self._refuse(twice, f"{twice} has two tables", "join them")
-        return found
+        return parsed
 
     def _of(self, name: str, table: Any, certainty: float) -> Iterator[Rule]:
         """The rule of a table, or those of its tables: [counts.launches], [load_bits.gelu]."""

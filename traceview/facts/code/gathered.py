@@ -135,10 +135,10 @@ def _in_its_file(text: str | None, line: int | None) -> str | None:
 def _json(text: str, kind: type) -> Any:
     """The value of a JSON text if it is of that kind; else an empty one."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return kind()
-    return found if isinstance(found, kind) else kind()
+    return value if isinstance(value, kind) else kind()
 
 
 def _arguments(signature: Sequence[Any], constexprs: Mapping[str, Any]) -> Iterator[Argument]:
@@ -188,11 +188,11 @@ def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
     axes = [kernels[f"grid_{axis}"] for axis in "xyz"]
     each = group(ids, *axes)
     counts = np.bincount(each.ids, minlength=each.size).tolist()
-    found: list[dict[Grid, int]] = [{} for _ in range(int(ids.max()) + 1 if len(ids) else 0)]
+    grids: list[dict[Grid, int]] = [{} for _ in range(int(ids.max()) + 1 if len(ids) else 0)]
     for row, count in zip(each.first.tolist(), counts, strict=True):
         x, y, z = (int(axis[row]) for axis in axes)
-        found[int(ids[row])][x, y, z] = count
-    return found
+        grids[int(ids[row])][x, y, z] = count
+    return grids
 
 
 def _joined(

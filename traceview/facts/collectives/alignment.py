@@ -59,10 +59,10 @@ def places_in(
     """
     best: tuple[float, Integers] | None = None
     for line, first, last in _starts(one, other, within_ns, same_clock=same_clock):
-        found = _extended(one, other, line, first, last, within_ns)
-        if found is not None:
-            rest, pairs = _unrest(one, other, found)
-            candidate = (rest / max(pairs, 1) ** 2, found)
+        extended = _extended(one, other, line, first, last, within_ns)
+        if extended is not None:
+            rest, pairs = _unrest(one, other, extended)
+            candidate = (rest / max(pairs, 1) ** 2, extended)
             best = candidate if best is None or candidate[0] < best[0] else best
     return None if best is None else _filled(one, other, best[1])
 

@@ -111,8 +111,8 @@ def _streams(times: CollectiveTimes) -> list[Integers]:
     by_stream = groups.group(times.member, times.lane, communicator)
     order = np.lexsort((times.start_ns, by_stream.ids))
     parts = np.split(order, np.flatnonzero(np.diff(by_stream.ids[order])) + 1)
-    found = [part for part in parts if len(part)]
-    return sorted(found, key=lambda each: (times.member[each[0]], times.start_ns[each[0]]))
+    streams = [part for part in parts if len(part)]
+    return sorted(streams, key=lambda each: (times.member[each[0]], times.start_ns[each[0]]))
 
 
 def _join(
@@ -128,13 +128,13 @@ def _join(
     free = [each for each in candidates if member not in each.taken]
     for tried, each in enumerate(free):
         search = tried < _SEARCHED or by_name
-        found = _fit(times, each.first, rows, search=search)
-        found = found or _fit(_without_steps(times), each.first, rows, search=search)
+        fit = _fit(times, each.first, rows, search=search)
+        fit = fit or _fit(_without_steps(times), each.first, rows, search=search)
         named = by_name and each.number != NULL
-        if found is None and named and len(rows) == len(each.first):
-            found = _in_order(times, each.first, rows)
-        if found is not None and (named or found[0] <= _within_ns(times, each.first, rows)):
-            best = (found[0], each, found[1]) if best is None or found[0] < best[0] else best
+        if fit is None and named and len(rows) == len(each.first):
+            fit = _in_order(times, each.first, rows)
+        if fit is not None and (named or fit[0] <= _within_ns(times, each.first, rows)):
+            best = (fit[0], each, fit[1]) if best is None or fit[0] < best[0] else best
     if best is not None:
         best[1].add(member, rows, best[2])
     return best is not None
@@ -171,8 +171,8 @@ def _fit(
     whole = _pairs_off(times, one, other)
     if whole is not None:
         return whole.apart_ns, whole.places
-    found = lag_between(times, one, other)
-    by_lag = None if found is None else _quality(times, one, other, np.arange(len(other)) - found)
+    lag = lag_between(times, one, other)
+    by_lag = None if lag is None else _quality(times, one, other, np.arange(len(other)) - lag)
     if by_lag is not None and (
         not search or _sure(by_lag, one, other) or _whole(times, one, other, by_lag)
     ):
@@ -207,8 +207,8 @@ def _pairs_off(times: CollectiveTimes, one: Integers, other: Integers) -> _Quali
         return None
     if not _same_clock(times, one, other) and _alike(_without_steps(times), one[1:], other[:-1]):
         return None
-    found = _quality(times, one, other, np.arange(len(other)))
-    return found if _whole(times, one, other, found) else None
+    paired = _quality(times, one, other, np.arange(len(other)))
+    return paired if _whole(times, one, other, paired) else None
 
 
 def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:

@@ -158,5 +158,5 @@ def _known_kind(name: str) -> str:
 
 def _kind_of_range(pattern: str) -> str:
     """The collective that torch names; "" for a group of messages (`nccl:coalesced`)."""
-    found = _TORCH_RANGE.findall(pattern)
-    return _known_kind(found[-1]) if found else ""
+    names = _TORCH_RANGE.findall(pattern)
+    return _known_kind(names[-1]) if names else ""

@@ -135,8 +135,8 @@ def _split_compiled(
         _spans(calls), address(names), _spans(full), _spans(off), address(edges), len(edges)
     )
     parts = _CParts()
-    given = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
-    library.call(_FUNCTION, *given, ctypes.byref(parts))
+    arguments = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
+    library.call(_FUNCTION, *arguments, ctypes.byref(parts))
     result = GapParts(
         np.empty(parts.count, np.int32),
         np.empty(parts.count, np.int64),
@@ -144,7 +144,7 @@ def _split_compiled(
         np.empty(parts.count, np.int32),
     )
     parts = _CParts(*(address(column) for column in result))
-    library.call(_FUNCTION, *given, ctypes.byref(parts))
+    library.call(_FUNCTION, *arguments, ctypes.byref(parts))
     return result
 
 

@@ -110,8 +110,8 @@ def claimable_operations_ns(
 def kernels_named(trace: Trace, device: int, names: Iterable[str]) -> Integers:
     """Rows of the kernels of a device that have one of these whole names."""
     order, places = _rows_by_name(trace)
-    found = [order[slice(*place)] for name in set(names) for place in places.get(name, ())]
-    rows = np.concatenate([order[:0], *found])
+    parts = [order[slice(*place)] for name in set(names) for place in places.get(name, ())]
+    rows = np.concatenate([order[:0], *parts])
     result: Integers = rows[trace.recorded("kernels")["device"][rows] == device]
     return result
 

@@ -72,8 +72,8 @@ def freeing_calls(trace: Trace) -> Mask:
 @fact
 def recurring(trace: Trace) -> Recurring | None:
     """The allocations in the loop of the GPU that idles longest for them; None without any."""
-    found = (_recurring_on(trace, device) for device in levels(trace))
-    return max((each for each in found if each), key=lambda each: each.idle_ns, default=None)
+    by_device = (_recurring_on(trace, device) for device in levels(trace))
+    return max((each for each in by_device if each), key=lambda each: each.idle_ns, default=None)
 
 
 def _recurring_on(trace: Trace, device: int) -> Recurring | None:

@@ -134,10 +134,12 @@ def captured_calls(trace: Trace) -> Mask:
     begins |= names.isin(["hipStreamBeginCapture", "hipStreamBeginCaptureToGraph"])
     ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture"])
     for number in groups.different(thread[begins]).tolist():
-        mine = calls_by_thread(trace)[number]
+        of_thread = calls_by_thread(trace)[number]
         begun, ended = (
-            np.searchsorted(np.sort(start[mine[edge[mine]]]), start[mine], side="left")
+            np.searchsorted(
+                np.sort(start[of_thread[edge[of_thread]]]), start[of_thread], side="left"
+            )
             for edge in (begins, ends)
         )
-        captured[mine] = begun > ended
+        captured[of_thread] = begun > ended
     return captured

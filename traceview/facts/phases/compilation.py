@@ -376,5 +376,7 @@ def compiler_starts(trace: Trace) -> Integers:
 
 def _compilers(names: Array) -> Mask:
     """True for the names of compilers; processes are called by their path."""
-    found = [bool(compilers.PROCESSES.match(str(name or "").rpartition("/")[2])) for name in names]
-    return np.array(found, bool)
+    matches = [
+        bool(compilers.PROCESSES.match(str(name or "").rpartition("/")[2])) for name in names
+    ]
+    return np.array(matches, bool)

@@ -30,12 +30,12 @@ def nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
 
 def _nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
     result = np.full(len(rows), -1, np.int32)
-    asked = np.flatnonzero(rows >= 0)
-    at = rows[asked]
-    while len(asked):
-        result[asked] = value[at]
+    open_rows = np.flatnonzero(rows >= 0)
+    at = rows[open_rows]
+    while len(open_rows):
+        result[open_rows] = value[at]
         at = np.where(value[at] < 0, parent[at], -1)
-        asked, at = asked[at >= 0], at[at >= 0]
+        open_rows, at = open_rows[at >= 0], at[at >= 0]
     return np.maximum(result, -1)
 
 

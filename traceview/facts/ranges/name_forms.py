@@ -56,8 +56,8 @@ class TextForms:
     def last_numbers(self) -> Integers:
         """The last number of each text, −1 without one and for one of more than MOST_DIGITS."""
         result = np.full(len(self.texts), -1, np.int64)
-        found = [_LAST_NUMBER.search(self.texts[place]) for place in self.first.tolist()]
-        spans = np.array([each.span(1) if each else (0, 0) for each in found], np.int64)
+        matches = [_LAST_NUMBER.search(self.texts[place]) for place in self.first.tolist()]
+        spans = np.array([each.span(1) if each else (0, 0) for each in matches], np.int64)
         digits = spans.reshape(-1, 2)[:, 1] - spans.reshape(-1, 2)[:, 0]
         number = (digits > 0) & (digits <= MOST_DIGITS)
         rows = np.flatnonzero(number[self.form])
@@ -86,8 +86,8 @@ def forms_of(texts: PackedTexts) -> TextForms:
 
 
 def _numbered(texts: PackedTexts, numbers: TextNumbers) -> Integers:
-    found = [numbers.of(part) for part in _zeroed_parts(texts)]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    numbered = [numbers.of(part) for part in _zeroed_parts(texts)]
+    return np.concatenate([np.empty(0, np.int64), *numbered])
 
 
 def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:

@@ -50,10 +50,10 @@ class Nesting:
         find = _innermost_compiled if library.has("traceview_innermost") else _innermost
         result = find(self, track, time)
         for number in self.walked:
-            asked = np.flatnonzero(track == number)
+            of_track = np.flatnonzero(track == number)
             own = np.flatnonzero(self.track == number)
-            open_ = _open_at(self.start[own], self.end[own], time[asked])
-            result[asked] = np.where(open_ >= 0, own[np.maximum(open_, 0)], -1)
+            open_ = _open_at(self.start[own], self.end[own], time[of_track])
+            result[of_track] = np.where(open_ >= 0, own[np.maximum(open_, 0)], -1)
         return result
 
     def edges(self, track: int, window: Intervals) -> Integers:

@@ -96,8 +96,8 @@ class RangeTree:
         """The value of each range, or of its nearest ancestor if its own is negative."""
         result = value.copy()
         for level in range(1, int(self.depth.max(initial=0)) + 1):
-            mine = np.flatnonzero((self.depth == level) & (result < 0))
-            result[mine] = result[self.parent[mine]]
+            inheriting = np.flatnonzero((self.depth == level) & (result < 0))
+            result[inheriting] = result[self.parent[inheriting]]
         return result
 
     def around(self, mine: Mask) -> Mask:
@@ -182,11 +182,13 @@ def _cross_thread_parents(trace: Trace, nesting: Nesting, rows: RowNumbers) -> R
     if not guests.any():
         return nesting.parent
     guests &= _not_the_programs(trace, nesting, rows, outermost)
-    parent, asked = nesting.parent.copy(), outermost[guests]
-    found = nesting.innermost(main[guests], nesting.start[asked])
-    while (over := (found >= 0) & (nesting.end[np.maximum(found, 0)] < nesting.end[asked])).any():
-        found[over] = nesting.parent[found[over]]
-    parent[asked] = found
+    parent, guest_rows = nesting.parent.copy(), outermost[guests]
+    host = nesting.innermost(main[guests], nesting.start[guest_rows])
+    while (
+        over := (host >= 0) & (nesting.end[np.maximum(host, 0)] < nesting.end[guest_rows])
+    ).any():
+        host[over] = nesting.parent[host[over]]
+    parent[guest_rows] = host
     return parent
 
 
@@ -301,8 +303,8 @@ def _of_threads(
     first = only.copy()
     having = np.zeros(len(time), np.int64)
     for thread in threads.tolist():
-        found = tree.nesting.innermost(np.full(len(time), thread), time)
-        here = found if value is None else np.where(found >= 0, value[found], -1)
+        innermost = tree.nesting.innermost(np.full(len(time), thread), time)
+        here = innermost if value is None else np.where(innermost >= 0, value[innermost], -1)
         having += here >= 0
         only = np.where(here >= 0, here, only)
         if thread == main:

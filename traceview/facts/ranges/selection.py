@@ -77,8 +77,8 @@ def within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mas
     """True for the (process, time) pairs that lie in the windows of their process."""
     result = np.zeros(len(time), bool)
     for number, window in windows.items():
-        mine = process == number
-        result[mine] = inside(window, time[mine])
+        of_process = process == number
+        result[of_process] = inside(window, time[of_process])
     return result
 
 

@@ -60,22 +60,22 @@ def parse_declaration(range_text: str, payload: int | None = None) -> DeclaredWo
     """The work that a range's text declares; None without a valid declaration."""
     if not may_declare(range_text):
         return None
-    found = _FORM.fullmatch(range_text)
-    if not found:
+    match = _FORM.fullmatch(range_text)
+    if not match:
         return None
     try:
-        fields = json.loads(found["json"])
+        fields = json.loads(match["json"])
     except (ValueError, RecursionError):
         return None
-    moved, flop, each = (
+    size, flop, each = (
         _amount(payload if fields.get(key) == PAYLOAD else fields.get(key))
         for key in ("bytes", "flop", "flop_per_byte")
     )
-    if flop is None and moved is not None and each is not None:
-        flop = _amount(moved * each)
+    if flop is None and size is not None and each is not None:
+        flop = _amount(size * each)
     kind = fields.get("kind")
     known = kind if isinstance(kind, str) and kind in FLOP_KINDS else None
-    result = DeclaredWork(found["name"] or "(unnamed)", moved, flop, known)
+    result = DeclaredWork(match["name"] or "(unnamed)", size, flop, known)
     return result if (result.bytes, result.flop) != (None, None) else None
 
 

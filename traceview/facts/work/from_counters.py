@@ -26,14 +26,14 @@ def from_counters(trace: Trace) -> WorkEstimate | None:
         return None
     kernels, counters = trace.recorded("kernels"), trace.table("kernel_counters")
     estimate = WorkEstimate.unknown(len(kernels))
-    found = groups.group(kernels.texts("short_name").codes, *(kernels[axis] for axis in _AXES))
+    alike = groups.group(kernels.texts("short_name").codes, *(kernels[axis] for axis in _AXES))
     launches = launches_of(counters)
-    order = np.argsort(found.ids, kind="stable")
-    ends = np.cumsum(np.bincount(found.ids, minlength=found.size))
+    order = np.argsort(alike.ids, kind="stable")
+    ends = np.cumsum(np.bincount(alike.ids, minlength=alike.size))
     for number, last in enumerate(ends.tolist()):
         first = int(ends[number - 1]) if number else 0
         rows = order[first:last]
-        counted = launches.get(_key(kernels, found, number))
+        counted = launches.get(_key(kernels, alike, number))
         if counted:
             _assign(estimate, rows, np.array(counted), counters, kernels)
     return estimate

@@ -109,8 +109,8 @@ def _at(time: Integers, sampled_at: Integers, value: Integers) -> Floats:
 def _bandwidth(trace: Trace, device: int) -> float | None:
     """The rate that the percentages refer to: the trace's own figure, else that of `peaks`."""
     own = int(trace.devices["memory_bytes_per_s"][device])
-    given = peaks(trace)[device].get("bandwidth")
-    return float(own) if own != NULL else given.value if given else None
+    peak = peaks(trace)[device].get("bandwidth")
+    return float(own) if own != NULL else peak.value if peak else None
 
 
 def _moved(

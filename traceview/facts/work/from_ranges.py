@@ -201,8 +201,8 @@ def _at(keys: Integers, values: Integers, wanted: Integers) -> Integers:
     """The value of each wanted key, looked up in sorted keys; undefined for an absent key."""
     if not len(keys):
         return np.zeros(len(wanted), np.int64)
-    found: Integers = values[np.searchsorted(keys, wanted).clip(0, len(keys) - 1)]
-    return found
+    at_keys: Integers = values[np.searchsorted(keys, wanted).clip(0, len(keys) - 1)]
+    return at_keys
 
 
 def _number(cell: int) -> int | None:

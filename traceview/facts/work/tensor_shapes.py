@@ -56,14 +56,14 @@ def has_sizes(text: str) -> bool:
 
 def parse_gemm(text: str) -> Gemm | None:
     """The GEMM of a range; None if its operator is none, or the text malformed."""
-    found = _SIZES.fullmatch(text) if len(text) <= _LONGEST else None
-    form = _OPERATORS.get(found[1]) if found else None
-    if found is None or form is None:
+    match = _SIZES.fullmatch(text) if len(text) <= _LONGEST else None
+    form = _OPERATORS.get(match[1]) if match else None
+    if match is None or form is None:
         return None
-    sizes = [_shape(each) for each in _ONE.findall(found[2][1:-1])]
+    sizes = [_shape(each) for each in _ONE.findall(match[2][1:-1])]
     known = [size for size in sizes if size is not None]
     sides = form(known) if len(known) == len(sizes) else None
-    gemm = Gemm(found[1], *sides) if sides else None
+    gemm = Gemm(match[1], *sides) if sides else None
     return gemm if gemm and gemm.flop < _MOST_FLOP else None
 
 
@@ -126,9 +126,9 @@ def number_type(kernel: str) -> tuple[int, str] | None:
     None where the name is ambiguous: an s1688gemm multiplies TF32 or fp16.
     """
     for form in _FORMS:
-        found = form.search(kernel)
-        if found:
-            parts = found.groupdict()
+        match = form.search(kernel)
+        if match:
+            parts = match.groupdict()
             if "nvjet" in parts:
                 return _TYPES["bf16" if parts["nvjet"] == "tst" else "f16"]
             if "half" in parts or "single" in parts:

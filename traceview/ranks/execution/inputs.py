@@ -85,14 +85,14 @@ def files_on(
     A path is one recording where all workers that have it see the same file, such as one on a
     shared file system. Raises InputError if there are none.
     """
-    found: dict[RankFile, list[str]] = {}
+    holders: dict[RankFile, list[str]] = {}
     for worker, files in by_worker.items():
         for file in files:
-            found.setdefault(file, []).append(worker)
-    present = {file.path for file in found if file.size != _ABSENT}
+            holders.setdefault(file, []).append(worker)
+    present = {file.path for file in holders if file.size != _ABSENT}
     kept = {
         file: workers
-        for file, workers in found.items()
+        for file, workers in holders.items()
         if file.size != _ABSENT or file.path not in present
     }
     everywhere = len(by_worker)

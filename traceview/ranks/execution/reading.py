@@ -52,9 +52,9 @@ class JobReading:
             what = f"{first.path}: {first.reason}"
             raise TraceviewError(what if len(self.files) == 1 else several + what, first.remedy)
         stage("Comparing ranks")
-        told = members(self.ranks, self.notes.append)
+        ranks = members(self.ranks, self.notes.append)
         failed = sorted(self.failed, key=lambda each: each.path)
-        job = job_report(told, tuple(failed))
+        job = job_report(ranks, tuple(failed))
         return replace(job, result=replace(job.result, notes=(*job.result.notes, *self.notes)))
 
 

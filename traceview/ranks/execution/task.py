@@ -31,9 +31,9 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
         raise _without_gpu_work(trace.run.get("exit_status", "0"))
     own = rank_traces(trace)
     traces = {id(each): each for each in own}
-    told = {name: _told(each) for name, each in traces.items()}
+    summaries = {name: _told(each) for name, each in traces.items()}
     return tuple(
-        replace(figures, path=file.path, **told[id(each)])
+        replace(figures, path=file.path, **summaries[id(each)])
         for figures, each in zip(ranks, own, strict=True)
     )
 

@@ -44,12 +44,12 @@ def cpu_pace(trace: Trace, owner: RankOwner, loop: Integers) -> CpuPace:
     none = np.zeros((len(loop), 0), np.int64)
     if not len(loop) or not len(trace.recorded("api_calls")):
         return CpuPace(np.zeros(0, np.int64), (), none)
-    found = steps(trace)
-    start = found.cpu_start_ns[loop]
-    end = np.append(start[1:], found.cpu_end_ns[loop[-1]])
+    all_steps = steps(trace)
+    start = all_steps.cpu_start_ns[loop]
+    end = np.append(start[1:], all_steps.cpu_end_ns[loop[-1]])
     blocked = _blocked(trace, owner)
     cpu = end - start - intervals.overlap(blocked, start, end)
-    places, place_ns = _places(trace, int(found.thread[loop[0]]), start, end, blocked)
+    places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
     return CpuPace(cpu, places, place_ns)
 
 

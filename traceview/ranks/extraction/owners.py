@@ -68,8 +68,8 @@ def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
     if len(owners) == 1 and in_name:
         return [int(in_name[1])], "file name"
-    found = [_of_communicators(trace, owner) for owner in owners]
-    known = [number for number in found if number is not None]
+    numbers = [_of_communicators(trace, owner) for owner in owners]
+    known = [number for number in numbers if number is not None]
     if len(known) == len(owners) and len(set(known)) == len(known):
         return known, "communicator"
     return list(range(len(owners))), "order"

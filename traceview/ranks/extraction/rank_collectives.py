@@ -49,7 +49,7 @@ def rank_collectives(
     before = _end_before(start, end)
     idle = idle_places(trace, owner.device, before, start)
     operation = moved.operation[rows]
-    found = RankCollectives(
+    collectives = RankCollectives(
         start_ns=start,
         end_ns=end,
         kind=_kinds(moved, rows),
@@ -66,7 +66,7 @@ def rank_collectives(
         place=idle.place,
         place_ns=idle.place_ns,
     )
-    return CollectivesOfRank(found, idle.places)
+    return CollectivesOfRank(collectives, idle.places)
 
 
 def _end_before(start: Integers, end: Integers) -> Integers:
@@ -98,12 +98,12 @@ def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
     """Size and own rank of each communicator of a process; a rank of −1 where it has several."""
     known = trace.recorded("communicators")
-    found: dict[int, tuple[int, int]] = {}
+    size_and_rank: dict[int, tuple[int, int]] = {}
     own = known.take(known["process"] == process)
     columns = (own["communicator"].tolist(), own["ranks"].tolist(), own["rank"].tolist())
     for number, size, rank in zip(*columns, strict=True):
-        found[number] = (size, UNKNOWN if number in found else rank)
-    return found
+        size_and_rank[number] = (size, UNKNOWN if number in size_and_rank else rank)
+    return size_and_rank
 
 
 def group_texts(

@@ -125,8 +125,8 @@ def parts_of(time: RankTime, begin: Integers, end: Integers) -> dict[str, Intege
 
 def _numbers(names: Texts) -> Integers:
     """The last number in each name; the places where these do not ascend."""
-    found = [_NUMBER.search(str(name)) for name in names.decode()]
-    numbers = [int(match[1]) for match in found if match]
+    matches = [_NUMBER.search(str(name)) for name in names.decode()]
+    numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < len(names) or (np.diff(numbers) <= 0).any():
         return np.arange(len(names))
     return np.array(numbers, np.int64)

@@ -28,14 +28,14 @@ def findings_of(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> tuple[Finding, ...]:
     """The findings, the worst first."""
-    found = [
+    findings = [
         *(_inconsistent(job, each) for each in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
         *small_messages(job, tables, calls),
         *exposed_communication(job, tables, calls),
     ]
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(findings, key=_order))
 
 
 def _order(each: Finding) -> tuple[int, bool, int]:

@@ -52,7 +52,7 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
     of = job.matched[place]
     there = of.rows >= 0
     member, column = np.nonzero(there)
-    found = {
+    columns = {
         name: column_of(job.ranks, of.ranks, of.rows, name)[there]
         for name in ("bus_bytes", "start_ns", "end_ns", "exposed_ns", "step")
     }
@@ -63,12 +63,12 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
         "rank": rank,
         "kind": of.kind[column].astype(np.int64),
         "bytes": of.bytes[column],
-        "bus_bytes": found["bus_bytes"],
-        "duration_ns": found["end_ns"] - found["start_ns"],
-        "exposed_ns": found["exposed_ns"],
+        "bus_bytes": columns["bus_bytes"],
+        "duration_ns": columns["end_ns"] - columns["start_ns"],
+        "exposed_ns": columns["exposed_ns"],
         "wait_ns": of.wait_ns[there],
         "skew_ns": np.where(of.last >= 0, of.late_ns, UNKNOWN)[column],
-        "step": np.where(found["step"] >= 0, found["step"] + shift, -1),
+        "step": np.where(columns["step"] >= 0, columns["step"] + shift, -1),
     }
 
 

@@ -44,10 +44,12 @@ def heat_map(job: JobFacts) -> HeatMap:
 
 def waits_in_steps(job: JobFacts, rank: int) -> Integers:
     """The time that a rank waited in each of its steps without computing meanwhile."""
-    found = job.ranks[rank].collectives
-    wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
-    inside = found.step >= 0
-    total = np.bincount(found.step[inside], wait[inside], minlength=len(job.ranks[rank].steps))
+    collectives = job.ranks[rank].collectives
+    wait = np.minimum(np.maximum(job.wait_ns[rank], 0), collectives.exposed_ns)
+    inside = collectives.step >= 0
+    total = np.bincount(
+        collectives.step[inside], wait[inside], minlength=len(job.ranks[rank].steps)
+    )
     return total.astype(np.int64)
 
 

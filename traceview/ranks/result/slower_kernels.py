@@ -70,11 +70,11 @@ def _compared(job: JobFacts, rank: int) -> list[_Compared]:
     others = [_per_step(job, place) for place in range(len(job.ranks)) if place not in late]
     if not others:
         return []
-    found = []
+    compared = []
     for kind, (time, calls) in own.items():
         usual = np.median([each.get(kind, (0.0, 0.0)) for each in others], axis=0).tolist()
-        found.append(_Compared(kind, time, calls, usual[0], usual[1]))
-    return found
+        compared.append(_Compared(kind, time, calls, usual[0], usual[1]))
+    return compared
 
 
 def _per_step(job: JobFacts, rank: int) -> dict[str, tuple[float, float]]:

@@ -19,7 +19,7 @@ _LIMIT_SHARE, _COMMUNICATION_SHARE, _WORTH_SAYING = 0.05, 0.30, 0.01
 _MOST_NAMED = 2
 
 
-def verdict_of(job: JobFacts, heat: HeatMap, found: Sequence[Finding] = ()) -> JobVerdict:
+def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -> JobVerdict:
     """The verdict on a job."""
     steady = np.flatnonzero(job.steps.steady & (heat.duration_ns != NULL).all(axis=0))
     longest = heat.duration_ns[:, steady].max(axis=0) if len(steady) else steady
@@ -30,7 +30,7 @@ def verdict_of(job: JobFacts, heat: HeatMap, found: Sequence[Finding] = ()) -> J
     exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
     saved = max((each.saved_ns for each in job.stragglers), default=0)
     lasting = max((each.saved_ns for each in job.stragglers if not each.is_once), default=0)
-    paced = any(each.general and each.cause == "launch-late" for each in found)
+    paced = any(each.general and each.cause == "launch-late" for each in findings)
     phrases = [*_phrases(job, len(steady), median, busy, waiting)]
     if paced:
         phrases.append("the CPU sets the pace")

@@ -18,7 +18,7 @@ from traceview.recorders.recording import record
 
 def main(request: str, pipe: str) -> None:
     """Record the program that the file `request` describes; `pipe` is a file descriptor."""
-    asked = json.loads(Path(request).read_text("utf-8"))
+    job = json.loads(Path(request).read_text("utf-8"))
     with os.fdopen(int(pipe), "w", encoding="utf-8") as reports:
 
         def report(**message: Any) -> None:
@@ -26,11 +26,11 @@ def main(request: str, pipe: str) -> None:
 
         try:
             recording = record(
-                asked["words"],
-                Path(asked["out"]),
-                backend=asked["backend"],
-                options=_options(asked["options"]),
-                **asked["flags"],
+                job["words"],
+                Path(job["out"]),
+                backend=job["backend"],
+                options=_options(job["options"]),
+                **job["flags"],
                 note=lambda line: report(note=line),
                 ended=lambda status: report(ended=status),
             )

@@ -252,11 +252,11 @@ class ChromeTrace:
             for count in range(1, min(_JOINED, len(broken) - row) + 1):
                 one = text[broken[row][0] : broken[row + count - 1][1]]
                 try:
-                    found = decode_events(b"[" + repaired(one) + b"]")
+                    decoded = decode_events(b"[" + repaired(one) + b"]")
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     continue
-                events += found
-                self.mended += len(found)
+                events += decoded
+                self.mended += len(decoded)
                 row += count
                 break
             else:
@@ -266,15 +266,17 @@ class ChromeTrace:
 
 def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
     """Ends of events near the end of a text, each with the start of the next, the last first."""
-    found: list[Span] = []
+    boundaries: list[Span] = []
     size = 1 << 13
-    while len(found) < most:
+    while len(boundaries) < most:
         start = max(len(text) - size, 0)
-        found = [(start + m.start() + 1, start + m.end()) for m in _BETWEEN.finditer(text[start:])]
+        boundaries = [
+            (start + m.start() + 1, start + m.end()) for m in _BETWEEN.finditer(text[start:])
+        ]
         if not start:
             break
         size *= 8
-    return found[: -most - 1 : -1]
+    return boundaries[: -most - 1 : -1]
 
 
 def _object(inner: bytes) -> dict[str, Any]:

@@ -68,13 +68,13 @@ class CpuWork:
 
     def timed(self, events: Events) -> tuple[Events, Integers, Integers]:
         """The events that have a time, and start and end of each."""
-        found = times(events)
-        self.negative += found.negative
-        if found.sound.all():
-            return events, found.start, found.end
-        self.undated += int((~found.sound).sum())
-        kept = [event for event, sound in zip(events, found.sound.tolist(), strict=True) if sound]
-        return kept, found.start[found.sound], found.end[found.sound]
+        spans = times(events)
+        self.negative += spans.negative
+        if spans.sound.all():
+            return events, spans.start, spans.end
+        self.undated += int((~spans.sound).sum())
+        kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
+        return kept, spans.start[spans.sound], spans.end[spans.sound]
 
     def add_calls(self, events: Events) -> None:
         events, start, end = self.timed(events)

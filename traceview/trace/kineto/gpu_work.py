@@ -77,12 +77,12 @@ class GpuWork:
         )
 
     def _timed(self, events: Events) -> tuple[Events, Integers, Integers]:
-        found = times(events)
-        if found.sound.all():
-            return events, found.start, found.end
-        self.undated += int((~found.sound).sum())
-        kept = [event for event, sound in zip(events, found.sound.tolist(), strict=True) if sound]
-        return kept, found.start[found.sound], found.end[found.sound]
+        spans = times(events)
+        if spans.sound.all():
+            return events, spans.start, spans.end
+        self.undated += int((~spans.sound).sum())
+        kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
+        return kept, spans.start[spans.sound], spans.end[spans.sound]
 
 
 def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Array]:
@@ -106,8 +106,8 @@ def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Arra
 
 def _bytes(events: Events) -> Integers:
     """Bytes of copies and memsets; −1 where the event has none, as on ROCm."""
-    found = integers([(event.args or NO_ARGUMENTS).bytes for event in events], -1)
-    return found.clip(-1, 1 << 50)
+    sizes = integers([(event.args or NO_ARGUMENTS).bytes for event in events], -1)
+    return sizes.clip(-1, 1 << 50)
 
 
 def triples(values: Sequence[Any]) -> RowNumbers:
@@ -170,16 +170,16 @@ def _by_axis(name: str, extents: RowNumbers) -> dict[str, Array]:
 def _shapes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> dict[str, Array]:
     """Grid, block and dynamic shared memory; of kernels without them, those of their launch."""
     names = [f"{name}_{axis}" for name in ("grid", "block") for axis in "xyz"]
-    found: dict[str, Array] = {name: parts.take(name, np.int32) for name in names}
-    found["dynamic_shared_memory_bytes"] = parts.take("shared", np.int32)
-    bare = np.flatnonzero((launch >= 0) & (found["grid_x"] == 0))
+    columns: dict[str, Array] = {name: parts.take(name, np.int32) for name in names}
+    columns["dynamic_shared_memory_bytes"] = parts.take("shared", np.int32)
+    bare = np.flatnonzero((launch >= 0) & (columns["grid_x"] == 0))
     if len(bare):
-        found = {name: values.copy() for name, values in found.items()}
+        columns = {name: values.copy() for name, values in columns.items()}
         call = launch[bare]
         given = np.column_stack((launches.grid[call], launches.block[call], launches.shared[call]))
-        for values, of_calls in zip(found.values(), given.T, strict=True):
+        for values, of_calls in zip(columns.values(), given.T, strict=True):
             values[bare] = of_calls
-    return found
+    return columns
 
 
 def short_name(name: str) -> str:

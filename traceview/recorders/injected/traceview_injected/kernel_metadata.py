@@ -198,5 +198,5 @@ def _read_json(path: str) -> dict[str, Any]:
     import json
 
     content = _read(path)
-    found = json.loads(content) if content else {}
-    return found if isinstance(found, dict) else {}
+    document = json.loads(content) if content else {}
+    return document if isinstance(document, dict) else {}

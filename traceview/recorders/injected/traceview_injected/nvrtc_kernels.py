@@ -34,7 +34,7 @@ _LIBRARIES = ("_get_gpu_rtc_library", "_get_nvrtc_library")
 def hook(module: ModuleType, add: Callable[[dict[str, Any]], None], guarded: Guard) -> None:
     """Pass a description of each NVRTC kernel of torch to `add`; `guarded` notes failures."""
     seen = _Seen()
-    found = guarded(lambda source, result: add(seen.described(source, result)))
+    gather = guarded(lambda source, result: add(seen.described(source, result)))
     for name in _LIBRARIES:
         if hasattr(module, name):
             setattr(module, name, _watched(getattr(module, name), seen))
@@ -44,7 +44,7 @@ def hook(module: ModuleType, add: Callable[[dict[str, Any]], None], guarded: Gua
     def compiled(source: Any, *arguments: Any, **named: Any) -> Any:
         seen.begin()
         result = compile_(source, *arguments, **named)
-        found(source, result)
+        gather(source, result)
         return result
 
     module._nvrtc_compile = compiled  # type: ignore[attr-defined]
@@ -76,11 +76,11 @@ class _Seen(_local):
         from hashlib import sha256
 
         code, name = result
-        given = bytes(code) if isinstance(code, (bytes, bytearray)) else str(code).encode()
-        cubin = given if given.startswith(b"\x7fELF") else None
-        ptx = self.ptx or (None if cubin else given)
+        binary = bytes(code) if isinstance(code, (bytes, bytearray)) else str(code).encode()
+        cubin = binary if binary.startswith(b"\x7fELF") else None
+        ptx = self.ptx or (None if cubin else binary)
         text = ptx.rstrip(b"\0").decode("utf-8", "replace") if ptx else None
-        identity = (name, given, *self.options)
+        identity = (name, binary, *self.options)
         arch = next((o for o in self.options if o.startswith(_ARCH)), "").rpartition("_")[2]
         return {
             "name": str(name),

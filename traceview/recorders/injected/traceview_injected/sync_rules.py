@@ -24,8 +24,8 @@ def on_gpu(tensor: Any, _args: Any, _kwargs: Any) -> bool:
 
 def moves(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """`to`: whether it copies between host and device."""
-    given = args[0] if args else kwargs.get("device", kwargs.get("other"))
-    target = _device_type(given)
+    argument = args[0] if args else kwargs.get("device", kwargs.get("other"))
+    target = _device_type(argument)
     return target is not None and (target == "cuda") != tensor.is_cuda
 
 

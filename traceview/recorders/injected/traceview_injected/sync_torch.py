@@ -81,8 +81,8 @@ def _replace(holder: Any, name: str, hint: str, make: Maker) -> Any:
 
 def _tracing(torch: ModuleType) -> Callable[[], bool]:
     """The check for tracing by torch.compile, which treats its result as a constant."""
-    found: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
-    return found or (lambda: False)
+    is_compiling: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
+    return is_compiling or (lambda: False)
 
 
 def _method(torch: ModuleType, may_wait: Rule) -> Maker:

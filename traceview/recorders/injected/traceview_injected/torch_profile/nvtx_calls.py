@@ -82,8 +82,8 @@ def _text(message: Any) -> str:
 
 def _domain(named: dict[str, Any], positional: tuple[Any, ...]) -> str | None:
     """The third parameter of the package's functions, after message and color."""
-    given = named.get("domain", positional[1] if len(positional) > 1 else None)
-    return None if given is None else str(given)
+    domain = named.get("domain", positional[1] if len(positional) > 1 else None)
+    return None if domain is None else str(domain)
 
 
 def _annotate(original: Any, ranges: MirroredRanges) -> Any:

@@ -156,8 +156,13 @@ def _without_inductor(torch: Any) -> Iterator[None]:
     Before it is imported, the environment alone can have set that option.
     """
     lazy = getattr(torch, "_lazy_modules", None)
-    asked = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
-    if asked or not isinstance(lazy, set) or "_inductor" in vars(torch) or "_inductor" not in lazy:
+    uses_graphs = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
+    if (
+        uses_graphs
+        or not isinstance(lazy, set)
+        or "_inductor" in vars(torch)
+        or "_inductor" not in lazy
+    ):
         yield
         return
     lazy.remove("_inductor")
