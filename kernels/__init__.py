@@ -15,7 +15,7 @@ from typing import Any
 from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
-_SUPPORT = {"__init__", "checked", "checks", "compiled", "cuda_cpp", "row_tile"}
+_SUPPORT = {"__init__", "checks", "guarded", "compiled", "cuda_cpp", "row_tile"}
 
 
 def operations() -> tuple[str, ...]:
@@ -39,11 +39,11 @@ def dispatch(name: str, version: str) -> Callable[..., Any]:
 
     Raises InputError if there is no such operation or version, and, when called, for inputs that
     the operation or that version of it cannot take: shapes, layouts, a type that is none of its
-    `dtypes` (of the first tensor, from which those of the others follow), a device, a gradient that
-    is asked for and that the version has not.
+    `dtypes` (of the first tensor, from which those of the others follow), a device, or a
+    gradient that the version does not have.
     """
     # It imports torch, which `operations` does without.
-    from kernels.checked import checked
+    from kernels.guarded import guarded
 
     chosen = operation(name)
-    return checked(chosen, chosen.version(version))
+    return guarded(chosen, chosen.version(version))

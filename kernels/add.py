@@ -18,13 +18,13 @@ from kernels import checks, cuda_cpp
 from kernels.compiled import compiled
 from traceview.bench.operation import Operation, Version
 
-BYTES_A_THREAD = 32
+BYTES_PER_THREAD = 32
 WARPS = 4
 
 CUDA_SCALAR = r"""
 extern "C" __global__ void add_scalar(const float* x, const float* y, float* z, int n) {
     // One element per thread: two loads of 4 bytes are in flight for each of at most 2048 threads
-    // of a SM, 16 kB. To hide the memory's latency it would take 25 kB or more.
+    // of an SM, 16 kB. To hide the memory's latency it would take 25 kB or more.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) z[i] = x[i] + y[i];
 }
@@ -88,7 +88,7 @@ def add_kernel(x, y, z, n, BLOCK: tl.constexpr = 1024):
 def with_triton(x: Tensor, y: Tensor) -> Tensor:
     """Triton: 32 bytes per thread per tensor, two loads of 128 bits, whatever the type."""
     z = torch.empty_like(x)
-    block = WARPS * 32 * BYTES_A_THREAD // x.element_size()
+    block = WARPS * 32 * BYTES_PER_THREAD // x.element_size()
     add_kernel[(triton.cdiv(x.numel(), block),)](x, y, z, x.numel(), BLOCK=block, num_warps=WARPS)
     return z
 

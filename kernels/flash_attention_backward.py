@@ -29,8 +29,8 @@ from torch.autograd.function import once_differentiable
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import checks, flash_attention
-from kernels.checked import on_a_gpu
 from kernels.flash_attention import LOG2_E, Tile, described, probabilities, scores_of
+from kernels.guarded import on_a_gpu
 from kernels.matmul import product
 from traceview.bench.operation import Operation, Version
 from traceview.errors import InputError

@@ -33,7 +33,7 @@ CUDA_SCALAR = (
     CUDA_GELU
     + r"""
 extern "C" __global__ void gelu_scalar(const float* x, float* y, int n) {
-    // One element per thread: each load instruction of a warp moves 32 × 4 = 128 bytes. A
+    // One element per thread: each load instruction of a warp moves 32 × 4 = 128 bytes. An
     // SM holds 2048 threads, so at most 8 kB are in flight to it. Memory answers
     // after some 0.6 µs: 132 SMs × 8 kB ÷ 0.6 µs is 1.8 TB/s, whatever it could give.
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -271,7 +271,7 @@ def _sm_count(a: Tensor) -> int:
 
 
 def _precision(precision: Precision | None) -> Precision:
-    """As torch is set, if nothing is asked for."""
+    """The given precision, or that which torch is set to."""
     exact = torch.get_float32_matmul_precision() == "highest"
     return precision or ("tf32x3" if exact else "tf32")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import triton
 
-ELEMENTS_A_THREAD = 32
+ELEMENTS_PER_THREAD = 32
 WARP = 32
 MOST_WARPS = 16
 
@@ -30,6 +30,6 @@ def row_tile(columns: int) -> RowTile:
     shorter than that share a warp, for otherwise most of its lanes would have nothing to load.
     """
     block = max(triton.next_power_of_2(columns), 16)
-    rows = max(1, WARP * ELEMENTS_A_THREAD // block)
-    warps = min(MOST_WARPS, max(1, block // (WARP * ELEMENTS_A_THREAD)))
+    rows = max(1, WARP * ELEMENTS_PER_THREAD // block)
+    warps = min(MOST_WARPS, max(1, block // (WARP * ELEMENTS_PER_THREAD)))
     return RowTile(min(rows, 16), block, warps)

@@ -22,7 +22,7 @@ from torch import Tensor
 from kernels import checks
 from traceview.bench.operation import Operation, Version
 
-BYTES_A_THREAD = 32
+BYTES_PER_THREAD = 32
 WARPS = 4
 
 
@@ -47,7 +47,7 @@ def with_stride(stride: int) -> Callable[[Tensor], Tensor]:
 
     def copied(x: Tensor) -> Tensor:
         y = torch.empty_like(x)
-        block = WARPS * 32 * BYTES_A_THREAD // x.element_size()
+        block = WARPS * 32 * BYTES_PER_THREAD // x.element_size()
         blocks = triton.cdiv(triton.cdiv(x.numel(), stride), block)
         copy_kernel[(blocks * stride,)](
             x, y, x.numel(), blocks, STRIDE=stride, BLOCK=block, num_warps=WARPS

@@ -30,15 +30,23 @@ def benchmark(
 ) -> BenchReport:
     """Check every version of an operation against its reference, and time those that are right.
 
-    `operation` is an Operation, or a file that defines OPERATION, which is run. By default its own
-    sizes, its first data type and all versions are measured. `sweep`, such as "batch=1,2,4", varies
-    the size or a parameter and fits the growth of time. Each version is called `warmup` times
-    before `trials` measurements; `cold` empties the L2 cache before each. `widths` compiles the
-    kernels for `arch` (by default that of this GPU) to read their load widths; for an Operation
-    that needs `path`, its file. `peaks` override peak rates, such as "bandwidth=4.8e12". `note`
-    receives progress messages. Versions that are wrong or fail are in the report's `bad`. Raises
-    InputError if the file is at fault, or if the operation has no such version, data type, size or
-    parameter.
+    Arguments:
+        operation: an Operation, or a file that defines OPERATION, which is run.
+        sizes: by default the operation's own.
+        dtypes: by default the operation's first data type.
+        versions: by default all.
+        sweep: vary the size or a parameter, such as "batch=1,2,4", and fit the growth of time.
+        warmup: untimed calls of each version.
+        trials: measurements of each version.
+        cold: empty the L2 cache before each call.
+        widths: compile the kernels to read their load widths.
+        arch: architecture to compile for; by default that of this GPU.
+        peaks: peak rates that replace those of the GPU, such as "bandwidth=4.8e12".
+        path: the file of an Operation, which `widths` needs.
+        note: gets progress messages.
+
+    Versions that are wrong or fail are in the report's `bad`. Raises InputError if the file is at
+    fault, or if the operation has no such version, data type, size or parameter.
     """
     from traceview.bench import BenchRequest, load_operation, measure
     from traceview.bench.operation import Operation as LoadedOperation

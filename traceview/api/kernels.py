@@ -40,21 +40,28 @@ def inspect_ptx(
 ) -> PtxReport:
     """Compile the kernels of a target without launching any, and report on their memory accesses.
 
-    `target` is what `traceview ptx` takes. `kernel` selects one kernel by name. `arch` is such as
-    "sm_90". `signature` declares argument types in Triton's notation ("*fp32:16, i32"), and
-    `constexprs` maps names to values, or to text as on the command line ("tl.float16").
-    `constexprs`, `num_warps` and `num_stages` also replace what a script passes.
-
-    A script gets `arguments` and is interrupted after `timeout_s`. After `budget_s` (20) no guess
-    of arguments, recompilation or comparison of results is begun, and a note says what was left
-    out; after half of it a script that has compiled a kernel is interrupted. Of an autotuned kernel
-    up to four configurations are compiled, one with `first_config`, all with `all_configs`. `guess`
-    goes on with guessed arguments where a script fails before it launches a kernel. `emulate` runs
-    kernels in Triton's interpreter so that tensors get their values, and `compile_torch`
-    (experimental) compiles what torch.compile generates. `sm_count` is the number of SMs of the
-    GPU, for the waves. With `what_if` the kernels of a Python target are also compiled with other
-    warps, stages and tiles, to compare occupancy. `note` gets a line at a time for the user, `step`
-    names what is done next.
+    Arguments:
+        target: what `traceview ptx` takes, such as a .ptx file or FILE.py:kernel.
+        kernel: only the kernel of this name.
+        arch: target architecture, such as "sm_90".
+        signature: argument types in Triton's notation, "*fp32:16, i32".
+        constexprs: values by name, or text as on the command line ("tl.float16"). These,
+            `num_warps` and `num_stages` replace what a script passes.
+        first_config: compile one configuration of an autotuned kernel instead of up to four.
+        all_configs: compile all configurations.
+        guess: go on with guessed arguments where a script fails before it launches a kernel.
+        emulate: run kernels in Triton's interpreter, so that tensors get their values.
+        compile_torch: compile what torch.compile generates, too (experimental).
+        timeout_s: interrupt a script after this time; by default after half of `budget_s`, once it
+            has compiled a kernel.
+        budget_s: time (20) after which no guess of arguments, recompilation or comparison of
+            results begins; a note says what was left out.
+        arguments: those of a script.
+        sm_count: SMs of the GPU, to compute waves.
+        what_if: compile the kernels of a Python target with other warps, stages and tiles as well,
+            to compare occupancy.
+        note: gets a line at a time for the user.
+        step: gets the name of each stage before it begins.
 
     For a trace, the kernels are those that ran, longest first, with the grids and SMs of the run.
     Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or

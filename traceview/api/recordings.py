@@ -38,13 +38,19 @@ def record(
 ) -> Recording:
     """Run SCRIPT [ARGS...] under a profiler and write the trace.
 
-    The trace goes to `out`, or to `<script stem>.sqlite` in the current folder. `backend` is nsys,
-    torch (torch.profiler inside the program), or auto: nsys where it works. `steps` keeps the steps
-    from the first to before the second, `range_name` the first NVTX range of that name. `trace` to
-    `nsys_options` select what is recorded: see recorders.RecordOptions. `keep_env` leaves the
-    environment and home paths in the trace; `keep_rep` also keeps the .nsys-rep file. `note`
-    receives each message for the user, one line per call. Raises InputError, OutputExistsError,
-    ToolNotFoundError or RecordingError.
+    Arguments:
+        command: the script and its arguments.
+        out: the file to write; by default `<script stem>.sqlite` in the current folder.
+        backend: "nsys", "torch" (torch.profiler inside the program), or "auto": nsys where it
+            works.
+        steps: keep the steps from the first to before the second.
+        range_name: keep the first NVTX range of this name.
+        keep_env: leave the environment and home paths in the trace.
+        keep_rep: also keep the .nsys-rep file.
+        note: gets each message for the user, one line per call.
+
+    `trace` to `nsys_options` select what is recorded, as the options of `traceview record` do.
+    Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
     """
     from traceview import recorders
     from traceview.errors import InputError

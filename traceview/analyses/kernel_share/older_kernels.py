@@ -51,7 +51,7 @@ class OlderKernels:
 # FlashAttention-3 (Shah et al., 2024): 1.5 to 2.0 times as fast as 2 forward on an H100. cuDNN on
 # an H200: 1.3 to 1.9 times forward, 1.5 to 2.02 times backward (docs/accuracy.md).
 _ATTENTION = OlderKernels(
-    "FlashAttention-2 kernels, made for compute capability 8.0,",
+    "FlashAttention-2 kernels, built for compute capability 8.0,",
     "FlashAttention-3 and cuDNN have kernels for this GPU, up to {speedup_factor} faster.",
     "Use FlashAttention-3 (flash_attn_interface), or cuDNN's attention: "
     "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
@@ -59,8 +59,8 @@ _ATTENTION = OlderKernels(
 )
 # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
 _GEMM = OlderKernels(
-    "16-bit GEMM kernels of an older architecture",
-    "None in this recording is of this GPU's own, which are up to {speedup_factor} faster.",
+    "16-bit GEMM kernels built for an older architecture",
+    "The recording has none built for this GPU, and those are up to {speedup_factor} faster.",
     "Update CUDA's libraries, or the framework to a build for this GPU: cuBLAS 12 has kernels for "
     "it.",
     1.6,

@@ -23,7 +23,7 @@ ADDED_DOMAIN = "traceview"
 INFERRED_DOMAIN = "traceview: repetition"
 """Domain of steps that were not recorded: passes of the launch sequence."""
 
-# Domains that NVIDIA's and Google's libraries register (FACTS: CCCL, NCCL, cuBLAS, TSL).
+# Domains that NVIDIA's and Google's libraries register, such as CCCL, NCCL, cuBLAS and TSL.
 _LIBRARY_DOMAIN = re.compile(
     r"(?i)(cccl|cub|thrust|nccl|nvshmem|tsl|xla|tensorrt|libcudf|rmm|warp|"
     r"cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)(lt|xt|mp|mg)?)\b.*"

@@ -21,7 +21,8 @@ DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file"
 _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
 _GENERATED = re.compile(r"/torchinductor_[^/]*/")
-# Of a frame, as `torch/nn/functional.py::linear`.
+# Frames are written `torch/nn/functional.py::linear`. These are of compilers, by the modules that
+# PyTorch 2, Triton 3, JAX, CuPy and Numba install.
 _COMPILES = re.compile(
     r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py::"
     r"|torch/_inductor/(graph|scheduler|lowering|async_compile|select_algorithm)\.py::"

@@ -12,7 +12,7 @@ from traceview.bench.operation import Needs, Operation, Version
 from traceview.errors import InputError
 
 
-def checked(operation: Operation, version: Version) -> Callable[..., Any]:
+def guarded(operation: Operation, version: Version) -> Callable[..., Any]:
     """The version's function; called, it raises InputError for inputs that it cannot take."""
 
     def run(*inputs: Any) -> Any:
@@ -52,18 +52,18 @@ def on_a_gpu(what: str, needs: Needs, inputs: tuple[Any, ...]) -> None:
     """Refuse tensors on the CPU where a version needs a GPU, and Triton does not interpret."""
     if needs == "cpu" or all(str(getattr(each, "device", "")) != "cpu" for each in inputs):
         return
-    said = f"{what} needs tensors on a GPU, and these are on the CPU"
+    problem = f"{what} needs tensors on a GPU, and these are on the CPU"
     if needs == "cuda":
-        raise InputError(said, "call .cuda() first, or take another version")
+        raise InputError(problem, "call .cuda() first, or take another version")
     if os.environ.get("TRITON_INTERPRET") != "1":
         remedy = "call .cuda() first, or set TRITON_INTERPRET=1 before Triton is imported"
-        raise InputError(said, remedy)
+        raise InputError(problem, remedy)
 
 
 def _check_gradient(operation: Operation, version: Version, inputs: tuple[Any, ...]) -> None:
     """Autograd does not see our kernels: the result would silently be a constant to it."""
-    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
-    if version.needs == "cpu" or not wanted:
+    needs_gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+    if version.needs == "cpu" or not needs_gradient:
         return
     known = ", ".join(each.name for each in operation.versions if each.needs == "cpu")
     what = f"{operation.name}: {version.name} has no gradient, and an input asks for one"
