@@ -76,8 +76,8 @@ WAIT_LESS = (
 )
 HELD_BACK = (
     "See in the timeline what comes before this work. Page migrations of unified memory, another "
-    "process on this GPU, or a driver that sends launches late (Windows, WSL, virtual GPUs) can "
-    "hold it back."
+    "process on this GPU, work that was launched before the recording or is missing in it, or a "
+    "driver that sends launches late (Windows, WSL, virtual GPUs) can hold it back."
 )
 MAY_BE_ONCE = {
     LAUNCH_LATE: ".",

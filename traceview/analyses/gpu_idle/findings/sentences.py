@@ -106,34 +106,36 @@ def add_details(
 ) -> Severity:
     """Add what stands out in the gaps of one cause. Returns the severity, which that may lower."""
     lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
-    once = False
+    in_doubt = False
     if lone:
-        once = _add_lone_gap(wording, trace, cause, lone)
+        in_doubt = _add_lone_gap(wording, trace, cause, lone)
     elif cause == DEPENDENCY:
-        _add_queued(wording, trace, own)
-        _add_host_functions(wording, trace, own)
+        unexplained = _add_queued(wording, trace, own)
+        explained = _add_host_functions(wording, trace, own)
+        in_doubt = unexplained and not explained
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
     if lone is None and cause in MAY_BE_ONCE and not pace(trace).timed.any():
-        once = _add_few_gaps(wording, trace, cause, own)
+        in_doubt = _add_few_gaps(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
         wording.remedy = AS_WHOLE
         return "info"
-    return max(severity, "medium", key=SEVERITIES.index) if once else severity
+    return max(severity, "medium", key=SEVERITIES.index) if in_doubt else severity
 
 
-def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> None:
+def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
     """Host functions that streams waited for, where they took a good part of the idle time."""
     host_ns, calls = in_host_functions(trace, own)
     if not calls or host_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
-        return
+        return False
     wording.add(
         " For {host_ns} of it streams waited for {host_functions:host function}.",
         host_ns=host_ns,
         host_functions=calls,
     )
     wording.remedy = KEEP_STREAM_FREE
+    return True
 
 
 def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
@@ -149,8 +151,11 @@ def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
     wording.remedy = BUILD_FOR_GPU
 
 
-def _add_queued(wording: Wording, trace: Trace, own: Mask) -> None:
-    """Whether queued work waited for long though nothing recorded held it, or a little each."""
+def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
+    """Add whether queued work waited for long though nothing recorded held it, or a little each.
+
+    Returns whether most of the time has no recorded reason.
+    """
     every, idle_ns = gaps(trace), int(wording.values["idle_ns"] or 0)
     held = held_back(every, own)
     held_ns = int(every.idle_ns[held].sum())
@@ -167,7 +172,7 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> None:
         if site and site.range_path is not None:
             _add_call_site(wording, trace, DEPENDENCY, held)
         wording.remedy = HELD_BACK
-        return
+        return True
     steps = back_to_back(every, own)
     if steps.gaps:
         wording.add(
@@ -179,6 +184,7 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> None:
     if 2 * steps.idle_ns >= idle_ns:
         in_graphs = cuda_graphs(trace).node[every.after[own]].mean() > 0.5
         wording.remedy = SHORT_GAPS if in_graphs else SHORT_GAPS + SHORTER_IN_GRAPHS
+    return False
 
 
 def _back_to_back(all_of_it: bool) -> str:
