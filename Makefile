@@ -1,19 +1,22 @@
-# make demo    write a report: of a fresh recording with a GPU or torch, else of a shipped one
-# make test    set everything up and run the tests; make test-quick leaves out the slow ones
-# make test-compilers the tests that compile for long, which make test leaves out and .ci/run runs too
-# make test-tritons   the tests of compiled kernels, over all versions of Triton that are known
-# make modules  get thousands of modules of another compiler, for the slow test that reads them
-# make corpus  get these and kernels of public packages, for the slow test that answers them
-# make corpus-seconds   time the first answers to these, one at a time: 12 minutes at most
-# make gallery     build the HTML and JSON reports of the cases in reports/
-# make docs     refresh the output that README and docs/ show, and the list of facts
-# make site     build the documentation site in build/site/html
-# make pictures    redraw the pictures of the README; needs Chromium
-# make benchmark  time the whole report beside nsys stats, nsys-ai and pandas, into docs/performance.md
-# make dist     build and check the source distribution and the wheels of all platforms, in dist/
-# make test-install   install these in fresh environments, and run what was installed
-# make script   bundle the scripts of the pages; needs npm
-# make lint, make types, make format, make clean
+# make demo            write a report: of a fresh recording with a GPU or torch, else of a shipped one
+# make test            set everything up and run the tests
+# make test-quick      the same without the tests marked slow
+# make test-compilers  the tests marked compilers, which make test leaves out and .ci/run runs as well
+# make test-tritons    the tests of compiled kernels, with every version of Triton that is supported
+# make test-install    build the packages, install them in fresh environments, run what was installed
+# make lint, types     ruff; mypy and tsc
+# make format          fix what ruff can fix
+# make docs            refresh the output that README and docs/ show, and the list of facts
+# make site            build the documentation site in build/site/html
+# make gallery         build the HTML and JSON reports of the cases in reports/
+# make pictures        redraw the pictures of the README; needs Chromium
+# make script          bundle the scripts of the pages; needs npm
+# make dist            build and check the source distribution and the wheels of all platforms, in dist/
+# make benchmark       time the report beside nsys stats, nsys-ai and pandas, into docs/performance.md
+# make modules         fetch PTX modules of another compiler, for the slow test that reads them
+# make corpus          fetch these and the kernels of public packages, for the slow test of both
+# make corpus-seconds  time the first answer to each of these kernels: 12 minutes at most
+# make clean           remove environments, caches and builds
 
 PYTHON ?= python3
 C_SOURCES := $(shell find traceview -name '*.[ch]')
@@ -57,15 +60,15 @@ test-compilers: .venv/all
 test-tritons: .venv/dev .venv/workloads .venv/ptx
 	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python
 
-# Without what it depends on, as the modules are all that is wanted of it.
+# Without its dependencies: only the modules are read.
 modules: .venv/dev
 	@$(PIP) --no-deps mojolearn-nvidia-ptx
 
-# The kernels take a test some ten minutes, so CI leaves them out.
+# A test of these kernels takes some ten minutes, so CI leaves them out.
 corpus: modules
 	@$(BIN)/python scripts/fetch_corpus.py
 
-# The clock tells something on a machine that does nothing else.
+# Times mean something only on a machine that does nothing else.
 corpus-seconds: .venv/dev .venv/workloads .venv/ptx
 	@$(BIN)/python -m tests.headless.corpus.seconds
 

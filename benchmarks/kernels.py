@@ -234,13 +234,13 @@ def main() -> int:
     measured = list(ratios(claims, given.trials))
     found = [each for _, each in measured]
     grown = list(memories()) if not given.only or "flash_attention" in given.only else []
-    said = facts(measured[-1][0])
-    print("\n".join(f"{name}: {value}" for name, value in said.items()), end="\n\n")
+    context = facts(measured[-1][0])
+    print("\n".join(f"{name}: {value}" for name, value in context.items()), end="\n\n")
     print("\n".join(table(found)), end="\n\n")
     print("\n".join(memory_table(grown)))
     if given.json:
         figures = {
-            **said,
+            **context,
             "ratios": [{**asdict(each), "holds": each.holds} for each in found],
             "memory": [{**asdict(each), "exponent": each.exponent} for each in grown],
         }

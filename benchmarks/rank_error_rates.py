@@ -50,8 +50,10 @@ def planted(jobs: int) -> None:
 
 def _what(judged: Judged) -> str:
     row = judged.stragglers[0] if judged.stragglers else {}
-    told = {name: row.get(name) for name in ("rank", "cause", "place", "kernel_class", "late_ns")}
-    return f"{judged.job.shape}, {judged.job.fault}: {told}"
+    figures = {
+        name: row.get(name) for name in ("rank", "cause", "place", "kernel_class", "late_ns")
+    }
+    return f"{judged.job.shape}, {judged.job.fault}: {figures}"
 
 
 def alarms(jobs: int) -> None:

@@ -214,10 +214,10 @@ def report(*arguments: str) -> list[str]:
 
 def check(out: str, size: JobSize) -> None:
     """Raise SystemExit unless the report has all ranks and names the late one."""
-    told = json.loads(out)
-    stragglers = [row["rank"] for row in told["job"]["tables"]["stragglers"]]
-    if len(told["ranks"]) != size.ranks or stragglers[:1] != [size.late_rank]:
-        raise SystemExit(f"{size}: {len(told['ranks'])} ranks, stragglers {stragglers[:3]}")
+    document = json.loads(out)
+    stragglers = [row["rank"] for row in document["job"]["tables"]["stragglers"]]
+    if len(document["ranks"]) != size.ranks or stragglers[:1] != [size.late_rank]:
+        raise SystemExit(f"{size}: {len(document['ranks'])} ranks, stragglers {stragglers[:3]}")
 
 
 @contextmanager

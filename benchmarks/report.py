@@ -150,7 +150,7 @@ def measured(apart: Executor, trace: Path, way: Way, runs: int, limit_s: float) 
     with TemporaryDirectory() as folder:
         try:
             turns = [asdict(measure(trace, way, Path(folder), limit_s)) for _ in range(runs)]
-            said = apart.submit(checked, trace, way, Path(folder)).result()
+            sums = apart.submit(checked, trace, way, Path(folder)).result()
         except TooLongError:
             return {"tool": way.name, "left_out": f"over {limit_s:.0f} s"}
         except (WrongError, ValueError) as error:
@@ -158,7 +158,7 @@ def measured(apart: Executor, trace: Path, way: Way, runs: int, limit_s: float) 
         finally:
             clean(way)
     figures = {name: [turn[name] for turn in turns] for name in turns[0]}
-    return {"tool": way.name, **figures, "sums": said}
+    return {"tool": way.name, **figures, "sums": sums}
 
 
 def bytes_alone(trace: Path, runs: int) -> dict[str, Any]:

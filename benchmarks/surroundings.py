@@ -24,7 +24,7 @@ def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
         "pandas": version("pandas"),
         "sqlite": sqlite3.sqlite_version,
         "traceview": version("traceview") + _commit(),
-        "nsys": _said(nsys, "--version"),
+        "nsys": _version_printed(nsys, "--version"),
         "nsys_ai": _installed(nsys_ai, "nsys-ai"),
     }
 
@@ -32,10 +32,10 @@ def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
 def sentence(facts: dict[str, Any]) -> str:
     """The machine and the tools in one line; missing tools are omitted."""
     names = ("traceview", "python", "numpy", "pandas", "sqlite", "nsys", "nsys_ai")
-    told = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
+    versions = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
     return (
         f"{facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB, {facts['system']}; "
-        f"load {facts['load_at_start']} at the start; {', '.join(told)}"
+        f"load {facts['load_at_start']} at the start; {', '.join(versions)}"
     )
 
 
@@ -47,8 +47,10 @@ def _cpu() -> str:
 
 def _commit() -> str:
     git = shutil.which("git")
-    said = _said(git, "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
-    return f" ({said})" if said else ""
+    commit = _version_printed(
+        git, "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"
+    )
+    return f" ({commit})" if commit else ""
 
 
 def _installed(tool: str | None, package: str) -> str | None:
@@ -56,12 +58,12 @@ def _installed(tool: str | None, package: str) -> str | None:
     python = Path(tool).resolve().with_name("python") if tool else None
     if python is None or not python.exists():
         return None
-    return _said(
+    return _version_printed(
         str(python), "-c", f"from importlib.metadata import version as v; print(v({package!r}))"
     )
 
 
-def _said(tool: str | None, *arguments: str) -> str | None:
+def _version_printed(tool: str | None, *arguments: str) -> str | None:
     """The last word of its output, which is the version."""
     if not tool:
         return None

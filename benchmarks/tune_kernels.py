@@ -38,20 +38,20 @@ class Group:
     ours: dict[str, Run]
 
 
-def matmul_groups(asked: argparse.Namespace) -> Iterator[Group]:
+def matmul_groups(options: argparse.Namespace) -> Iterator[Group]:
     """Each tile, in grouped order and in the persistent kernel."""
-    a, b = matmul.inputs(asked.size, getattr(torch, asked.dtype), asked.device)
+    a, b = matmul.inputs(options.size, getattr(torch, options.dtype), options.device)
     for name, run in (("grouped", matmul.grouped), ("persistent", matmul.persistent)):
         yield Group(
-            f"matmul {name} {asked.size} {asked.dtype}",
+            f"matmul {name} {options.size} {options.dtype}",
             matmul.flop(a, b),
-            matmul.TOLERANCES[asked.dtype],
+            matmul.TOLERANCES[options.dtype],
             partial(matmul.with_torch, a, b),
             {tile_name(tile): partial(run, a, b, chosen=tile) for tile in matmul.TILES},
         )
 
 
-def low_precision_groups(asked: argparse.Namespace) -> Iterator[Group]:
+def low_precision_groups(options: argparse.Namespace) -> Iterator[Group]:
     """fp8 with both kinds of accumulation, and int8."""
     module = low_precision_matmul
     for title, dtype, run, reference in (
@@ -59,10 +59,10 @@ def low_precision_groups(asked: argparse.Namespace) -> Iterator[Group]:
         ("fp8, fast sum", module.FP8, module.fast, module.with_torch_fast),
         ("int8", module.INT8, module.precise, module.with_torch),
     ):
-        given = module.inputs(asked.size, dtype, asked.device)
+        given = module.inputs(options.size, dtype, options.device)
         name = str(dtype).removeprefix("torch.")
         yield Group(
-            f"matmul {title} {asked.size}",
+            f"matmul {title} {options.size}",
             module.flop(*given),
             module.OPERATION.tolerances[name],
             partial(reference, *given),
@@ -70,15 +70,15 @@ def low_precision_groups(asked: argparse.Namespace) -> Iterator[Group]:
         )
 
 
-def forward_groups(asked: argparse.Namespace) -> Iterator[Group]:
+def forward_groups(options: argparse.Namespace) -> Iterator[Group]:
     """Both head dimensions, causal and not."""
     module = flash_attention
     for dim, causal in ((64, False), (64, True), (128, False), (128, True)):
-        given = module.inputs_of(dim)(asked.length, getattr(torch, asked.dtype), asked.device)
+        given = module.inputs_of(dim)(options.length, getattr(torch, options.dtype), options.device)
         yield Group(
-            f"forward {attention_title(asked, dim, causal)}",
+            f"forward {attention_title(options, dim, causal)}",
             module.flop(*given, causal),
-            module.TOLERANCES[asked.dtype],
+            module.TOLERANCES[options.dtype],
             partial(module.with_torch, *given, causal),
             {
                 str(tile): partial(first_of, module.forward, *given, causal, tile)
@@ -87,12 +87,12 @@ def forward_groups(asked: argparse.Namespace) -> Iterator[Group]:
         )
 
 
-def backward_groups(asked: argparse.Namespace) -> Iterator[Group]:
+def backward_groups(options: argparse.Namespace) -> Iterator[Group]:
     """As for the forward pass; tiles of dQ vary with those of dK and dV fixed, and vice versa."""
     module = flash_attention_backward
     for dim, causal in ((64, False), (64, True), (128, False), (128, True)):
         make = module.inputs_of(dim, causal)
-        given = make(asked.length, getattr(torch, asked.dtype), asked.device)
+        given = make(options.length, getattr(torch, options.dtype), options.device)
         queries, keys = module.QUERY_TILES[dim], module.KEY_TILES[dim]
         ours = {
             f"dK, dV {key}, dQ {query}": partial(module.backward, *given, causal, query, key)
@@ -100,17 +100,17 @@ def backward_groups(asked: argparse.Namespace) -> Iterator[Group]:
             + [(query, keys[0]) for query in queries[1:]]
         }
         yield Group(
-            f"backward {attention_title(asked, dim, causal)}",
+            f"backward {attention_title(options, dim, causal)}",
             module.flop(*given, causal),
-            module.OPERATION.tolerances[asked.dtype],
+            module.OPERATION.tolerances[options.dtype],
             partial(module.with_torch, *given, causal),
             ours,
         )
 
 
-def attention_title(asked: argparse.Namespace, dim: int, causal: bool) -> str:
+def attention_title(options: argparse.Namespace, dim: int, causal: bool) -> str:
     """The title of a computation."""
-    return f"d={dim} n={asked.length} {asked.dtype}{' causal' if causal else ''}"
+    return f"d={dim} n={options.length} {options.dtype}{' causal' if causal else ''}"
 
 
 def tile_name(tile: matmul.Tile) -> str:
@@ -175,28 +175,28 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=4096, help="sequence length")
     parser.add_argument("--trials", type=int, default=15)
     parser.add_argument("--json", type=Path, help="write all rows here")
-    asked = parser.parse_args()
-    unknown = [what for what in asked.what if what not in GROUPS]
+    options = parser.parse_args()
+    unknown = [what for what in options.what if what not in GROUPS]
     if unknown:
         parser.error(f"{unknown[0]!r}: choose from {', '.join(GROUPS)}")
-    return asked
+    return options
 
 
 def main() -> None:
     """Print one table per group."""
-    asked = parsed()
+    options = parsed()
     if not torch.cuda.is_available():
         sys.exit("tune_kernels: needs an NVIDIA GPU, and torch sees none")
-    asked.device = "cuda"
+    options.device = "cuda"
     rows = []
-    for what in asked.what:
-        for group in GROUPS[what](asked):
+    for what in options.what:
+        for group in GROUPS[what](options):
             print(group.title)
-            for row in rows_of(group, asked.trials):
+            for row in rows_of(group, options.trials):
                 print(shown(row), flush=True)
                 rows.append(row)
-    if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
