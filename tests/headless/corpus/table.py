@@ -45,7 +45,7 @@ def _summary(answers: Sequence[Answer]) -> str:
     return (
         f"{datetime.date.today().isoformat()}, {versions}: {len(done)} of {len(answers)} kernels "
         f"of {len({a.kernel.project for a in answers})} projects answered at the first try, and "
-        f"{sum(a.is_unable for a in answers)} that is for another Triton was told apart with its "
+        f"{sum(a.is_unable for a in answers)} needs another Triton, which its answer says with the "
         f"line. The width was right for {sum(a.is_right for a in keyed)} of the {len(keyed)} for "
         f"which the source settles it. Of {narrow} findings on narrow accesses {uncaused} have no "
         f"cause. Of the {sum(a.remedies for a in done)} remedies that promise a width, "
