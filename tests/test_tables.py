@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.errors import ToolNotFoundError
-from traceview.tables import NULL, Column, Table, Texts, null_of, object_array
+from traceview.tables import NULL, Column, Table, Texts, null_of, object_array, unbroken
 from traceview.tables import table as tables
 
 COUNT = Column("calls", "int64", "times it ran")
@@ -171,3 +171,14 @@ def test_texts_are_made_when_they_are_looked_at():
     assert [texts[row] for row in range(3)] == ["b", "a", None]
     # The part and the whole each asked once.
     assert len(made) == 2
+
+
+@pytest.mark.parametrize(("rows", "at"), [([3], slice(3, 4)), ([2, 3, 4], slice(2, 5))])
+def test_rows_of_which_none_is_left_out_are_a_slice(rows, at):
+    assert unbroken(np.array(rows, np.int32)) == at
+
+
+@pytest.mark.parametrize("rows", [[], [2, 4]])
+def test_other_rows_stay_as_they_are(rows):
+    given = np.array(rows, np.int32)
+    assert unbroken(given) is given

@@ -13,6 +13,7 @@ from traceview.render.timeline.packing import (
     differences,
     packed_json,
     packed_numbers,
+    packed_parts,
     packed_texts,
     script_json,
     zigzag,
@@ -28,6 +29,20 @@ def unpacked(column):
 @given(st.lists(st.integers(0, 2**47)), st.booleans())
 def test_numbers_come_back(values, patterned):
     assert unpacked(packed_numbers(np.array(values, np.int64), patterned=patterned)) == values
+
+
+@given(st.lists(st.lists(st.integers(0, 2**30))))
+def test_numbers_in_parts_come_back_joined(values):
+    parts = (np.array(part, np.int32) for part in values)
+    assert unpacked(packed_parts(parts)) == [value for part in values for value in part]
+
+
+@given(st.lists(st.integers(-(2**20), 2**20), min_size=1), st.integers(0, 9))
+def test_differences_of_parts_continue_those_before(values, at):
+    whole = np.array(values, np.int32)
+    first, rest = whole[: at + 1], whole[at + 1 :]
+    parts = differences(first), differences(rest, int(first[-1]))
+    assert np.concatenate(parts).tolist() == differences(whole).tolist()
 
 
 def test_small_numbers_take_one_plane():

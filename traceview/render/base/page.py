@@ -8,21 +8,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from traceview import units
+from traceview.errors import TraceviewError
+from traceview.outputs import write_pieces
 from traceview.render.base.code_colors import colored
 from traceview.render.base.code_spans import coded
 from traceview.render.base.colors import colors_css
 from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import WHOLE
+from traceview.version import __version__
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
+_COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
 # A line ends with the dot between two parts, and no number stands apart from its unit.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
@@ -59,7 +66,7 @@ def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: ob
 
 
 def compile_templates(*templates: str) -> None:
-    """Compile templates for later: that is work of Python alone."""
+    """Load templates for later: that is work of Python alone."""
     for template in templates:
         _environment().get_template(template)
 
@@ -80,10 +87,30 @@ def _nested(style: str, selector: str) -> str:
     return f"{selector} {{\n{rules}}}"
 
 
+class _CompiledTemplates(BytecodeCache):
+    """Templates compiled once and kept beside their source, as Python keeps its modules."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            bucket.bytecode_from_string(_compiled(bucket).read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if sys.dont_write_bytecode:
+            return
+        with suppress(OSError, TraceviewError):
+            _COMPILED.mkdir(exist_ok=True)
+            write_pieces(_compiled(bucket), (bucket.bytecode_to_string(),))
+
+
+def _compiled(bucket: Bucket) -> Path:
+    return _COMPILED / f"{bucket.key}.{__version__}.jinja"
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
+        bytecode_cache=_CompiledTemplates(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
