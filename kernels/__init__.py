@@ -15,7 +15,7 @@ from typing import Any
 from traceview.bench.operation import Operation
 from traceview.errors import InputError
 
-_SUPPORT = {"__init__", "checks", "guarded", "compiled", "cuda_cpp", "row_tile"}
+_SUPPORT = {"__init__", "checks", "compiled", "cuda_cpp", "input_guard", "row_tile"}
 
 
 def operations() -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def dispatch(name: str, version: str) -> Callable[..., Any]:
     gradient that the version does not have.
     """
     # It imports torch, which `operations` does without.
-    from kernels.guarded import guarded
+    from kernels.input_guard import guarded
 
     chosen = operation(name)
     return guarded(chosen, chosen.version(version))

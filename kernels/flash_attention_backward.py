@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import checks, flash_attention
 from kernels.flash_attention import LOG2_E, Tile, described, probabilities, scores_of
-from kernels.guarded import on_a_gpu
+from kernels.input_guard import on_a_gpu
 from kernels.matmul import product
 from traceview.bench.operation import Operation, Version
 from traceview.errors import InputError
