@@ -50,6 +50,19 @@ def test_a_mistake_in_a_kernel_is_shown_with_its_line(tmp_path, wrong, right, pl
     assert ("launched at line 17" in caught.value.what) is bool(launch)
 
 
+def test_keywords_of_triton_1_are_told_at_once(tmp_path):
+    path = tmp_path / "script.py"
+    text = GELU.replace("n, BLOCK: tl.constexpr)", "n, **meta)")
+    path.write_text(text.replace("    at =", "    BLOCK = meta['BLOCK']\n    at ="))
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path)
+    assert caught.value.what == (
+        "gelu does not compile: it takes **meta, which only Triton 1 knew, at script.py:13, "
+        "`BLOCK = meta['BLOCK']`"
+    )
+    assert caught.value.remedy.startswith("declare each constant as a parameter instead")
+
+
 def test_what_other_arguments_would_mend_is_no_mistake_in_the_kernel(tmp_path):
     path = tmp_path / "script.py"
     text = GELU.replace("    at =", "    if BLOCK == 3:\n        odd = 1\n    at = odd * ")

@@ -18,6 +18,7 @@ _NEVER_RIGHT = re.compile(
     rf"module '[\w.]+' has no attribute|unexpected keyword argument|{_STAND_IN.pattern}"
 )
 NOT_IMPORTED = "which could not be imported"
+OF_TRITON_1 = "which only Triton 1 knew"
 
 
 def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
@@ -27,6 +28,9 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     missing = _STAND_IN.search(str(message))
     if missing:
         return f"it calls {missing[1]}{_place(inner, functions)}, {NOT_IMPORTED}"
+    gathered = _gathered_keywords(str(message), inner)
+    if gathered:
+        return f"it takes **{gathered}, {OF_TRITON_1},{_place(inner, functions)}"
     text = " ".join(_plain(str(message)).split())[:_MOST_LETTERS]
     return f"{type(error).__name__}{_place(inner, functions)}: {text}"
 
@@ -38,9 +42,21 @@ def is_of_source(error: BaseException) -> bool:
     message = str(getattr(inner, "error_message", None) or inner)
     if _NEVER_RIGHT.search(message):
         return True
+    if _gathered_keywords(message, inner):
+        return True
     undefined = _UNDEFINED.search(message)
     source = getattr(inner, "src", None)
     return bool(undefined and source and undefined[1] not in _bound(source))
+
+
+def _gathered_keywords(message: str, error: BaseException) -> str | None:
+    """The name of `**meta` in the function that an error says is not defined."""
+    undefined, source = _UNDEFINED.search(message), getattr(error, "src", None)
+    for node in ast.walk(_parsed(source)) if undefined and source else ():
+        keywords = node.args.kwarg if isinstance(node, ast.FunctionDef) else None
+        if keywords and undefined and keywords.arg == undefined[1]:
+            return keywords.arg
+    return None
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -78,12 +94,16 @@ def _first_line(function: Any) -> int:
 
 def _bound(source: str) -> set[str]:
     """The names that a function binds somewhere."""
-    try:
-        tree = ast.parse(textwrap.dedent(source))
-    except SyntaxError:
-        return set()
+    tree = _parsed(source)
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_store(n)}
     return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | set(dir(builtins))
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def _is_store(name: ast.Name) -> bool:

@@ -138,13 +138,15 @@ class Argument:
     """One parameter of a compiled Triton kernel, or one element of a tuple (`pair[0]`).
 
     `type` is Triton's (`*fp32`, `i32`, `constexpr`). `divisible_by_16` is the compiler's
-    assumption. `value` is that of a constexpr, or of an integer as launched.
+    assumption. `value` is that of a constexpr, or of an integer as launched. `is_specialized` is
+    False for one in do_not_specialize, of which the compiler assumes nothing.
     """
 
     name: str
     type: str
     divisible_by_16: bool = False
     value: int | float | bool | str | None = None
+    is_specialized: bool = True
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,11 @@ class Compiled:
     def by_nvvm(self) -> bool:
         """Whether NVIDIA's NVVM made it, for code per thread: nvcc, numba-cuda, Warp."""
         return _NVVM in (self.ptx or "")[:_HEAD_LETTERS]
+
+    @property
+    def is_gluon(self) -> bool:
+        """Whether it is a Gluon kernel, whose source has the layouts: it begins at TTGIR."""
+        return "ttgir" in self.stages and "ttir" not in self.stages
 
     @property
     def texts(self) -> Mapping[str, str]:

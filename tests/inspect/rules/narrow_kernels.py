@@ -87,3 +87,29 @@ def sampled(scores_ptr, seed_ptr, tokens_ptr, out_ptr, BLOCK: tl.constexpr):
     total = tl.load(scores_ptr + offsets) * tl.load(seed_ptr).to(tl.int32)
     at = tl.argmax(total, 0)
     tl.store(out_ptr, tl.load(tokens_ptr + at))
+
+
+@triton.jit
+def multiplied(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
+    m, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        a = tl.load(a_ptr + m[:, None] * n + start + k[None, :])
+        b = tl.load(b_ptr + (start + k[:, None]) * BLOCK + m[None, :])
+        total = tl.dot(a, b, total, input_precision=PRECISION)
+    tl.store(c_ptr + m[:, None] * BLOCK + m[None, :], total)
+
+
+@triton.jit
+def repeated(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets // n, tl.load(x_ptr + offsets))
+
+
+@triton.jit
+def shifted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for j in range(n):
+        total += tl.load(x_ptr + offsets + j)
+    tl.store(y_ptr + offsets, total)

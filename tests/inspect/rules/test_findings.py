@@ -133,6 +133,21 @@ def test_a_scalar_is_not_narrow_wherever_it_comes_from(triton_cache, monkeypatch
     assert Retried(sampled, signature, with_ttgir=True).findings() == ()
 
 
+def test_what_a_store_repeats_is_to_be_stored_once(findings):
+    (finding,) = findings("repeated", f"{POINTERS}, i32:16, 512")
+    assert "stores at" in finding.message
+    assert "because a thread accesses the same element repeatedly" in finding.message
+    assert finding.action.startswith("Store each value once")
+
+
+def test_an_address_that_a_loop_advances(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.narrow_kernels import shifted
+
+    (finding,) = Retried(shifted, f"{POINTERS}, i32:16, 512", with_ttgir=True).findings()
+    assert "the address depends on a value advanced by a loop (" in finding.message
+
+
 def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
     found = findings("products", "*fp16:16, *fp16:16, *fp32:16, i32:16, i32, 64")
     (finding,) = (f for f in found if "Global loads" in f.message)

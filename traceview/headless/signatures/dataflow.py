@@ -15,6 +15,7 @@ Functions = Mapping[str, ast.FunctionDef]
 
 _LOADS = {"load"}
 _OF_DESCRIPTOR = ("load", "store", "gather", "scatter")
+_SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
 _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
@@ -135,11 +136,18 @@ class Usage:
 
     @cached_property
     def descriptors(self) -> tuple[str, ...]:
-        """The parameters that are tensor descriptors: they have a method `load` or `store`."""
+        """The parameters that are tensor descriptors: they have `load`, `store` or `block_type`."""
         methods = (
             c.func for c in self._calls(*_OF_DESCRIPTOR) if isinstance(c.func, ast.Attribute)
         )
         named = {m.value.id for m in methods if isinstance(m.value, ast.Name)}
+        named |= {
+            node.value.id
+            for node in ast.walk(self.function)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.attr in _SHAPE_OF_DESCRIPTOR
+        }
         return tuple(name for name in self.parameters if name in named)
 
     @cached_property

@@ -17,6 +17,8 @@ from typing import Any, TextIO
 from traceview.headless.signatures.notation import Value
 from traceview.ptx.model import Argument, How
 
+_MOST_LETTERS = 160
+
 STAGES = ("ttir", "ttgir", "llir")
 """Triton's intermediate code, by the suffixes of its files."""
 
@@ -147,9 +149,15 @@ def arguments_of(src: Any) -> tuple[Argument, ...]:
     """The arguments that Triton compiled a kernel for, with each element of a tuple."""
     constants = getattr(src, "constants", None) or {}
     attributes = getattr(src, "attrs", None) or {}
+    parameters = getattr(getattr(src, "fn", None), "params", ())
+    fixed = {p.name for p in parameters if p.do_not_specialize and not p.is_constexpr}
     return tuple(
         Argument(
-            name, str(type_), _is_divisible(attributes.get(path, ())), plain(constants.get(path))
+            name,
+            str(type_),
+            _is_divisible(attributes.get(path, ())),
+            plain(constants.get(path)),
+            name not in fixed,
         )
         for path, name, type_ in leaves_of(src.signature)
     )
@@ -173,7 +181,8 @@ def plain(value: Any) -> Value:
         return value
     if isinstance(value, tl.dtype):
         return _type_words().get(str(value), str(value))
-    return str(getattr(value, "__name__", None) or repr(value)[:80])
+    text = str(getattr(value, "__name__", None) or repr(value))
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
 def source_of(function: Any) -> tuple[str, int] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import InputError, TraceviewError
-from traceview.headless.compile_error import NOT_IMPORTED, in_words
+from traceview.headless.compile_error import NOT_IMPORTED, OF_TRITON_1, in_words
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import triton_driver
@@ -42,7 +42,9 @@ _LEAST_S = 3.0
 """How long an attempt may take even after the deadline."""
 
 
-_DECLARE, _CORRECT = 'declare its arguments with --signature "…"', "correct the kernel"
+_DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
+_CORRECT = "correct the kernel"
+_NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
 _INSTALL = "install it and what it imports, or run this where it is installed"
 
 
@@ -227,10 +229,13 @@ class KernelResolution:
 
     def _remedy(self, problem: Problem) -> str:
         """The remedy for a kernel that compiles with none of the arguments tried in time."""
+        if OF_TRITON_1 in problem.text:
+            return _NAME_CONSTANTS
         if problem.is_kernel:
             return _INSTALL if NOT_IMPORTED in problem.text else _CORRECT
-        longer = f"try more arguments with --budget {3 * self.options.trials_s:g}, or "
-        return f"{longer if self.deadline.passed else ''}{_DECLARE}"
+        what = "allow more time" if problem.is_slow else "try more arguments"
+        longer = f"{what} with --budget {3 * self.options.trials_s:g}, "
+        return f"{longer if self.deadline.passed or problem.is_slow else ''}{_DECLARE}"
 
     def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
         notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
@@ -266,7 +271,8 @@ class KernelResolution:
                     jitted, attempt.arguments, configuration, (remark,), attempt.options
                 )
                 return Problem(wrong) if wrong else None
-            text = f"{jitted.name} does not compile: {failed.text}"
+            verb = "does not compile" + (" " if failed.is_slow else ": ")
+            text = f"{jitted.name} {verb}{failed.text}"
             if failed.is_kernel:
                 return Problem(text, is_kernel=True)
             problem = problem or Problem(f"{text}; {remark}")

@@ -21,10 +21,14 @@ _WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bu
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a kernel does not compile. `is_kernel`: it would not with other arguments either."""
+    """Why a kernel does not compile. `is_kernel`: it would not with other arguments either.
+
+    `is_slow`: it may, in more time.
+    """
 
     text: str
     is_kernel: bool = False
+    is_slow: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class TrialCompilations:
         try:
             failed = task.result(seconds)
         except TimeoutError:
-            return Problem(f"it takes more than {seconds:.2g} s with these arguments")
+            return Problem(f"within {seconds:.2g} s with these arguments", is_slow=True)
         except ChildProcessError:
             return Problem("the compiler crashes with these arguments")
         return Problem(**failed) if failed else None

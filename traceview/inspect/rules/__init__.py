@@ -13,6 +13,7 @@ from traceview.inspect.rules.advice import Advice, Reconciliation
 from traceview.inspect.rules.atomics import atomics
 from traceview.inspect.rules.local_memory import local_memory
 from traceview.inspect.rules.low_occupancy import low_occupancy
+from traceview.inspect.rules.products.fp32_products import fp32_products
 from traceview.inspect.rules.serialized_copies import serialized_copies
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
 from traceview.inspect.rules.shared_memory.bank_conflicts import bank_conflicts
@@ -30,6 +31,7 @@ Rule = Callable[[KernelContext], Iterable[Finding | Advice]]
 
 RULES: tuple[Rule, ...] = (
     serialized_wgmma,
+    fp32_products,
     serialized_copies,
     spills,
     local_memory,

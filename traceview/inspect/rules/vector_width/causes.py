@@ -64,11 +64,20 @@ def not_divisible(argument: Argument) -> Cause:
             f"Align {name} to 16 bytes",
         )
     now = f" (it was {argument.value})" if argument.value is not None else ""
+    if not argument.is_specialized and isinstance(argument.value, int) and not argument.value % 16:
+        clause = f"{name} is in do_not_specialize{now}"
+        return Cause(clause, change, f"Take {name} out of do_not_specialize")
     return Cause(
         f"{name} is not known to be divisible by 16{now}",
         change,
-        f"Pad {name} to a multiple of 16",
+        f"Pad {name} to a multiple of 16{specialized([argument])}",
     )
+
+
+def specialized(arguments: Sequence[Argument]) -> str:
+    """What lets the compiler see the values of these arguments, as the end of a remedy."""
+    unseen = [argument.name for argument in arguments if not argument.is_specialized]
+    return f", and take {in_words(unseen)} out of do_not_specialize" if unseen else ""
 
 
 def all_divisible(names: Sequence[str]) -> Cause:

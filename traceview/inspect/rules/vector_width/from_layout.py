@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 
 from traceview.inspect.kernel_report import line_name
-from traceview.inspect.rules.vector_width.causes import not_known_divisible
+from traceview.inspect.rules.vector_width.causes import not_known_divisible, specialized
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
@@ -35,7 +35,7 @@ _MADE = {
     "tt.reduce": "the result of a reduction",
     "tt.scan": "the result of a scan",
     "tt.get_program_id": "the program id",
-    "loop": "advanced by a loop",
+    "loop": "a value advanced by a loop",
 }
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
@@ -59,7 +59,8 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     limit = _limit_of(narrow, compiled)
     if limit is None:
         return None
-    clause, remedy = _of_layout(limit, compiled) if limit.limit == "layout" else _of_values(limit)
+    of_layout = limit.limit == "layout"
+    clause, remedy = _of_layout(limit, compiled) if of_layout else _of_values(limit, compiled)
     return NarrowReason(clause, remedy, _basis(limit), proven=True) if clause else None
 
 
@@ -84,6 +85,10 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     threads = _WARP * (compiled.num_warps or 1)
     adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
     tile = " × ".join(f"{size:,}" for size in limit.shape)
+    if compiled.is_gluon:
+        wide = VECTOR_BYTES // limit.element_bytes
+        remedy = f"Give each thread {wide} adjacent elements in the layout (size_per_thread)"
+        return f"the layout gives each thread {adjacent} of a tile of {tile}", remedy
     if "slice" in limit.share.kind:
         return f"the layout is that of a larger tile and gives each thread {adjacent}", _MORE
     if elements * limit.element_bytes < VECTOR_BYTES * threads:
@@ -91,7 +96,7 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     return f"the layout gives each thread {adjacent} of a tile of {tile}", _FEWER
 
 
-def _of_values(limit: VectorLimit) -> tuple[str, str]:
+def _of_values(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     culprit = limit.culprit
     if culprit is None:
         return "", ""
@@ -99,7 +104,8 @@ def _of_values(limit: VectorLimit) -> tuple[str, str]:
         name = culprit.name or ""
         if limit.limit == "contiguity":
             return "", ""
-        return not_known_divisible([name]), f"Pad or align {name} to a multiple of 16"
+        seen = specialized([a for a in compiled.arguments if a.name == name])
+        return not_known_divisible([name]), f"Pad or align {name} to a multiple of 16{seen}"
     what = _described(culprit)
     if not what:
         return "", ""

@@ -10,6 +10,7 @@ from traceview.inspect.rules.vector_width.causes import (
     in_words,
     not_declared_divisible,
     not_known_divisible,
+    specialized,
 )
 from traceview.inspect.rules.vector_width.from_layout import from_layout
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -42,11 +43,12 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     cuda, layout = narrow.is_cuda(compiled), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
         return replace(_GATHER, remedy=_SORT if cuda else _declare_runs(narrow))
-    names = [argument.name for argument in not_declared_divisible(narrow.suspects)]
+    undeclared = not_declared_divisible(narrow.suspects)
+    names = [argument.name for argument in undeclared]
     if names and not tried:
         return NarrowReason(
             not_known_divisible(names),
-            f"Pad or align {in_words(names)} to a multiple of 16",
+            f"Pad or align {in_words(names)} to a multiple of 16{specialized(undeclared)}",
             ("the address or the mask depends on it, and the compiler does not know its alignment"),
         )
     if narrow.moved < WIDE_BITS and not tried:
@@ -72,13 +74,14 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
 
 def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
     step, stride = narrow.layout.step, narrow.layout.apart
+    same = _SAME if narrow.place[1] != "store" else replace(_SAME, remedy=_STORE_ONCE)
     if step is None or step.of == 0:
-        return _SAME
+        return same
     size = f"{8 * narrow.layout.element_bytes}-bit"
     if step.parameter:
         name, value = step.parameter.name, step.parameter.value
         if value == 0:
-            return replace(_SAME, cause=f"{name}=0, so a thread accesses one element repeatedly")
+            return replace(same, cause=f"{name}=0, so a thread accesses one element repeatedly")
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
@@ -127,6 +130,8 @@ _SAME = NarrowReason(
     "the addresses are equal in PTX",
     proven=True,
 )
+
+_STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
 
 _GATHER = NarrowReason(
     "this is a gather: the compiler cannot know whether loaded addresses are contiguous",
