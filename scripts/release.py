@@ -81,7 +81,7 @@ def release(version: str, write: bool) -> None:
 def check(version: str) -> None:
     """Raise ReleaseError where the version or the working tree is not fit for a release."""
     if not VERSION.fullmatch(version):
-        raise ReleaseError(f"{version!r} is no version such as 0.2.0 or 0.2.0rc1")
+        raise ReleaseError(f"{version!r} is not a version such as 0.2.0 or 0.2.0rc1")
     if run("git", "tag", "--list", f"v{version}", cwd=REPOSITORY):
         raise ReleaseError(f"v{version} is released already")
     if changed := run("git", "status", "--porcelain", cwd=REPOSITORY):

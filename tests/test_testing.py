@@ -66,7 +66,7 @@ def test_what_cannot_be_compiled_is_refused(gelu):
         assert_widths(gelu)
     with pytest.raises(InputError, match="gelu_kernel does not compile as declared"):
         assert_widths(gelu, signature="*fp32:16, *fp32:16, i32:16, 1000")
-    with pytest.raises(InputError, match=r"'len' is no @triton\.jit function"):
+    with pytest.raises(InputError, match=r"'len' is not a @triton\.jit function"):
         assert_widths(len, signature=WIDE)
 
 

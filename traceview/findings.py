@@ -103,7 +103,7 @@ class Finding:
 
     `cause` names what loses the time where several analyses see the same loss, such as
     `launch-late`: a report lets the largest of these findings speak. Empty where that is not known.
-    `lost` is when that time passed, None where it is no time of its own: of findings on mostly the
+    `lost` is when that time passed, None where it is not time of its own: of findings on mostly the
     same time a report lets the first speak. `general` is True for a finding that sums up a cause
     and names no single thing to change: one remedy seldom wins all of its time. `saving` tells
     whether its time is an estimate or a bound.

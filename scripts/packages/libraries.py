@@ -25,7 +25,7 @@ def library_problems(library: bytes, platform: Platform) -> Iterator[str]:
     """Reasons why a library cannot be loaded on every machine of a platform."""
     magic, read = (MACH_O_64, _mach_o_needs) if platform.libc == DARWIN else (ELF, _elf_needs)
     if not library.startswith(magic):
-        yield "is no library of this system"
+        yield "is not a library of this system"
         return
     machine, libraries, newest = read(io.BytesIO(library))
     if machine != platform.machine:

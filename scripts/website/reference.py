@@ -92,7 +92,7 @@ def _one_per_line(signature: inspect.Signature) -> str:
 
 @dataclass(frozen=True)
 class _Written:
-    """A type as text: `inspect` prints what is no type by its `repr`."""
+    """A type as text: `inspect` prints what is not a type by its `repr`."""
 
     text: str
 

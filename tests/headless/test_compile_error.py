@@ -77,7 +77,7 @@ def test_a_global_of_triton_2_is_allowed_and_told(tmp_path):
     path.write_text("FACTOR = 2.5\n" + GELU.replace("x * 2", "x * FACTOR"))
     (kernel,) = traceview.inspect_ptx(path, note=notes.append).kernels
     assert "0f40200000" in (kernel.compiled.ptx or "").lower()
-    assert "gelu reads globals that are no tl.constexpr, as Triton 2 allowed" in notes
+    assert "gelu reads globals that are not tl.constexpr, as Triton 2 allowed" in notes
 
 
 def test_kernels_that_a_function_defines_are_found(tmp_path):

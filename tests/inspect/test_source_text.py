@@ -23,7 +23,7 @@ def test_a_device_without_end_and_a_pipe_without_writer_are_not_read(tmp_path):
     os.mkfifo(pipe)
     for file in (Path("/dev/zero"), pipe, tmp_path):
         (found,) = excerpts([SourceLine(str(file), 1)])
-        assert (found.lines, found.missing) == ((), "cannot be read: it is no regular file")
+        assert (found.lines, found.missing) == ((), "cannot be read: it is not a regular file")
 
 
 @pytest.mark.parametrize(

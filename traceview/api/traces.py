@@ -81,8 +81,8 @@ def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubRe
     """Copy a trace without environment, output, source lines, user, host and home paths.
 
     Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first, a
-    trace of torch.profiler converted. Raises TraceFormatError if `trace` is no trace, InputError if
-    `out` cannot be written, OutputExistsError if it exists and not `force`.
+    trace of torch.profiler converted. Raises TraceFormatError if `trace` is not a trace,
+    InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
     """
     from traceview.outputs import check_trace_output
     from traceview.trace import load as files

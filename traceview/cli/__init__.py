@@ -66,7 +66,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Click's own; a word that is no command may be a file, or a command misspelt."""
+        """Click's own; a word that is not a command may be a file, or a command misspelt."""
         if args[0] not in VERBS:
             _suggest(ctx, args[0])
         return super().resolve_command(ctx, args)
@@ -77,7 +77,7 @@ class _Verbs(click.Group):
 
 
 def _suggest(ctx: click.Context, word: str) -> None:
-    """Fail with what a word that is no command most likely stands for, if anything."""
+    """Fail with what a word that is not a command most likely stands for, if anything."""
     from difflib import get_close_matches
 
     alike = get_close_matches(word, VERBS, 1)

@@ -54,7 +54,7 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise TraceFormatError(f"{path} is no baseline: it is too large", _AGAIN)
+            raise TraceFormatError(f"{path} is not a baseline: it is too large", _AGAIN)
         version = msgspec.json.decode(content, type=_Header).version
         if version != VERSION:
             raise TraceFormatError(

@@ -60,7 +60,7 @@ def environment_differences(
 ) -> tuple[EnvironmentDifference, ...]:
     """Differences between the sides, those that explain most first.
 
-    A value that one side did not record is no difference.
+    A value that one side did not record is not a difference.
     """
     keys = {key for run in (*before, *after) for key in _environment(run)}
     ordered = sorted(keys, key=lambda key: (_rank(key), key))

@@ -249,7 +249,7 @@ def other_memory(part: PartDifference) -> tuple[str, str] | None:
 def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str, str, str]]:
     """Differences of two launch configurations: name and both values, most telling first.
 
-    A value that one side did not record is no difference.
+    A value that one side did not record is not a difference.
     """
     sides = dict(shape_values(before)), dict(shape_values(after))
     for name, value in sides[0].items():

@@ -18,7 +18,7 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
     """Compile a function for the argument types of `options.signature`.
 
     Of an autotuned function its first configuration counts, under what `options` replaces. Raises
-    InputError if it is no @triton.jit function, its arguments are not declared or it does not
+    InputError if it is not a @triton.jit function, its arguments are not declared or it does not
     compile, ToolNotFoundError without Triton.
     """
     jitted = _jitted(function)
@@ -45,7 +45,7 @@ def _jitted(function: Any) -> Jitted:
         what = f"compiling a function needs Triton, which cannot be imported ({error})"
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
     if not found:
-        what = f"{getattr(function, '__name__', function)!r:.80} is no @triton.jit function"
+        what = f"{getattr(function, '__name__', function)!r:.80} is not a @triton.jit function"
         remedy = "pass one, or a target of `traceview ptx`; unset TRITON_INTERPRET, if it is set"
         raise InputError(what, remedy)
     return found[0]

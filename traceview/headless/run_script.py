@@ -113,7 +113,7 @@ def _script(path: str, text: bytes, module: str | None = None) -> Script:
         depth = module.count(".") + (Path(path).name == "__init__.py")
         package = Package(Path(path).absolute().parents[depth], module)
     if package and not has_main:
-        # What a module asserts of its surroundings is no concern of its kernels.
+        # What a module asserts of its surroundings does not concern its kernels.
         code = _compiled(text, path, optimize=1)
     return Script(path, code, package, module, has_main)
 

@@ -1,6 +1,6 @@
 """Lines of accesses in the user's helpers, which the compiler inlined into the kernel's line.
 
-A library's functions (tl.zeros, cuda_fp16.h) are no place to change: their lines are left out.
+A library's functions (tl.zeros, cuda_fp16.h) are not a place to change: their lines are left out.
 """
 
 from __future__ import annotations

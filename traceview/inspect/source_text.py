@@ -59,7 +59,7 @@ def _read(path: Path) -> str:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         # Code names any file it likes: a device may have no end, a pipe no writer.
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     if found.st_size > _MOST_BYTES:
         raise ValueError("it is too large to show")
     return path.read_text("utf-8", "replace")

@@ -54,7 +54,7 @@ def inspect_target(
     """
     if not is_python(target):
         if neighbours:
-            note(f"{target} is no Triton source, so no other configuration can be compiled")
+            note(f"{target} is not a Triton source, so no other configuration can be compiled")
         kernels = kernels_of(target, options, note=note)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
     with Recompiler(step) as recompiler:

@@ -22,7 +22,7 @@ _STORES: tuple[Kind, ...] = ("store",)
 
 
 def pointee_bits(argument: Argument) -> int | None:
-    """The element size of a pointer argument (`*fp32`: 32) in bits; None if it is no pointer."""
+    """The element size of a pointer argument (`*fp32`: 32) in bits; None if it is not a pointer."""
     if not argument.type.startswith("*"):
         return None
     name = argument.type.lstrip("*").removeprefix("k").partition(":")[0]

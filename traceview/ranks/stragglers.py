@@ -51,8 +51,8 @@ class Straggler:
     its program is, None where unknown. `others_wait_ns` is what all others waited for it,
     `saved_ns` how much shorter the job would be at most without. `more_work` is True where it
     launches more kernels or blocks than the others: then the saving is that of sharing them evenly.
-    `is_estimate` is True where the saving is no bound: the CPU of a rank runs free, slowed by the
-    recorder, or the rank is a stage of a pipeline.
+    `is_estimate` is True where the saving is not a bound: the CPU of a rank runs free, slowed by
+    the recorder, or the rank is a stage of a pipeline.
     """
 
     rank: int

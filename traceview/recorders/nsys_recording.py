@@ -60,7 +60,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             in_process = options.python_samples and not able.samples_python
             added = gathering.environment(options, folder / GATHERED, sample_python=in_process)
             added = {**added, "TMPDIR": str(folder)}
-            # Other ranks, which may be running, are no foreign processes.
+            # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
             status = job.run(command, requests, added)

@@ -65,7 +65,8 @@ class RecordOptions:
             object.__setattr__(self, "nsys_options", (self.nsys_options,))
         if self.steps and not 0 <= self.steps[0] < self.steps[1]:
             raise InputError(
-                "{}:{} are no steps".format(*self.steps), "pass first and end, such as 10:20"
+                "{}:{} is not a range of steps".format(*self.steps),
+                "pass first and end, such as 10:20",
             )
         if self.steps and self.range_name:
             raise InputError("steps and a range were given", "bound the recording by one of them")

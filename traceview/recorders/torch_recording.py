@@ -50,7 +50,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             gathered = folder / GATHERED
             gathered.mkdir()
             requests.is_writing = lambda: _is_writing(gathered)
-            # Other ranks, which may be running, are no foreign processes.
+            # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
             has_gpu, is_rank = "gpu" in facts, job.rank is not None

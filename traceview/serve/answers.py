@@ -138,7 +138,7 @@ class Answers:
         path = self._folder.file(target)
         if path.suffix not in _CODE and not is_named_like_recording(path):
             raise InputError(
-                f"{target} is no .ptx, no .cubin and no recording",
+                f"{target} is neither a .ptx nor a .cubin nor a recording",
                 "the server runs no program: use traceview ptx for a Python file",
             )
         report = traceview.inspect_ptx(path, kernel=kernel)

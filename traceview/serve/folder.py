@@ -23,15 +23,17 @@ class ServedFolder:
 
     @classmethod
     def of(cls, folder: Path) -> ServedFolder:
-        """Raises InputError if it is no folder."""
+        """Raises InputError if it is not a folder."""
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder", "pass the folder that holds the recordings")
+            raise InputError(
+                f"{folder} is not a folder", "pass the folder that holds the recordings"
+            )
         return cls(folder.resolve())
 
     def file(self, name: str) -> Path:
         """The file of that name, relative to the folder.
 
-        Raises InputError for what is outside the folder, also by way of a link, or is no file.
+        Raises InputError for what is outside the folder, also by way of a link, or is not a file.
         """
         path = self._inside(self.root / name)
         if path is None:
@@ -42,7 +44,7 @@ class ServedFolder:
         return path
 
     def _inside(self, path: Path) -> Path | None:
-        """The file behind a path, links resolved; None for what is outside, or is no file."""
+        """The file behind a path, links resolved; None for what is outside, or is not a file."""
         try:
             file = path.resolve()
             return file if file.is_relative_to(self.root) and file.is_file() else None

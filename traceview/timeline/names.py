@@ -76,7 +76,7 @@ class RowNames:
         )
 
     def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:
-        """As codes already number the texts, no rows are compared; the last is no text, −1."""
+        """As codes already number the texts, no rows are compared; the last is not text, −1."""
         count = int(texts.codes.max(initial=-1)) + 2
         row = np.zeros(count, np.int32)
         row[texts.codes] = np.arange(len(texts), dtype=np.int32)

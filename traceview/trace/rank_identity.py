@@ -21,7 +21,7 @@ _LARGEST = 1 << 24
 _NUMBER = re.compile(r"\d{1,8}")
 # Names of rank, world size, local rank and local world size, by launcher. torchrun:
 # torch/distributed/run.py. Open MPI 1.3 and newer; MPICH and Intel MPI (Hydra); MVAPICH2. The size
-# of a step of Slurm is not that of its allocation, whose batch script is no step.
+# of a step of Slurm is not that of its allocation, whose batch script is not a step.
 _VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "torchrun": (("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
     "mpirun": (
@@ -37,7 +37,7 @@ _OF_A_STEP = {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}
 RANKS = frozenset(name for ranks, *_ in _VARIABLES.values() for name in ranks) | {_PMIX}
 """Variables of launchers that hold the rank."""
 NUMBERING = RANKS.union(*(names for roles in _VARIABLES.values() for names in roles))
-"""Variables of launchers that number a process; their values are no secrets."""
+"""Variables of launchers that number a process; their values are not secrets."""
 VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}
 """All variables that tell the rank of a process, and which launcher gave it."""
 
@@ -87,7 +87,7 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
     """The rank that a launcher gave a process by its environment; None if it is the only one.
 
     The innermost launcher counts: torchrun within a step of Slurm, mpirun within an allocation. A
-    shell or batch script of Slurm, which may see the tasks of its allocation, is no rank.
+    shell or batch script of Slurm, which may see the tasks of its allocation, is not a rank.
     """
     for launcher, roles in _VARIABLES.items():
         rank, size, local, local_size = (_first(environment, names) for names in roles)

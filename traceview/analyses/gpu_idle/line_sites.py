@@ -95,10 +95,11 @@ _LAUNCHING = re.compile(
 
 
 class LineSite(NamedTuple):
-    """A source line or native function, its part of an idle time, and whether most is no launching.
+    """A source line or native function, and its part of an idle time.
 
     `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
-    is most of the line, `number` that of the line in lines_of.
+    is most of the line, `number` that of the line in lines_of. `other_work` is True where most of
+    the time went into other work than launches.
     """
 
     file: str
@@ -155,7 +156,7 @@ def samples_of(trace: Trace, chosen: Mask) -> IdleSamples:
 
 
 def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
-    """True for the samples at work that is no launching.
+    """True for the samples at work other than launching.
 
     The innermost library, if any, is none of those that launch, and the gap is too long to be about
     how costly launches are.

@@ -20,7 +20,7 @@ from traceview.trace import Trace, fact
 READY_NS = 4_000_000
 """Receiving a batch that is ready took 2 ms where it was sampled (9.8 MB, not pinned)."""
 LEAST_WAITS, LEAST_OF_STEPS = 3, 0.1
-"""Fewer waits for the workers, or waits in a smaller part of the steps, are no rhythm."""
+"""Fewer waits for the workers, or waits in a smaller part of the steps, are not a rhythm."""
 
 
 @fact

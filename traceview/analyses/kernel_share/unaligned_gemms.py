@@ -1,4 +1,4 @@
-"""GEMMs on kernels for unaligned matrices: a dimension is no multiple of what 16 bytes hold.
+"""GEMMs on kernels for unaligned matrices: a dimension is not a multiple of what 16 bytes hold.
 
 Tensor cores are fed by 128-bit loads where each row of a matrix starts at a multiple of 16 bytes.
 Otherwise cuBLAS takes a CUTLASS kernel with narrower loads, whose name ends in align1, align2 or
@@ -19,7 +19,7 @@ from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.tables import Integers
 from traceview.trace import Trace
 
-# simt kernels, for CUDA cores, are always align1: that is no fault.
+# simt kernels, for CUDA cores, are always align1: that is not a fault.
 _CUTLASS = re.compile(
     r"cutlass_\d+_(?:wmma_)?tensorop_(?:(?P<before>bf16|f16)_)?[a-z]\d+gemm(?:_grouped)?"
     r"_(?:(?P<after>bf16|f16|f32|tf32)_)?\d+x\d+\w*?_align(?P<elements>\d+)\b"

@@ -88,7 +88,7 @@ def queue_full_ns(trace: Trace, device: int) -> int:
 def drained_in_steps(trace: Trace, device: int) -> bool:
     """Whether a synchronization lets the GPU run dry in at least half of the selected steps.
 
-    Less than DRAINED_PCT of the time is no fault: a loop that reads its loss loses a little.
+    Less than DRAINED_PCT of the time is not a fault: a loop that reads its loss loses a little.
     """
     every, each = every_gap(trace), steps(trace)
     counted = counted_gaps(trace, device, every)

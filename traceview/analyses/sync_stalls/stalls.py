@@ -34,9 +34,9 @@ class Stalls:
     """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per gap.
 
     `outer` is the row of the blocking call around a wait, or its own: a driver call inside a
-    runtime call is no second wait. `benign_ns` is the part of the wait in which the device waited
-    for worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where none did. A
-    gap has one cause, so the idle time of all waits is that of these gaps.
+    runtime call is not a second wait. `benign_ns` is the part of the wait in which the
+    awaited device worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where
+    none did. A gap has one cause, so the idle time of all waits is that of these gaps.
     """
 
     outer: Integers

@@ -149,7 +149,7 @@ def _without_cuda(trace: Trace) -> bool:
 
 
 def _without_gpu(trace: Trace) -> bool:
-    """Whether torch.profiler saw neither GPU nor CUDA, which is no fault of a CPU program."""
+    """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
     return trace.recorder == TORCH_PROFILER and not (
         len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
     )

@@ -27,7 +27,7 @@ MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
 LEAST_OPERATIONS, LEAST_NS = 4, 1_000_000
-"""Fewer operations than the first, shorter than the second in all, are no program to judge."""
+"""Fewer operations than the first, shorter than the second in all, are not a program to judge."""
 WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
 """A part of the time is said from the first on, one that is not the limit from the second."""
 

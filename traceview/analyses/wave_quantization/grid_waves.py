@@ -259,7 +259,7 @@ def _occupancy(limits: SmLimits, config: int, *used: int) -> tuple[Occupancy, st
     if not config or config >= limits.shared_bytes_per_sm:
         return most, most.limiter
     now = occupancy(replace(limits, shared_bytes_per_sm=config), *used)
-    # What cannot hold one block is no configuration that the kernel ran with.
+    # What cannot hold one block is not a configuration that the kernel ran with.
     if not 0 < now.blocks_per_sm < most.blocks_per_sm:
         return most, most.limiter
     return now, CONFIGURED

@@ -28,7 +28,7 @@ from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 Part = TypeVar("Part")
-# With fewer lanes idle, larger blocks are no sure gain.
+# With fewer lanes idle, larger blocks are not a sure gain.
 _LEAST_LANES = 0.25
 
 

@@ -17,7 +17,7 @@ _SHELL_SIGNS = frozenset("|&;<>()$`=*?~#")
 def show_in_pager(text: bytes) -> bool:
     """Show text, which may hold colours, in the pager of the terminal; False if there is none.
 
-    Quitting before the end is no error. Raises KeyboardInterrupt if Ctrl-C ended the pager.
+    Quitting before the end is not an error. Raises KeyboardInterrupt if Ctrl-C ended the pager.
     """
     try:
         with _interrupts_to_the_pager():

@@ -65,7 +65,7 @@ def _either(run: Mapping[str, str], name: str) -> list[float]:
 
 
 def _numbers(run: Mapping[str, str], name: str) -> list[float]:
-    """The values of a fact, one per GPU; none where one of them is no number."""
+    """The values of a fact, one per GPU; none where one of them is not a number."""
     texts = [text for text in run.get(name, "").split(",") if text]
     try:
         return [int(text, 16) if text.startswith("0x") else float(text) for text in texts]

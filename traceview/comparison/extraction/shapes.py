@@ -26,7 +26,7 @@ _LONGEST = 4000
 
 
 def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
-    """The launch configuration of each part; None for what is no kernel."""
+    """The launch configuration of each part; None for what is not a kernel."""
     work, ops = window_work(trace), operations(trace)
     kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
     result: list[KernelShape | None] = [None] * by.size

@@ -84,7 +84,7 @@ class _Reader:
         self.table = name
         if not isinstance(table, dict):
             self._refuse(
-                name, f"{name!r} is no table of a figure", suggestion(name, ("certainty",))
+                name, f"{name!r} is not a table of a figure", suggestion(name, ("certainty",))
             )
         inner = {key: value for key, value in table.items() if isinstance(value, dict)}
         for key, value in inner.items():
@@ -139,7 +139,7 @@ class _Reader:
         if not match or (match[2] and match[2] not in factors):
             known = ", ".join(factors) or "no unit"
             self._refuse(
-                key, f"{key} = {value!r} is no such quantity", f"write a number with {known}"
+                key, f"{key} = {value!r} is not such a quantity", f"write a number with {known}"
             )
         return float(match[1].replace("_", "")) * factors.get(match[2], 1.0)
 

@@ -61,7 +61,7 @@ class LateIdle:
     def longest(self, device: int) -> LateSite | None:
         """The site with most steady idle time of a device; None where there is none.
 
-        Time in which work was already in flight is no site.
+        Time in which work was already in flight is not a site.
         """
         sites = (self.activity != IN_FLIGHT) & (self.device == device)
         steady = np.where(sites, self.steady_ns, 0)

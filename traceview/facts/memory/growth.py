@@ -20,7 +20,7 @@ LEAST_STEPS = 5
 _MOST_STEPS = 200
 _CHANCE = 0.02
 _LEAST_GROWTH_BYTES = 1 << 20
-# One jump is no leak: the median slope explains at least so much of the growth.
+# One jump is not a leak: the median slope explains at least so much of the growth.
 _STEADY = 0.5
 
 
@@ -107,7 +107,7 @@ def growth_of(level: Integers) -> Growth:
     The slope is that of Theil and Sen: the median of the slopes between all pairs. It counts as a
     leak where the Mann-Kendall test for a rising trend has less than _CHANCE, the slope explains
     most of the growth, and the level still rises in the last third: a pool that fills during the
-    first steps is no leak.
+    first steps is not a leak.
     """
     rows = np.unique(np.linspace(0, len(level) - 1, min(len(level), _MOST_STEPS)).astype(np.int64))
     some = level[rows]

@@ -10,7 +10,7 @@ What shows it, each by itself:
    compiler process shows only the time between the first and the last. Which tool started them is
    told by the kernels that ran.
 
-Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is no compilation.
+Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not compilation.
 """
 
 from __future__ import annotations

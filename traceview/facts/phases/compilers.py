@@ -4,7 +4,7 @@ Each tool that generates GPU code at run time is a row of `TOOLS`. A Python stac
 if one of its frames is in the tool's compiler proper: the files that run compiled code
 (`torch/_dynamo/eval_frame.py`, `torch/_inductor/runtime`, `jax/_src/pjit.py`) stand in the stack of
 every ordinary step. What a
-module does while it is imported is no compilation.
+module does while it is imported is not compilation.
 """
 
 from __future__ import annotations

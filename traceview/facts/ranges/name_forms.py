@@ -1,8 +1,8 @@
 """Texts by form: those that differ in their numbers alone share one.
 
-Digits between letters belong to a word, such as h2d or f8e4m3fn, and are no number. A program that
-numbers its ranges has as many names as ranges. What a name means rarely hangs on its numbers, so it
-is asked once per form.
+Digits between letters belong to a word, such as h2d or f8e4m3fn, and are not numbers. A program
+that numbers its ranges has as many names as ranges. What a name means rarely depends on its
+numbers, so it is looked up once per form.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ True), opens a range for every operator:
 
     aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [[3,0]]
 
-An argument that is no tensor has the size []. Convolutions are left out: stride and padding are
+An argument that is not a tensor has the size []. Convolutions are left out: stride and padding are
 no tensors, so the size of the result is unknown. So is attention, which may be causal or not.
 """
 

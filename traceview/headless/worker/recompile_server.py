@@ -69,7 +69,7 @@ def serve(
 
     `samples` are launches of the variants, by id, on which results are compared.
     """
-    # A failed recompilation prints pages that are no fault of the script.
+    # A failed recompilation prints pages that are not the fault of the script.
     _redirect_to_null(1)
     _redirect_to_null(2)
     recompilation = _Recompilation(target, samples)
@@ -211,7 +211,7 @@ class _Recompilation:
 
 
 def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]:
-    """The arguments that get another value, by name: the compiler's view alone is no change."""
+    """The arguments that get another value, by name: the compiler's view alone is not a change."""
     return {
         new.name: resolved(new.value)
         for new, old in zip(arguments, arguments_of(source), strict=True)

@@ -290,7 +290,9 @@ class KernelResolution:
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
         is_global = problem is not None and "global variable" in problem.text
         if is_global and triton_driver.allow_plain_globals():
-            self._note(f"{jitted.name} reads globals that are no tl.constexpr, as Triton 2 allowed")
+            self._note(
+                f"{jitted.name} reads globals that are not tl.constexpr, as Triton 2 allowed"
+            )
             return self._tried(jitted, attempt, configuration, deadline)
         return problem
 

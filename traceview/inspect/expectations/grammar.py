@@ -136,18 +136,18 @@ def _lines(text: str) -> Iterator[str]:
 def _condition(text: str, whole: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
-        what = f"{shortened(text)!r} is no comparison of a quantity with a number"
+        what = f"{shortened(text)!r} is not a comparison of a quantity with a number"
         raise _refused(whole, what, _EXAMPLE)
     words = " ".join(match["what"].lower().split())
     quantity, units = _quantity(words, whole)
     limit = _LIMIT.fullmatch(match["limit"].strip())
     if not limit:
-        what = f"{shortened(match['limit'].strip() or 'nothing')!r} is no number"
+        what = f"{shortened(match['limit'].strip() or 'nothing')!r} is not a number"
         raise _refused(whole, what, f"compare {words} with one, such as {words} >= 1")
     factor = units.get(limit["unit"].lower())
     if factor is None:
         known = ", ".join(unit for unit in units if unit) or "none"
-        what = f"{limit['unit']!r} is no unit of {words}"
+        what = f"{limit['unit']!r} is not a unit of {words}"
         raise _refused(whole, what, f"its units: {known}")
     text = " ".join(text.split())
     return Condition(text, quantity, match["how"], float(limit["number"]) * factor)
@@ -164,7 +164,7 @@ def _quantity(words: str, whole: str) -> tuple[AccessWidth | str, Mapping[str, i
         return AccessWidth(place[0], kind, level, words.endswith(" in loops")), BITS
     accesses = [f"{space} {kind}" for space in _SPACES for kind in _KINDS]
     known = suggestion(words, [*accesses, *FIGURES])
-    raise _refused(whole, f"{shortened(words) or 'nothing'!r} is no quantity of a kernel", known)
+    raise _refused(whole, f"{shortened(words) or 'nothing'!r} is not a quantity of a kernel", known)
 
 
 def _refused(whole: str, what: str, remedy: str) -> InputError:

@@ -26,7 +26,7 @@ def embedded_kernels(
     """The kernels in a file for one architecture: `options.arch`, else sm_90, else the newest.
 
     Cubins come with the PTX that is stored for the same architecture. Raises InputError if there
-    is no kernel or none for the architecture, and what `fatbin.entries` raises.
+    is not a kernel or none for the architecture, and what `fatbin.entries` raises.
     """
     try:
         found = fatbin.entries(path)

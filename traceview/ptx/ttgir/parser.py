@@ -91,7 +91,7 @@ def shape_of(type_: str) -> tuple[int, ...]:
 
 
 def parse_ttgir(text: str) -> IrModule:
-    """Parse a module; what is no operation is passed over."""
+    """Parse a module; what is not an operation is passed over."""
     places = Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
     layouts = {found["name"]: found["text"] for found in _LAYOUT.finditer(text)}
     function = _FUNCTION.search(text)

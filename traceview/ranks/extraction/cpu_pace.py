@@ -22,7 +22,7 @@ from traceview.trace import Trace
 
 MOST_PLACES = 32
 LAUNCH_NS = 100_000
-"""A launch that lasts longer is held back by a full queue, which is no work of the CPU."""
+"""A launch that lasts longer is held back by a full queue, which is not work of the CPU."""
 _LEAST_OF_LAUNCHES, _MOST_PERIODS = 0.05, 10
 _SLEEPS = re.compile(r"\bsleep\(")
 

@@ -17,8 +17,8 @@ from traceview.trace import Trace
 from traceview.trace.rank_identity import RankIdentity
 
 LEAST_OF_GPU = 0.05
-"""A process with less than this part of a GPU's work is no rank on it: torch makes a context, and
-a few copies, on GPUs that belong to other ranks."""
+"""A process with less than this part of a GPU's work is not a rank on it: torch makes a context,
+and a few copies, on GPUs that belong to other ranks."""
 _IN_FILE_NAME = re.compile(r"(?:^|[^a-z])rank[-_ .]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 

@@ -33,7 +33,7 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     """The file of this process for the program `words`, where the user named it `out`.
 
     Of several ranks each adds its number, run.rank03.sqlite, unless the name has {rank} or a
-    variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is no rank:
+    variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is not a rank:
     run.task0.sqlite. Raises InputError for a variable that is not set.
     """
     place = launched_rank(environment)

@@ -1,7 +1,7 @@
 """A Chrome trace of any size, decoded chunk by chunk.
 
 The file is cut where one event ends and the next begins. Whether a cut lies there or inside a
-string, the decoder decides: a chunk that began at an event and ends elsewhere is no JSON.
+string, the decoder decides: a chunk that began at an event and ends elsewhere is not JSON.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class ChromeTrace:
             more = self._more(BLOCK_BYTES) if len(text) < MOST_HEADER_BYTES else b""
             if not more:
                 raise TraceFormatError(
-                    "it is JSON, but has no traceEvents, so no trace of torch.profiler", USE_TRACE
+                    "it is JSON without traceEvents, so not a trace of torch.profiler", USE_TRACE
                 )
             text += more
         head = text[: found.start()].removeprefix(b"\xef\xbb\xbf").strip()

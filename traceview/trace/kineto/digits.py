@@ -26,7 +26,7 @@ _LIMIT = Decimal(1 << 62)
 
 
 def nanoseconds(numbers: Sequence[bytes]) -> Integers:
-    """Nanoseconds of JSON numbers in microseconds; NULL for what is no finite number.
+    """Nanoseconds of JSON numbers in microseconds; NULL for what is not a finite number.
 
     `numbers` are any objects with the buffer protocol.
     """

@@ -186,7 +186,7 @@ _ONE = msgspec.json.Decoder(LooseEvent)
 
 
 def decode_events(text: bytes) -> list[KinetoEvent]:
-    """The events of a JSON array. Raises msgspec.DecodeError if it is no JSON array."""
+    """The events of a JSON array. Raises msgspec.DecodeError if it is not a JSON array."""
     try:
         for decoder in (_KNOWN, _EVENTS):
             try:
@@ -200,7 +200,7 @@ def decode_events(text: bytes) -> list[KinetoEvent]:
 
 
 def _loose(raw: msgspec.Raw) -> KinetoEvent | None:
-    """An event of unexpected types; None for anything that is no object."""
+    """An event of unexpected types; None for anything that is not an object."""
     try:
         return _EVENTS.decode(b"[" + bytes(raw) + b"]")[0]
     except (msgspec.DecodeError, RecursionError):

@@ -273,7 +273,7 @@ def _copy(name: str) -> tuple[str, str, str]:
 
 
 def numbers_of(staged: Mapping[str, Array | Texts], name: str) -> Array:
-    """A column that is no text."""
+    """A column that is not text."""
     values = staged[name]
     assert not isinstance(values, Texts)
     return values

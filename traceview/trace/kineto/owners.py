@@ -195,7 +195,7 @@ def _described(one: Mapping[str, Any], amd: bool) -> dict[str, Cell]:
     ).tolist()
     if warp > 0 and 0 < threads <= INT32.max:
         found["max_warps_per_sm"] = threads // warp
-    # ROCm fills these with the numbers of gfx, which are no compute capability of CUDA.
+    # ROCm fills these with the numbers of gfx, which are not compute capabilities of CUDA.
     if 0 < major < 1000 and 0 <= minor < 1000 and not amd:
         found["compute_capability"] = f"{major}.{minor}"
     return found

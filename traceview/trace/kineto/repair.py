@@ -1,8 +1,8 @@
 """Events of malformed JSON: libkineto does not escape what it writes.
 
 Names with quotes, backslashes or control characters break the syntax, as do `nan` and bytes that
-are no UTF-8. Each value of libkineto's is followed by the next key or by the end of its line, which
-tells where a string ends.
+are not UTF-8. Each value of libkineto's is followed by the next key or by the end of its line,
+which shows where a string ends.
 """
 
 from __future__ import annotations

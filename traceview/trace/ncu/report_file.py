@@ -104,7 +104,7 @@ def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]
             rows.append(_launch(entry, names, process))
         if place > end or end > len(data) or len(rows) > MOST_LAUNCHES:
             raise ValueError("entries beyond the end of their block")
-        # Results of ranges of launches are no launches.
+        # Results of ranges of launches are not launches.
         place = end
     return names, rows
 

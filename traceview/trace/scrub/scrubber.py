@@ -46,7 +46,7 @@ _NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
 _NAME_TABLES = re.compile(r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|CUBLAS_EVENTS|CUDNN_EVENTS|CUDA_GRAPH")
 # Tables in which every text names kernels, ranges, the GPU or the format itself.
 _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_")
-# CI environments contain the commit; it is no secret, and ties the run to its source.
+# CI environments contain the commit; it is not a secret, and ties the run to its source.
 _PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
 # Kernel names and hashes stay; code is scrubbed by code_secrets.
 _OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
@@ -83,7 +83,7 @@ def scrub(
 
     A trace of torch.profiler becomes an SQLite file, as `convert` writes it. `out` is replaced as a
     whole or not at all; the source, which may be compressed (.gz, .xz, .zst), is not changed.
-    Raises TraceFormatError if the source is no trace, InputError if `out` cannot be written,
+    Raises TraceFormatError if the source is not a trace, InputError if `out` cannot be written,
     OutputExistsError if it exists and not `force`.
     """
     check_trace_output(out, force=force, source=source)

@@ -50,7 +50,7 @@ def gap_finding(
 ) -> Finding:
     """The finding for some gaps of one GPU; its window is the gap that shows it.
 
-    Time of warm-up is no share of a step.
+    Time of warm-up is not part of a step.
     """
     every = gaps(trace)
     table, row, gap = shown

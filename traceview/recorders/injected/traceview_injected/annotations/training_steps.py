@@ -3,7 +3,7 @@
 A step ends with the work of the optimizer, and the next one begins there: so loading the data of a
 step is part of it, and so is every backward pass whose gradients it accumulates. With several
 optimizers, a step ends with the one that came last in the first round (the generator of a GAN).
-Evaluation is no part of a step: if the model is evaluated right after a step, the range that began
+Evaluation is not part of a step: if the model is evaluated right after a step, the range that began
 there ends. Readers drop it, since no optimizer worked in it.
 """
 
