@@ -63,3 +63,11 @@ def test_medians_and_quantiles_of_groups_are_those_of_numpy(loops, share):
         assert median[2 * number] == np.median(took)
         assert quantile[2 * number] == np.quantile(took, share)
         assert (median[2 * number + 1], quantile[2 * number + 1]) == (0, 0)
+
+
+def test_steps_that_get_ever_shorter_are_no_warm_up():
+    """An elimination works on a smaller matrix in each step; a compiler ends after ten steps."""
+    shrinking = [(40 - step) ** 2 for step in range(40)]
+    compiled = [100] * 10 + [10] * 30
+    judged = classify(np.array(shrinking + compiled, np.int64), np.repeat([0, 1], 40))
+    assert judged.warm_up.tolist() == [False] * 40 + [True] * 10 + [False] * 30

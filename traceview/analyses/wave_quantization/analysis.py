@@ -11,9 +11,9 @@ more than what a neighbour measures. Nor is it for kernels that others run besid
 persistent GEMMs.
 
 A warp has 32 lanes, and a block at least one warp: blocks of fewer threads, or of other than a
-multiple of 32, leave lanes idle. Where that is a quarter of them or more, in grids of a block per
-SM or more, up to that fraction of the kernel's time is lost, if what limits it is the number of
-instructions or of warps.
+multiple of 32, leave lanes idle, and an SM holds so many blocks only. Where a quarter of the lanes
+or more are idle, in grids of a block per SM or more, the time that is lost at most is the fraction
+of threads that an SM could hold besides in larger blocks.
 
 The kernel names of cuBLAS have the tile size of its persistent GEMMs. Where the trace has the
 shapes of tensors, table `tiles` counts tiles instead of blocks.

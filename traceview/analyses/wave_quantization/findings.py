@@ -8,8 +8,8 @@ from traceview.analyses.wave_quantization.gemm_waves import TileWaves
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.losses import (
     Loss,
+    block_losses,
     grid_losses,
-    lane_losses,
     tile_losses,
 )
 from traceview.analyses.wave_quantization.remedies import grid_remedy
@@ -30,9 +30,9 @@ def costliest(trace: Trace) -> list[tuple[int, Finding]]:
     """The costliest findings, each with the number of its kernel's launches in warm-up."""
     findings: list[tuple[int, Finding | None]] = []
     span_ns = steady_span_ns(trace)
-    grids, lanes, gemms = grid_losses(trace), lane_losses(trace), tile_losses(trace)
+    grids, blocks, gemms = grid_losses(trace), block_losses(trace), tile_losses(trace)
     findings += [(loss.early_calls, _grid_finding(trace, loss, span_ns)) for loss in grids]
-    findings += [(loss.early_calls, _lane_finding(loss, span_ns)) for loss in lanes]
+    findings += [(loss.early_calls, _block_finding(loss, span_ns)) for loss in blocks]
     findings += [(loss.early_calls, _gemm_finding(loss, span_ns)) for loss in gemms]
     reported = [(early, finding) for early, finding in findings if finding]
     return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
@@ -78,7 +78,7 @@ def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Findi
     )
 
 
-def _lane_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
+def _block_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
     """Blocks of the program's own kernels that leave lanes of their warps idle."""
     severity, of = severity_of_part(loss.saved_ns, loss.lost_ns, span_ns), loss.worst.configuration
     if severity is None or owner_of(of.name) is not KernelOwner.PROGRAM:
@@ -95,10 +95,14 @@ def _lane_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
         "total_ns": loss.steady_ns,
     }
     whose = "its warp" if lanes == WARP_THREADS else "its warps"
+    few = ""
+    if loss.worst.occupancy and loss.worst.occupancy.limiter == "blocks":
+        few = ", and an SM holds no more than {blocks_per_sm} blocks"
+        values["blocks_per_sm"] = loss.worst.occupancy.blocks_per_sm
     return Finding(
         severity,
         f"{{kernel}} launches blocks of {{threads:thread}}: each leaves {{idle_lanes}} of the "
-        f"{{lanes}} lanes of {whose} idle. Up to {{lost_ns}} of {{total_ns}} can be saved."
+        f"{{lanes}} lanes of {whose} idle{few}. Up to {{lost_ns}} of {{total_ns}} can be saved."
         f"{gain_sentence(loss.saved_ns, loss.lost_ns)}",
         "Launch fewer and larger blocks, of a multiple of {warp_threads} threads: 128 or 256 suit "
         "most kernels.",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
+from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import (
     LEAST_IDLE,
     LaunchedGrid,
@@ -23,6 +24,7 @@ from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
+from traceview.hardware import SmLimits, occupancy
 from traceview.hardware.limits import WARP_THREADS
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
@@ -30,6 +32,7 @@ from traceview.trace import Trace, fact
 Part = TypeVar("Part")
 # With fewer lanes idle, larger blocks are not a sure gain.
 _LEAST_LANES = 0.25
+_LARGER_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -63,16 +66,21 @@ def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     return _by_kernel(trace, grids, rows, lost)
 
 
-def lane_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
-    """Losses of blocks that leave lanes of their warps idle, by kernel, the greatest first.
+def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
+    """Losses of blocks of part of a warp, by kernel, the greatest first.
 
     Grids that leave SMs idle lose these first.
     """
     grids = launched_grids(trace)
     of = grids.configurations
-    lost = np.rint(of.steady_ns * idle_lanes(of.threads)).astype(np.int64)
-    fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent
-    rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES) & (lost > 0))
+    fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent & (of.steady_ns > 0)
+    rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES))
+    lost = np.zeros(len(grids), np.int64)
+    limits = gpu_limits(trace)
+    for row in rows.tolist():
+        known = limits[int(of.device[row])]
+        if isinstance(known, GpuLimits):
+            lost[row] = round(int(of.steady_ns[row]) * (1 - _of_threads(grids[row], known.limits)))
     return _by_kernel(trace, grids, rows, lost)
 
 
@@ -81,6 +89,17 @@ def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
     lanes = np.maximum(-(-threads // WARP_THREADS), 1) * WARP_THREADS
     idle: npt.NDArray[np.float64] = 1 - threads / lanes
     return idle
+
+
+def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
+    """The threads of a grid that an SM holds, as a fraction of those of larger blocks."""
+    of = grid.configuration
+    lanes = 1 - float(idle_lanes(np.array([of.threads]))[0])
+    if grid.occupancy is None or grid.occupancy.limiter != "blocks":
+        return lanes
+    larger = occupancy(limits, _LARGER_BLOCK, of.registers).theoretical_occupancy_pct
+    held = grid.occupancy.theoretical_occupancy_pct
+    return lanes * min(held / larger, 1.0) if larger else lanes
 
 
 def _by_kernel(

@@ -19,6 +19,8 @@ MANY_DEVIATIONS, LEAST_EXCESS = 5.0, 0.10
 """An outlier exceeds the median by five standard deviations, estimated from the median absolute
 deviation (MAD), and by a tenth."""
 
+_SHRINKS, _LEAST_SHRINKING = 1.25, 16
+
 
 @dataclass(frozen=True)
 class StepClasses:
@@ -37,7 +39,8 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
     """Classify the steps of all loops by their durations; `loop` numbers that of each, ascending.
 
     The later half of a loop shows how long warm steps take; only steps of the first half can be
-    warm-up.
+    warm-up. Where steps of the later half still take ever less time, as those of an elimination do,
+    the loop has no warm-up.
     """
     size = np.bincount(loop)
     first = np.cumsum(size) - size
@@ -50,11 +53,19 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
         if len(duration_ns)
         else size
     )
+    early = np.where(_shrinking(duration_ns, loop, place * 4 // size[loop]), 0, early)
     later = place >= early[loop]
     median, limit = _limits(duration_ns, loop, later)
     comparable = size - early >= COMPARABLE_STEPS
     outlier = later & comparable[loop] & (duration_ns > limit[loop])
     return StepClasses(~later, outlier, median, limit)
+
+
+def _shrinking(duration_ns: Integers, loop: Integers, quarter: Integers) -> Mask:
+    """Whether the last quarter of each loop has much shorter steps than the quarter before it."""
+    third, fourth = (_limits(duration_ns, loop, quarter == number)[0] for number in (2, 3))
+    mask: Mask = (third > _SHRINKS * fourth) & (np.bincount(loop) >= _LEAST_SHRINKING)
+    return mask
 
 
 def _limits(duration_ns: Integers, loop: Integers, counted: Mask) -> tuple[Integers, Integers]:

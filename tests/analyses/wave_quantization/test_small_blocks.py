@@ -1,4 +1,4 @@
-"""Blocks that leave lanes of their warps idle."""
+"""Blocks of part of a warp."""
 
 import pytest
 
@@ -10,10 +10,10 @@ from traceview.findings import Subject
 MS = 1_000_000
 
 
-def findings(tmp_path, threads, *, blocks=1 << 20, name="insert(int *)"):
+def findings(tmp_path, threads, *, blocks=1 << 20, registers=32, name="insert(int *)"):
     export = Export()
     for at in (0, 2 * MS):
-        sides = {"gridX": blocks, "blockX": threads, "registersPerThread": 32}
+        sides = {"gridX": blocks, "blockX": threads, "registersPerThread": registers}
         export.kernel_without_launch((at, at + MS), name=name, **sides)
     return ask(ANALYSIS, export, tmp_path).findings
 
@@ -21,13 +21,20 @@ def findings(tmp_path, threads, *, blocks=1 << 20, name="insert(int *)"):
 def test_blocks_of_four_threads_use_an_eighth_of_a_warp(tmp_path):
     [finding] = findings(tmp_path, 4)
     assert finding.message == (
-        "insert launches blocks of 4 threads: each leaves 28 of the 32 lanes of its warp idle. "
-        "Up to 1.75 ms of 2.00 ms can be saved."
+        "insert launches blocks of 4 threads: each leaves 28 of the 32 lanes of its warp idle, "
+        "and an SM holds no more than 32 blocks. Up to 1.88 ms of 2.00 ms can be saved."
     )
-    assert finding.time_at_stake_ns == 1_750_000
+    # 32 blocks of 4 threads, where 2,048 threads fit.
+    assert finding.time_at_stake_ns == 1_875_000
     assert finding.severity == "high"
     assert finding.subject == Subject("kernel", "insert(int *)")
     assert "a multiple of 32 threads" in finding.action
+
+
+def test_registers_limit_larger_blocks_as_well(tmp_path):
+    """With 128 registers per thread an SM holds 512 threads, in whatever blocks."""
+    [finding] = findings(tmp_path, 4, registers=128)
+    assert finding.time_at_stake_ns == 1_750_000
 
 
 def test_the_last_warp_of_a_block_counts_as_well(tmp_path):
