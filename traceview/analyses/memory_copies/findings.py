@@ -174,35 +174,19 @@ def _exposed_finding(
     device: int,
     in_steps_alone: bool,
 ) -> Finding:
-    span_ns, one = steady_spans_ns(trace)[device], row["calls"] == 1
-    several = len(steady_spans_ns(trace)) > 1
-    template = (
-        f"{{calls:copy|copies}} of {{host_memory}} memory ({{direction}}, {{bytes}}) "
-        f"{'takes' if one else 'take'} {{total_ns}} at {{bytes_per_s}}"
-    )
-    if row["host_memory"] == "pageable":
-        template += f" and {'blocks' if one else 'block'} the CPU meanwhile"
-    if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
-        template = (
-            f"{'{gpu}' if several else 'The GPU'} only copies for {{exposed_ns}}. {template}."
-        )
-    else:
-        template += f". {'{gpu} runs no kernel' if several else 'No kernel runs'}"
-        all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
-        template += " in that time." if all_of_it else " for {exposed_ns} of it."
-    evidence = _evidence(row, longest)
-    values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    spans = steady_spans_ns(trace)
+    span_ns, several = spans[device], len(spans) > 1
     slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
     line = _upload_line(trace, device) if slow_upload else None
     subject = gpu_subject(trace, device) if several else RECORDING
+    evidence = _evidence(row, longest)
+    values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     if line:
-        within = "" if line.function == "<module>" else " in {function}"
-        template += f" {'It is' if one else 'They are'} made at {{site}}{within}."
         values |= {"site": line.place, "function": line.function}
         subject = Subject("line", line.place, line.file, line.line)
     return Finding(
         severity,
-        template,
+        _exposed_message(row, exposed_ns, span_ns, several) + _made_at(row, line),
         _overlap_remedy(trace, row),
         exposed_ns,
         subject,
@@ -212,6 +196,30 @@ def _exposed_finding(
         CAUSES[COPY_WAIT] if slow_upload else "",
         saving="about" if row["direction"] == "D2H" and in_steps_alone else "at-most",
     )
+
+
+def _exposed_message(row: Mapping[str, Cell], exposed_ns: int, span_ns: int, several: bool) -> str:
+    """What the copies take, and how long no kernel runs meanwhile, on one of `several` GPUs."""
+    take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
+    copies = (
+        "{calls:copy|copies} of {host_memory} memory ({direction}, {bytes}) "
+        f"{take} {{total_ns}} at {{bytes_per_s}}"
+    )
+    if row["host_memory"] == "pageable":
+        copies += f" and {block} the CPU meanwhile"
+    if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+        return f"{'{gpu}' if several else 'The GPU'} only copies for {{exposed_ns}}. {copies}."
+    idle = "{gpu} runs no kernel" if several else "No kernel runs"
+    all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    return f"{copies}. {idle} {'in that time' if all_of_it else 'for {exposed_ns} of it'}."
+
+
+def _made_at(row: Mapping[str, Cell], line: SampledLine | None) -> str:
+    """The sentence on the line of the program that makes the copies; empty where it is unknown."""
+    if line is None:
+        return ""
+    within = "" if line.function == "<module>" else " in {function}"
+    return f" {'It is' if row['calls'] == 1 else 'They are'} made at {{site}}{within}."
 
 
 def _upload_line(trace: Trace, device: int) -> SampledLine | None:
