@@ -1,3 +1,5 @@
+"""The analysis `gpu-idle`: busy and idle time, and the cause of each gap."""
+
 import pytest
 
 import traceview

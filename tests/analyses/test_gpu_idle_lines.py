@@ -1,3 +1,5 @@
+"""Idle time by the line of the program that the launching thread was at."""
+
 import random
 
 import numpy as np

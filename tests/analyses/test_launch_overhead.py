@@ -1,3 +1,5 @@
+"""The analysis `launch-overhead`: CPU time in launch calls, and the part that the GPU waits for."""
+
 import pytest
 
 from tests.analyses.single_answer import ask, rows

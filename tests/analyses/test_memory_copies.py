@@ -1,3 +1,5 @@
+"""The analysis `memory-copies`: copies by direction and host memory, and those no kernel hides."""
+
 import numpy as np
 import pytest
 

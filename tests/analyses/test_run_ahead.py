@@ -1,3 +1,5 @@
+"""The analysis `run-ahead`: queue wait, queue depth, lead of steps, and the verdict on a GPU."""
+
 import pytest
 
 from tests.analyses.single_answer import ask, rows

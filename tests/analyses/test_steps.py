@@ -1,3 +1,5 @@
+"""The analysis `steps`: durations, warm-up, outliers and their reasons."""
+
 import shlex
 
 import numpy as np

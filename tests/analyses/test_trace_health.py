@@ -1,3 +1,5 @@
+"""The analysis `trace-health`: what a recording lacks, and what recording it cost."""
+
 from contextlib import closing
 from sqlite3 import connect
 

@@ -1,3 +1,5 @@
+"""Kinds of phases: training, evaluation, generation and replay, by what is launched."""
+
 import numpy as np
 
 from tests.build import Export

@@ -1,3 +1,5 @@
+"""Findings of `phases`: compilation before the loop, and again inside it."""
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, launching, sampled

@@ -1,3 +1,5 @@
+"""The analysis `sync-stalls`: waits split into benign time and the idle time after them."""
+
 import pytest
 
 from tests.analyses.single_answer import ask, rows

@@ -1,3 +1,5 @@
+"""What the launching thread did during idle gaps."""
+
 import numpy as np
 import pytest
 

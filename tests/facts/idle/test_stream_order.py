@@ -1,3 +1,5 @@
+"""Predecessors of queued work, on its stream or by an event."""
+
 from tests.facts.arrays import api_calls, gaps_of, ints, operations
 from traceview.facts.idle.stream_order import (
     EventWaits,

@@ -1,3 +1,5 @@
+"""Copies by direction and host memory, as masks over the operations."""
+
 import numpy as np
 
 from tests.facts.arrays import operations

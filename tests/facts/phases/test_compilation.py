@@ -1,3 +1,5 @@
+"""Windows of compilation, from samples, ranges, kernels and compiler processes."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Python stack samples of an nsys export, of its own sampler and of ours."""
+
 import json
 
 import pytest
