@@ -72,8 +72,16 @@ def test_a_long_layout_is_shown_as_cut():
 def test_descriptors_of_gluon_cannot_be_guessed(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(DESCRIBED)
-    with pytest.raises(InputError, match="cannot be guessed: x_desc is a tensor descriptor"):
+    with pytest.raises(InputError) as caught:
         traceview.inspect_ptx(path)
+    assert caught.value.what == (
+        "copy cannot be guessed: x_desc is a tensor descriptor, whose block shape is set at the "
+        "launch"
+    )
+    assert caught.value.remedy == (
+        "pass a script that launches the kernel, or declare each as tensordesc<fp16[128, 64]> in "
+        "--signature"
+    )
 
 
 def test_padding_alone_does_not_help_what_is_not_specialized(tmp_path):

@@ -254,9 +254,9 @@ def test_serialized_wgmma_quotes_ptxas(reason, action):
     assert "likely" in finding.action
 
 
-def on_occupancy(known, tensor=None):
+def on_occupancy(known, tensor=None, accesses=()):
     ops = (Instruction(tensor, "", None, 1),) if tensor else ()
-    kernel = a_kernel(occupancy=known, ptx=Function("k", "ptx", True, ops))
+    kernel = a_kernel(occupancy=known, ptx=Function("k", "ptx", True, ops), accesses=accesses)
     return list(findings_of(low_occupancy, kernel))
 
 
@@ -273,6 +273,12 @@ def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
         == "info"
     )
     assert on_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == on_occupancy(None) == []
+
+
+def test_a_bulk_copy_has_an_unknown_number_of_bytes_in_flight():
+    bulk = an_access(None, opcode="cp.async.bulk.tensor.2d", kind="async-copy")
+    (finding,) = on_occupancy(occupancy(limits_of("sm_90"), 128, 255), accesses=(bulk,))
+    assert (finding.severity, "in flight" in finding.evidence.basis) == ("info", False)
 
 
 def test_a_block_that_fits_nowhere_fails_to_launch():

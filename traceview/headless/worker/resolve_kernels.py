@@ -43,6 +43,11 @@ _LEAST_S = 3.0
 
 
 _DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
+_NOT_GUESSED = "cannot be guessed: "
+_DESCRIBE = (
+    "pass a script that launches the kernel, or declare each as tensordesc<fp16[128, 64]> in "
+    "--signature"
+)
 _CORRECT = "correct the kernel"
 _NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
 _INSTALL = "install it and what it imports, or run this where it is installed"
@@ -229,6 +234,8 @@ class KernelResolution:
 
     def _remedy(self, problem: Problem) -> str:
         """The remedy for a kernel that compiles with none of the arguments tried in time."""
+        if _NOT_GUESSED in problem.text:
+            return _DESCRIBE
         if OF_TRITON_1 in problem.text:
             return _NAME_CONSTANTS
         if problem.is_kernel:
@@ -262,6 +269,7 @@ class KernelResolution:
     ) -> Problem | None:
         """Compile the first attempt that can be; return what was wrong with the first of all."""
         jitted, problem = guesses.jitted, None
+        missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
         for attempt in guesses.attempts(configuration):
             remark = inference.in_words(attempt.arguments, attempt.origin)
             failed = self._tried(jitted, attempt, configuration, deadline)
@@ -276,9 +284,8 @@ class KernelResolution:
             if failed.is_kernel:
                 return Problem(text, is_kernel=True)
             problem = problem or Problem(f"{text}; {remark}")
-            if deadline.passed:
+            if deadline.passed or missing:
                 break
-        missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
         return Problem(f"{jitted.name} {_takes_descriptors(missing)}") if missing else problem
 
     def _tried(
@@ -342,7 +349,4 @@ class KernelResolution:
 def _takes_descriptors(names: Sequence[str]) -> str:
     many = "are tensor descriptors, whose block shapes are" if len(names) > 1 else ""
     one = "is a tensor descriptor, whose block shape is"
-    return (
-        f"cannot be guessed: {', '.join(names)} {many or one} set at the launch; pass a script "
-        "that launches the kernel, or declare each as tensordesc<fp16[128, 64]>"
-    )
+    return f"{_NOT_GUESSED}{', '.join(names)} {many or one} set at the launch"

@@ -59,8 +59,9 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
     highest_first = sorted(free, key=lambda each: -each.after.occupancy_pct)
     helped = one_of_each(highest_first, MOST_REMEDIES)
     compared = results_clause(helped or raised, tries, lambda after: _compared(before, after))
-    in_flight = units.quantity("bytes", _bytes_in_flight(kernel, occupancy))
-    basis = f"{_limits(occupancy)}; {in_flight} of loads in flight per SM{compared}"
+    in_flight = _bytes_in_flight(kernel, occupancy)
+    loads = f"; {units.quantity('bytes', in_flight)} of loads in flight per SM" if in_flight else ""
+    basis = f"{_limits(occupancy)}{loads}{compared}"
     finding = Finding(
         _severity(kernel, occupancy),
         "Theoretical occupancy is {theoretical_occupancy_pct}, limited by {limiters}"
@@ -101,20 +102,26 @@ def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
     if not occupancy.blocks_per_sm:
         return "high"
     if not tensor_ops_of(kernel.code):
-        return "medium" if _bytes_in_flight(kernel, occupancy) < _ENOUGH_BYTES else "info"
+        in_flight = _bytes_in_flight(kernel, occupancy)
+        return "medium" if in_flight is not None and in_flight < _ENOUGH_BYTES else "info"
     # Tensor-core kernels hide latency with their own pipeline; wgmma and tcgen05 are asynchronous,
     # so that few warps keep them busy.
     return "info" if _is_asynchronous(kernel) else "low"
 
 
-def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float:
-    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop."""
+def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float | None:
+    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
+
+    None where a bulk copy (TMA) loads, whose size is not in the instruction.
+    """
     loads = [
         access
         for access in kernel.accesses
         if (access.level, access.space) == ("ptx", "global")
         and access.kind in ("load", "async-copy")
     ]
+    if any(access.width_bits is None for access in loads):
+        return None
     threads = 32 * (kernel.compiled.num_warps or 0) * occupancy.blocks_per_sm
     return kernel.provenance.bits_of(loads) / 8 * threads if kernel.provenance else 0.0
 
