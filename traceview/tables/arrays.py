@@ -54,7 +54,7 @@ def picked(values: Array, rows: Array | slice) -> Array:
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
 
 
-def unbroken(rows: RowNumbers) -> RowNumbers | slice:
+def unbroken(rows: Array) -> Array | slice:
     """Ascending row numbers, as a slice if none is left out between: it picks without a copy."""
     if not len(rows) or int(rows[-1]) - int(rows[0]) >= len(rows):
         return rows

@@ -9,7 +9,7 @@ from traceview.analyses.base import TableSpec
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected_calls, selected_ranges
-from traceview.tables import Array, Column, Integers, Table, Texts, row_numbers
+from traceview.tables import Array, Column, Integers, Table, Texts, row_numbers, unbroken
 from traceview.trace import Trace
 
 _DOES = {
@@ -62,7 +62,7 @@ RANGES = TableSpec(
 
 def api_table(trace: Trace) -> Table:
     """The selected calls of every function."""
-    calls, rows = api_calls(trace), np.flatnonzero(selected_calls(trace))
+    calls, rows = api_calls(trace), unbroken(np.flatnonzero(selected_calls(trace)))
     names = trace.api_calls.texts("name").take(rows)
     each = groups.group(names.codes)
     figures = groups.stats(each, calls.duration_ns[rows])

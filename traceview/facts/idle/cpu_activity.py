@@ -30,6 +30,7 @@ from traceview.tables import (
     RowNumbers,
     constant,
     row_numbers,
+    unbroken,
 )
 from traceview.trace import Trace
 
@@ -120,8 +121,11 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
     begins.
     """
-    rows = made[calls.end_ns[made] > calls.start_ns[made]]
-    start, end = calls.start_ns[rows], calls.end_ns[rows]
+    at = unbroken(made)
+    rows, start, end = made, calls.start_ns[at], calls.end_ns[at]
+    lasting = end > start
+    if not lasting.all():
+        rows, start, end = made[lasting], start[lasting], end[lasting]
     if (start[1:] < end[:-1]).any():
         if not groups.in_order(start, -end):
             order = np.lexsort((-end, start))

@@ -45,7 +45,7 @@ def all_visible(texts: Sequence[str], most: int = MOST) -> list[str]:
 
 def shortened(text: str, width: int) -> str:
     """The text in at most `width` terminal cells, with … for the middle that is left out."""
-    if cell_len(text) <= width:
+    if _width(text) <= width:
         return text
     if width < 3:
         return _head(text, width)
@@ -79,7 +79,7 @@ def cells_of(texts: Sequence[str], width: int, prose: bool) -> list[str]:
 def _from(text: str, start: int, width: int) -> str:
     """The text from `start` on, after as much of its beginning as fits."""
     rest = _ELLIPSIS + text[start:]
-    return _head(text, max(width - cell_len(rest), 0)) + shortened(rest, width)
+    return _head(text, max(width - _width(rest), 0)) + shortened(rest, width)
 
 
 def _clipped(text: str, most: int) -> str:
@@ -87,6 +87,11 @@ def _clipped(text: str, most: int) -> str:
         return text
     tail = (most - 1) // 2
     return text[: most - 1 - tail] + _ELLIPSIS + text[len(text) - tail :]
+
+
+def _width(text: str) -> int:
+    """Terminal cells of a text: of plain ASCII, as nearly all names are, its characters."""
+    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
 
 
 def _escaped(character: str) -> str:
@@ -100,5 +105,5 @@ def _head(text: str, width: int) -> str:
     start = text[:width]
     if start.isascii() and start.isprintable():
         return start
-    ends = accumulate(cell_len(character) for character in text)
+    ends = accumulate(_width(character) for character in text)
     return text[: sum(1 for end in ends if end <= width)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview import units
 from traceview.analyses.base import Chart
 from traceview.render.base.safe_text import shortened_apart, visible
-from traceview.tables import Cell, Table
+from traceview.tables import Cell, RowNumbers, Table, places_of
 
 MOST_SERIES = 6
 _LABEL_WIDTH, _SERIES_WIDTH = 34, 18
@@ -64,15 +64,15 @@ def bar_chart(chart: Chart, table: Table) -> BarChart | None:
 def _bars(chart: Chart, table: Table) -> BarChart:
     if chart.stack is not None:
         return _stacked(chart, chart.stack, table)
-    lengths = np.array([_length(value) for value in table.cells(chart.value)])
+    lengths = _lengths(table, chart.value)
     if chart.kind == "columns":
-        shown = table.take(np.arange(min(len(table), chart.most)))
+        rows = np.arange(min(len(table), chart.most))
     else:
         rows = np.argsort(-lengths, kind="stable")[: chart.most]
-        shown = table.take(rows[lengths[rows] > 0])
-    values = shown.cells(chart.value)
-    bars = tuple(Bar(row, 0.0, _length(value), "") for row, value in enumerate(values))
-    texts = tuple(units.quantity(chart.value, value) for value in values)
+        rows = rows[lengths[rows] > 0]
+    shown = table.take(rows)
+    bars = tuple(Bar(row, 0.0, length, "") for row, length in enumerate(lengths[rows].tolist()))
+    texts = tuple(units.quantity(chart.value, value) for value in shown.cells(chart.value))
     meanings = _names(shown.cells(chart.label))
     names = _names_apart(meanings, shown)
     left_out = len(table) - len(shown)
@@ -90,15 +90,17 @@ def _names_apart(names: tuple[str, ...], table: Table) -> tuple[str, ...]:
 
 
 def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
-    labels, parts = table.cells(chart.label), table.cells(stack)
-    values = [_length(cell) for cell in table.cells(chart.value)]
-    series = _most_valued(parts, values)
-    sums: dict[tuple[Cell, Cell], float] = defaultdict(float)
-    for label, part, value in zip(labels, parts, values, strict=True):
-        sums[label, part if part in series else _OTHER] += value
-    rows = list(dict.fromkeys(labels))
+    (label, rows), (part, parts) = (_different(table.cells(name)) for name in (chart.label, stack))
+    values = _lengths(table, chart.value)
+    series = _most_valued(parts, np.bincount(part, values, len(parts)).tolist())
+    # Parts without a colour, and without the series of the others, have no length.
+    place = {name: number for number, name in enumerate(series)}
+    of_part = [place.get(name, place.get(_OTHER, len(series))) for name in parts]
+    cell = label * np.int64(len(series) + 1) + np.array(of_part, np.int64)[part]
+    shape = len(rows), len(series) + 1
+    sums = np.bincount(cell, values, shape[0] * shape[1]).reshape(shape)
     shown = rows[: chart.most]
-    lengths = [[sums[label, part] for part in series] for label in shown]
+    lengths = sums[: chart.most, : len(series)].tolist()
     texts = tuple(units.quantity(chart.value, sum(row)) for row in lengths)
     parts_shown = _labels(_names(series), _SERIES_WIDTH)
     bars = tuple(bar for row, p in enumerate(lengths) for bar in _pile(row, p, parts_shown))
@@ -111,11 +113,15 @@ def _pile(row: int, lengths: Sequence[float], names: Sequence[str]) -> list[Bar]
     return [Bar(row, *piece) for piece in zip(starts, lengths, names, strict=False)]
 
 
+def _different(cells: Sequence[Cell]) -> tuple[RowNumbers, list[Cell]]:
+    """The number of each cell among the different ones, and these as they first appear."""
+    different = list(dict.fromkeys(cells))
+    return places_of(cells, different), different
+
+
 def _most_valued(parts: Sequence[Cell], values: Sequence[float]) -> tuple[Cell, ...]:
     """The series with a colour of their own, largest total first; the rest becomes `other`."""
-    totals: dict[Cell, float] = defaultdict(float)
-    for part, value in zip(parts, values, strict=True):
-        totals[part] += value
+    totals = dict(zip(parts, values, strict=True))
     names = sorted((name for name in totals if totals[name] > 0), key=lambda n: -totals[n])
     if len(names) <= MOST_SERIES:
         return tuple(names)
@@ -158,7 +164,7 @@ def _number(cell: Cell) -> float | None:
     return float(cell) if isinstance(cell, int | float) else None
 
 
-def _length(cell: Cell) -> float:
-    """Length of the bar for a value; 0 for an absent, negative or infinite one."""
-    number = _number(cell)
-    return max(number, 0.0) if number is not None and number < float("inf") else 0.0
+def _lengths(table: Table, column: str) -> npt.NDArray[np.float64]:
+    """Lengths of the bars for the values; 0 for an absent, negative or infinite one."""
+    values = table[column].astype(np.float64)
+    return np.where(~table.is_null(column) & (values > 0) & (values < np.inf), values, 0.0)
