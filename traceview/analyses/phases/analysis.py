@@ -1,10 +1,11 @@
 """What each process did from its first event to its last, and what compilation cost.
 
 Start-up lasts until the first launch, shut-down begins where the last GPU work ends. In between,
-launches by autograd's threads and kernels of an optimizer show training, launches of CUDA graphs
-replay, attention and the choice of a token in turn generation, and passes of training's kernels
-without a backward pass evaluation. The phase in which the first steady step begins is warm-up until
-then. Compilation is laid over all of these. Stretches below 1 ms join the one before.
+training shows in launches by autograd's threads and in kernels of an optimizer, replay in launches
+of CUDA graphs, generation in attention that alternates with the choice of a token, and evaluation
+in passes of training's kernels without a backward pass. The phase in which the first steady step
+begins is warm-up until then. While code is compiled, the phase is compilation, whatever else
+happens. Stretches below 1 ms join the one before.
 
 `busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
 gpu-bound from 95 %, else the cause of more than half of the idle time, dependencies left aside,

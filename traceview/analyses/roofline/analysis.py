@@ -1,8 +1,9 @@
 """How close each kernel comes to the peak bandwidth and the peak FLOP rate of its GPU.
 
 Achieved rates are bytes and FLOP ÷ GPU time, percentages 100 × these ÷ the peaks. A kernel is bound
-by what it is nearer to, at 60 % of the peak or more, else by latency. `least_ns` is the time at the
-nearer peak, `at_stake_ns` the time beyond it. `basis` names the source of bytes and FLOP.
+by memory or by compute, whichever peak it is nearer to, if it reaches 60 % of that peak; else by
+latency. `least_ns` is the time at the nearer peak, `at_stake_ns` the time beyond it. `basis`
+names the source of bytes and FLOP.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A step lasts from the end of the previous step's GPU work to the end of its own, since the CPU runs
 ahead; the first of a loop begins with its range. A step is an outlier beyond median + max(5 σ, 10 %
-of the median), where σ is 1.4826 × the median absolute deviation. Warm-up steps are those of the
-first half of a loop before the first that is not beyond that limit, taken from the later half. Idle
-time that a longer run does not repeat (warm-up, first uses) is not a loss of a step.
+of the median), where σ is 1.4826 × the median absolute deviation. Warm-up steps are those in
+the first half of a loop until the first within that limit, which is computed from the later half.
+Idle time that a longer run does not repeat (warm-up, first uses) is not a loss of a step.
 """
 
 from __future__ import annotations

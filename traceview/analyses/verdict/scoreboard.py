@@ -1,4 +1,4 @@
-"""The scoreboard of a recording: the six figures to look at first, of the GPU with most of it."""
+"""The scoreboard of a recording: six figures to look at first, of the GPU with most steady time."""
 
 from __future__ import annotations
 

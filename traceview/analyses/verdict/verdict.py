@@ -64,8 +64,8 @@ class Verdict:
     """The result of a recording in one line.
 
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
-    the others, absent without steps. `gpu_busy_pct` is of the steady time of the GPU with most of
-    it, absent where no GPU work is selected, or where the recording lost much of it.
+    the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
+    the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
     """
 
     text: str

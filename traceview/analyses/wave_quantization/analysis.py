@@ -3,17 +3,20 @@
 A GPU holds `blocks_per_sm` × SMs blocks of a kernel at once: a wave. Where all blocks take equal
 time, 1 − waves ÷ ceil(waves) of all block slots stay unused, and `tail_loss_ns` is that fraction of
 the kernel's time. It is an upper bound: blocks of unequal length, or that compete within their SM,
-end at different times and lose less. In less than a wave, unused slots cost no time, as the blocks
-that are there have more of their SM. Only idle SMs count then, and only of the time beyond the
-shortest kernel of the trace, or beyond 100 µs where that is less. Where the trace has several grids
-of a kernel, selected or not, their times decide: without a step in them nothing is claimed, and no
-more than what a neighbour measures. Nor is it for kernels that others run beside, and for
+end at different times and lose less. No loss is claimed for kernels that run beside others, or for
 persistent GEMMs.
 
-A warp has 32 lanes, and a block at least one warp: blocks of fewer threads, or of other than a
-multiple of 32, leave lanes idle, and an SM holds so many blocks only. Where a quarter of the lanes
-or more are idle, in grids of a block per SM or more, the time that is lost at most is the fraction
-of threads that an SM could hold besides in larger blocks.
+In a grid of less than a wave, unused slots cost no time, as the blocks share their SM with fewer
+others. Only SMs without a block count there, and only for the time beyond that of the shortest
+kernel of the trace, or beyond 100 µs where that is less.
+
+Where the trace has several grids of a kernel, selected or not, their measured times decide: no loss
+is claimed unless the times rise in a step, and no more than a neighbouring grid shows.
+
+A warp has 32 lanes: blocks whose threads are not a multiple of 32 leave some idle, and an SM holds
+a limited number of blocks, however small. Where at least a quarter of the lanes are idle, in grids
+of at least one block per SM, the time lost is at most the fraction of threads that an SM could hold
+in addition, in larger blocks.
 
 The kernel names of cuBLAS have the tile size of its persistent GEMMs. Where the trace has the
 shapes of tensors, table `tiles` counts tiles instead of blocks.
