@@ -10,6 +10,7 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of, rows_of
+from traceview.analyses.memory_copies.on_gpu import copies_on_gpu
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.operations.blocking_calls import waits
@@ -57,7 +58,8 @@ _PIN = {
 
 def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
     """Copies that no kernel hides, and pages migrated on demand; of warm-up, for information."""
-    findings = [*_exposed(trace, copies.take(~early & ~_after_the_loop(trace, copies)))]
+    steady = copies.take(~early & ~_after_the_loop(trace, copies))
+    findings = [*_exposed(trace, steady), *copies_on_gpu(trace, steady)]
     for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
         span_ns = steady_span_ns(trace)
         for row in copies_by_kind(trace, part).rows():

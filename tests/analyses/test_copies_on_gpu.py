@@ -1,0 +1,48 @@
+"""Copies within the memory of a GPU."""
+
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.memory_copies import ANALYSIS
+
+MS = 1_000_000
+ADD = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>()"
+
+
+def program(kernel="add", *, beside=False):
+    """A kernel of 3 ms, then a copy of 1 ms."""
+    export, at = Export(), 0
+    ends = {"kind": "D2D", "source": "device", "destination": "device"}
+    for _ in range(10):
+        export.launch((at, at + 10), (at + 20, at + 3 * MS), name=kernel)
+        start = at + (MS if beside else 3 * MS)
+        export.copy((at + 11, at + 19), (start, start + MS), bytes=1 << 30, **ends)
+        at += 4 * MS
+    return export
+
+
+def test_copies_that_take_turns_with_kernels(tmp_path):
+    [finding] = ask(ANALYSIS, program(), tmp_path).findings
+    assert finding.message == (
+        "10 copies within the memory of the GPU (D2D, 10.7 GB) take 10.0 ms at 1,074 GB/s. "
+        "No kernel runs in that time."
+    )
+    assert finding.time_at_stake_ns == 10 * MS
+    assert finding.severity == "medium"  # a quarter of the time, of which some may be needed
+    assert finding.action.startswith("Swap buffers")
+
+
+def test_copies_beside_kernels_take_no_time(tmp_path):
+    assert not ask(ANALYSIS, program(beside=True), tmp_path).findings
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+def test_torch_copies_gradients_into_buckets(tmp_path, ranks):
+    export = program(ADD)
+    if ranks:
+        name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        export.launch((50 * MS, 50 * MS + 5), (50 * MS + 9, 50 * MS + 99), name=name)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert finding.action.startswith("Write results where they are read")
+    assert ("gradient_as_bucket_view=True" in finding.action) == ranks

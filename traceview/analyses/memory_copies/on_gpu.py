@@ -1,0 +1,73 @@
+"""Copies from one place in a GPU's memory to another, which take turns with kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import groups, intervals, units
+from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.findings import SEVERITIES, Evidence, Finding, LostTime, severity_of, share_pct
+from traceview.tables import Table
+from traceview.trace import Trace
+
+_ELSEWHERE = {
+    "torch": "Write results where they are read (in-place operations, out=), and avoid clone() and "
+    "contiguous() of what stays as it is.",
+    "": "Swap buffers instead of copying one to the other, or let the kernel before write where "
+    "the next one reads.",
+}
+_IN_BUCKETS = (
+    " DistributedDataParallel copies gradients into its buckets unless "
+    "gradient_as_bucket_view=True is set."
+)
+
+
+def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
+    """Copies within the memory of a GPU while no kernel runs, of the GPU with most of that time."""
+    own = copies.take(copies.texts("direction").isin(["D2D"]))
+    if not len(own):
+        return
+    by_device = groups.group(own["device"])
+    parts = exposed_by(trace, own, by_device)
+    worst = int(np.argmax(parts))
+    device = int(own["device"][by_device.first[worst]])
+    spans = steady_spans_ns(trace)
+    span_ns = spans.get(device, 0)
+    exposed_ns = min(int(parts[worst]), span_ns)
+    severity = severity_of(exposed_ns, span_ns)
+    if severity is None:
+        return
+    on_gpu = own.take(own["device"] == device)
+    row = next(copies_by_kind(trace, on_gpu).rows())
+    keys = ("direction", "host_memory", "migration_cause")
+    values = {name: row[name] for name in (*keys, "calls", "bytes", "total_ns", "bytes_per_s")}
+    take = "takes" if row["calls"] == 1 else "take"
+    where = "{gpu}" if len(spans) > 1 else "the GPU"
+    all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    meanwhile = "in that time" if all_of_it else "for {exposed_ns} of it"
+    name = framework(trace)
+    remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])
+    if name == "torch" and communication_operations(trace).any():
+        remedy += _IN_BUCKETS
+    yield Finding(
+        max(severity, "medium", key=SEVERITIES.index),
+        f"{{calls:copy|copies}} within the memory of {where} ({{direction}}, {{bytes}}) {take} "
+        f"{{total_ns}} at {{bytes_per_s}}. No kernel runs {meanwhile}.",
+        remedy,
+        exposed_ns,
+        gpu_subject(trace, device),
+        Evidence(
+            {**values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)},
+            "copies",
+            {key: row[key] for key in keys},
+            *longest_of(on_gpu, row),
+        ),
+        share_pct(exposed_ns, span_ns),
+        work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),
+    )
