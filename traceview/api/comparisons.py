@@ -23,7 +23,7 @@ def compare(
     """Compare recordings of two versions of a program: how much faster a step is, and why.
 
     Each side is a trace, the path of one, a folder of recordings, or a list of these: with several
-    recordings per side the difference is told from noise. Raises ComparisonRefusedError where the
+    recordings per side a difference can be told from noise. Raises ComparisonRefusedError where the
     comparison makes no sense (another GPU, the same capture twice), unless `force`, and what `load`
     raises.
     """

@@ -30,7 +30,7 @@ _LEAST_CALLS = 0.01
 _MOST_PLACES, _LEAST_PLACE, _ONE_PLACE = 3, 0.05, 0.9
 """Places of one cause, the share of it that one must have, and that of one that stands for all."""
 _FEW, _MOST_OF_FEW = 3, 0.8
-"""Changed kernels of a class are told singly where so few account for so much of it."""
+"""Changed kernels of a class are listed singly where so few account for so much of it."""
 _COUNTED = {
     "launch-late": "launches",
     "sync-drain": "synchronizations",

@@ -20,7 +20,7 @@ from traceview.comparison.sides import longest, step_mean_ns, total
 from traceview.comparison.wording import kernel_shares
 
 UNLIKE_STEPS = 1.5
-"""Steps whose kernels run this many times as often on one side are told to be unlike."""
+"""A note says that steps differ where kernels run this many times as often on one side."""
 ALIKE_PROGRAMS = 0.1
 """Of the kernel time of a side. Recordings of one program share a quarter, also if compiled."""
 _NEARLY_ALL = 0.8

@@ -55,15 +55,15 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
 
     def list_recordings() -> str:
         """List the recordings in the folder."""
-        return _told(answers.recordings)
+        return _sent(answers.recordings)
 
     def list_questions() -> str:
         """List the questions that `answer` knows."""
-        return _told(answers.questions)
+        return _sent(answers.questions)
 
     def report(recording: str) -> str:
         """Say what limits a recording and what to do first, with figures and numbered findings."""
-        return _told(lambda: answers.report(recording))
+        return _sent(lambda: answers.report(recording))
 
     def answer(
         recording: str, question: str, table: str | None = None, rows: int | None = None
@@ -72,26 +72,26 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
 
         Name one `table` to get what its columns mean and more of its rows, `rows` for as many.
         """
-        return _told(lambda: answers.answer(recording, question, table, rows))
+        return _sent(lambda: answers.answer(recording, question, table, rows))
 
     def evidence(recording: str, finding: int, rows: int | None = None) -> str:
         """Show what a finding of `report` rests on: values, table rows, kernels of its window."""
-        return _told(lambda: answers.evidence(recording, finding, rows))
+        return _sent(lambda: answers.evidence(recording, finding, rows))
 
     def inspect_kernel(target: str, kernel: str | None = None) -> str:
         """Show how wide the accesses of a kernel are, and why, in a .ptx, .cubin or recording.
 
         Without `kernel`, those of many kernels are summed up.
         """
-        return _told(lambda: answers.kernel(target, kernel))
+        return _sent(lambda: answers.kernel(target, kernel))
 
     def compare(before: list[str], after: list[str], rows: int | None = None) -> str:
         """Say what changed between two versions, from one or more recordings of each."""
-        return _told(lambda: answers.compare(before, after, rows))
+        return _sent(lambda: answers.compare(before, after, rows))
 
     def compare_ranks(recordings: list[str], rows: int | None = None) -> str:
         """Say which rank of a distributed job is late, and why, from a recording of each."""
-        return _told(lambda: answers.ranks(recordings, rows))
+        return _sent(lambda: answers.ranks(recordings, rows))
 
     return [
         *(list_recordings, list_questions, report, answer),
@@ -99,8 +99,8 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
     ]
 
 
-def _told(answer: Callable[[], Document]) -> str:
-    """The answer, or the error in words: what happened and what to do."""
+def _sent(answer: Callable[[], Document]) -> str:
+    """The answer as text. Raises ToolError, which says what happened and what to do."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

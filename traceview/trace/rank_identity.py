@@ -126,8 +126,8 @@ def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
 
 def _is_srun_with_pmi(environment: Mapping[str, str]) -> bool:
     """Whether srun itself serves PMI-2, which Hydra's local ranks and Open MPI's ranks rule out."""
-    told = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("PMI_RANK", "PMI_SIZE")
-    step, pmi = (tuple(map(environment.get, names)) for names in told)
+    variables = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("PMI_RANK", "PMI_SIZE")
+    step, pmi = (tuple(map(environment.get, names)) for names in variables)
     others = {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"}
     return step == pmi and None not in pmi and not others & environment.keys()
 

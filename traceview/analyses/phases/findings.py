@@ -2,7 +2,7 @@
 
 Compilation before a loop is paid once per run, so its severity is its share of the run that was
 recorded. In a loop it is a loss of every step. Trials of convolution algorithms are paid once in
-any case: they are told, and no more. And kernels that a CUDA graph replays faster.
+any case and only reported. Also: kernels that a CUDA graph replays faster.
 """
 
 from __future__ import annotations

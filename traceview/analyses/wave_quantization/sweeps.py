@@ -80,9 +80,9 @@ class GridSweeps:
         exact = within & (place > self.first[sweep]) & (place < self.end[sweep])
         exact &= self.grids.blocks[self.rows[last]] == grids.blocks
         step = np.where(exact, self.verdict[last], 0)
-        told = (step == STEP) | (step == NO_STEP)
+        decided = (step == STEP) | (step == NO_STEP)
         overall = np.where(sweep >= 0, self.overall[sweep], 0)
-        return np.where(told, step, overall).astype(np.int8)
+        return np.where(decided, step, overall).astype(np.int8)
 
     def neighbours_of(self, grids: GridColumns, sweep: Integers) -> Neighbours:
         """The loss of each grid, as shown by the other grids of its sweep.

@@ -151,8 +151,8 @@ def alike(one: CollectiveStream, places: Integers, other: CollectiveStream, rows
     """Where the kinds are equal, and sizes and steps as far as they are known."""
     equal: Mask = one.kind[places] == other.kind[rows]
     for each, of_other in ((one.bytes, other.bytes), (one.step, other.step)):
-        known, told = each[places], of_other[rows]
-        equal &= (known == told) | (known < 0) | (told < 0)
+        value, other_value = each[places], of_other[rows]
+        equal &= (value == other_value) | (value < 0) | (other_value < 0)
     return equal
 
 

@@ -1,9 +1,9 @@
 """Findings whose remedies were recompiled, and which of these remedies hold together.
 
-Each remedy is proven on its own by its rule. Told side by side they may contradict one another
+Each remedy is proven on its own by its rule. Side by side they may contradict one another
 (`num_warps=4` and `num_warps=16`), and one may bring a new finding in the next run. So they are
-applied one after another, the worst finding first. A remedy is told only if the kernel has nothing
-new to report that is as bad, with this remedy alone and with those before it.
+applied one after another, the worst finding first. A remedy is reported only if the kernel has
+nothing new to report that is as bad, with this remedy alone and with those before it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
         raise _without_gpu_work(trace.run.get("exit_status", "0"))
     own = rank_traces(trace)
     traces = {id(each): each for each in own}
-    summaries = {name: _told(each) for name, each in traces.items()}
+    summaries = {name: _own_report(each) for name, each in traces.items()}
     return tuple(
         replace(figures, path=file.path, **summaries[id(each)])
         for figures, each in zip(ranks, own, strict=True)
@@ -45,12 +45,12 @@ def _without_gpu_work(exit_status: str) -> InputError:
     return InputError(what, "events that were not yet saved are lost when a program is killed")
 
 
-def _told(trace: Trace) -> dict[str, Any]:
+def _own_report(trace: Trace) -> dict[str, Any]:
     """Verdict and findings of a rank's own report."""
-    findings, found = findings_of(trace), verdict(trace)
+    findings, result = findings_of(trace), verdict(trace)
     return {
-        "verdict": found.text if found else "",
-        "limit": found.limit if found else "unknown",
+        "verdict": result.text if result else "",
+        "limit": result.limit if result else "unknown",
         "findings": tuple(map(_finding, findings[:_MOST_FINDINGS])),
     }
 

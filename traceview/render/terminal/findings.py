@@ -31,10 +31,10 @@ def finding_lines(
     entries = [FindingText(each, whole, min(width, WIDEST), links) for each in findings]
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
-    told = urgent or entries[:_MOST_INFO]
-    drawn_entries = _as_full_as_fit(told, left - 1)
+    shown = urgent or entries[:_MOST_INFO]
+    drawn_entries = _as_full_as_fit(shown, left - 1)
     lines = [line for each in drawn_entries for line in each]
-    lines += _notes(entries[len(told) :], left - 1 - len(lines))
+    lines += _notes(entries[len(shown) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
 
 
