@@ -49,6 +49,7 @@ _DESCRIBE = (
     "--signature"
 )
 _CORRECT = "correct the kernel"
+_NO_KEYWORDS = "JIT functions do not support **"
 _NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
 _INSTALL = "install it and what it imports, or run this where it is installed"
 
@@ -135,9 +136,11 @@ class KernelResolution:
         return options.guess or options.signature is not None or self.script.is_library
 
     def _failed_early(self) -> InputError:
+        what = f"{self.script.name} {self.ending.failure} before it launched a kernel"
+        if _NO_KEYWORDS in str(self.ending.failure):
+            return InputError(what, _NAME_CONSTANTS)
         if not self._jitted or self.not_installed or self.ending.missing:
             return self._no_kernel()
-        what = f"{self.script.name} {self.ending.failure} before it launched a kernel"
         if self.ending.is_kernel:
             return InputError(what, _CORRECT)
         remedy = "correct that, or add --guess to compile its kernels with guessed arguments"
@@ -185,7 +188,9 @@ class KernelResolution:
             what = f"{name} has no Triton kernel {self.options.kernel[:60]!r}{early}"
             return InputError(what, f"it has: {', '.join(known)}")
         if ending.failure:
-            return InputError(f"{name} {ending.failure}", "no kernel was compiled before that")
+            is_old = _NO_KEYWORDS in ending.failure
+            remedy = _NAME_CONSTANTS if is_old else "no kernel was compiled before that"
+            return InputError(f"{name} {ending.failure}", remedy)
         remedy = self.log.remedy
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
 
