@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.headless.forked_workers import forked_workers as forked_workers
 from tests.headless.forked_workers import fresh_workers as fresh_workers
@@ -54,6 +55,10 @@ SHIPPED = (
     *(*COLLECTIVES, *NATIVE, RANGES_ONLY),
 )
 
+
+# No test depends on how busy the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # Until all tests are collected: hardly any of what that makes is garbage.
 gc.disable()

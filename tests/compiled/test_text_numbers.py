@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.compiled import library
@@ -32,7 +32,6 @@ def numbered(numbers: TextNumbers, parts: Sequence[Sequence[bytes]]) -> tuple[li
 
 
 @needs_library
-@settings(deadline=None)
 @given(st.lists(raw, max_size=6))
 def test_numbers_are_those_of_first_appearance(parts: list[list[bytes]]) -> None:
     every = [text for part in parts for text in part]

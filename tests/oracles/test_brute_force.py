@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import Export
@@ -352,7 +352,7 @@ class Program:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.lists(STEP, min_size=15, max_size=50))
 def test_on_random_recordings(steps):
     with tempfile.TemporaryDirectory() as folder:

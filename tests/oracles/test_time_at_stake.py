@@ -12,7 +12,6 @@ from traceview.report import analyze, duration_ns
 
 CALMLY = settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 WAIT = st.tuples(st.integers(0, 120), st.integers(1, 40), st.integers(1, 2))

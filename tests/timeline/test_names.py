@@ -1,7 +1,7 @@
 """Names of rows: each once, and those in use alone become text."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.tables import Texts, object_array
@@ -20,7 +20,6 @@ def shown(text):
     return text if len(text or "") < 4_000 else f"{text[:2_000]}…{text[-2_000:]}"
 
 
-@settings(deadline=None)
 @given(texts, texts, st.data())
 def test_every_row_has_its_name_and_class(first, second, data):
     classes = data.draw(st.lists(st.integers(0, 3), min_size=len(second), max_size=len(second)))

@@ -44,7 +44,7 @@ def on_path(kernels, waits):
     return intervals.overlap(path, start, end)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(ACTION, min_size=1, max_size=25), st.data())
 def test_faster_kernels_save_no_more_than_their_time_on_the_path(actions, data):
     actions = [("launch", 5), *actions]
@@ -139,7 +139,7 @@ def nanoseconds_on_path(trace, waits, device):
     return path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(ACTION, min_size=1, max_size=20), st.integers(1, 2), st.data())
 def test_no_claim_exceeds_a_walk_along_the_critical_path(actions, devices, data):
     actions = [("launch", 5)] * devices + actions

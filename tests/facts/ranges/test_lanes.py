@@ -19,7 +19,7 @@ def columns(spans, scale):
 
 # Such times fit no key of lane and time, as those of damaged traces.
 @pytest.mark.parametrize("scale", [1, 2**57])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(spans=SPANS, asked=SPANS)
 def test_union_and_overlap_of_each_lane(scale, spans, asked):
     lane, start, end = columns(spans, scale)
@@ -38,7 +38,7 @@ def test_union_and_overlap_of_each_lane(scale, spans, asked):
         assert overlap[here].tolist() == expected.tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(TIME, st.booleans()), max_size=12), TIME, TIME)
 def test_only_what_is_counted_covers(found, one, other):
     first, last = sorted((one, other))

@@ -34,7 +34,7 @@ LOOPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(LOOPS)
 def test_each_loop_is_judged_by_itself(loops):
     loop = np.repeat(np.arange(len(loops)), [len(took) for took in loops])
@@ -48,7 +48,7 @@ def test_each_loop_is_judged_by_itself(loops):
         assert (judged.median_ns[number], judged.limit_ns[number]) == (median, limit)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LOOPS, st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]))
 def test_medians_and_quantiles_of_groups_are_those_of_numpy(loops, share):
     """Of groups in any order, some of them empty."""

@@ -24,7 +24,7 @@ def towards_zero(a: int, b: int) -> int:
 
 
 @given(WORDS, WORDS, WORDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_words_of_32_bits(a, b, c):
     expected = {
         "add.s32": a + b,
@@ -56,7 +56,7 @@ def test_words_of_32_bits(a, b, c):
 
 
 @given(WORDS, WORDS.filter(lambda value: value % 2**32 != 0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_division_rounds_towards_zero(a, b):
     quotient = towards_zero(signed(a), signed(b))
     assert one("div.s32", a, b) == quotient % 2**32
@@ -66,7 +66,7 @@ def test_division_rounds_towards_zero(a, b):
 
 
 @given(WORDS, WORDS, st.integers(0, 31), st.integers(1, 32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_fields_of_bits(a, b, start, length):
     field = a >> start & (2**length - 1)
     assert one("bfe.u32", a, start, length) == field
@@ -77,7 +77,7 @@ def test_fields_of_bits(a, b, start, length):
 
 
 @given(WORDS, WORDS, WORDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_tables_of_three_operands(a, b, c):
     for table in (0xC0, 0xFE, 0x96, 0xEA):
         expected = 0

@@ -41,7 +41,7 @@ def blocked(draw):
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(blocked())
 def test_a_blocked_layout_is_its_definition(drawn):
     sizes, lanes, warps, order, shape = drawn

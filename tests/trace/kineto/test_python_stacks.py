@@ -31,7 +31,7 @@ def events(calls: list[tuple[int, int, int]]) -> list[Event]:
 
 
 @given(CALLS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_innermost_call_is_the_last_that_started(tmp_path: Path, calls):
     trace = load(write(tmp_path / "t.json", [*events(calls), span("cpu_op", "o", 0, 1)]))
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
@@ -45,7 +45,6 @@ def test_the_innermost_call_is_the_last_that_started(tmp_path: Path, calls):
 
 
 @given(CALLS, st.booleans(), st.sampled_from([1, 2, 5]))
-@settings(deadline=None)
 def test_blocks_and_pieces_of_any_length_give_the_same_tables(calls, in_order, rows):
     listed = sorted(calls) if in_order else calls
     waits = [call("cudaStreamSynchronize", PERIOD_US * at + 1, 2, at) for at in range(0, 320, 7)]

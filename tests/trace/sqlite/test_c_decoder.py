@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traceview.compiled import library
@@ -98,7 +98,7 @@ def read(path: Path, kinds: dict[str, Kind], way: str) -> Cells | str:
             return str(error)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     rows=lines,
     page_bytes=st.sampled_from([512, 1024, 4096, 65536]),

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
@@ -119,7 +119,7 @@ def whole_columns(database: Database, table: str) -> dict[str, Kind]:
     return {str(r[1]): "text" if r[2] == "TEXT" else "integer" for r in wanted}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     lines=rows,
     page_bytes=st.sampled_from([512, 1024, 4096, 65536]),
