@@ -331,7 +331,7 @@ def test_a_normal_exit_is_no_remark(script):
         ("raise ValueError('no data')\n", "script.py raised ValueError at line 1: no data"),
         ("import sys\nsys.exit('bad')\n", "script.py exited with 'bad'"),
         ("import os\nos._exit(0)\n", "script.py exited before it compiled any kernel"),
-        ("x = 1\n", "script.py neither launches nor defines a Triton kernel"),
+        ("x = 1\n", "neither launches nor defines a Triton kernel; name the file with its @triton"),
         ("def f(:\n", "script.py, line 1: not valid Python: "),
         ("\0", "not valid Python: "),
         ("", "neither launches nor defines"),

@@ -191,7 +191,9 @@ class KernelResolution:
             is_old = _NO_KEYWORDS in ending.failure
             remedy = _NAME_CONSTANTS if is_old else "no kernel was compiled before that"
             return InputError(f"{name} {ending.failure}", remedy)
-        remedy = self.log.remedy
+        remedy = (
+            self.log.remedy or "name the file with its @triton.jit function, or a launching script"
+        )
         return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
 
     def _not_installed(self, package: str) -> InputError:
