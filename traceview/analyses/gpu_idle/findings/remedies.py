@@ -72,7 +72,7 @@ SHORT_GAPS = "Fuse small kernels, or give each more work."
 SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
 WAIT_LESS = (
     "Wait for results less often, such as once per epoch, so that the CPU launches ahead of the "
-    "GPU. Such a wait is no CUDA call, so sync-stalls does not count it."
+    "GPU. Such a wait makes no CUDA call, so sync-stalls does not count it."
 )
 HELD_BACK = (
     "See in the timeline what comes before this work. Page migrations of unified memory, another "
