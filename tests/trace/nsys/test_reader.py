@@ -437,23 +437,27 @@ def test_what_the_trace_says_of_itself(read: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "warned"), [("3.0.0", 0), ("3.30.9", 0), ("3.31.0", 1), ("4.0.0", 1), ("odd", 1)]
+    ("version", "warned"),
+    [("3.0.0", 0), ("3.30.9", 0), ("3.31.0", 1), ("4.0.0", 1), ("2.9.1", 1), ("odd", 1)],
 )
-def test_newer_schemas_are_read_with_one_warning(read: Any, version: str, warned: int) -> None:
+def test_other_schemas_are_read_with_one_warning(read: Any, version: str, warned: int) -> None:
     trace = read({KERNEL: [kernel(1, 2)]}, meta={"EXPORT_SCHEMA_VERSION": version})
     assert len(trace.warnings) == warned
     assert all(version in text or "no schema" in text for text in trace.warnings)
     assert len(trace.kernels) == 1
 
 
+def test_an_export_without_a_version_is_read_with_a_warning(tmp_path: Path) -> None:
+    export = ExportFile("3.0.0").drop("EXPORT_META_DATA")
+    export.raw(KERNEL, start=1, end=2, globalPid=pid(10), streamId=7)
+    trace = load(export.write(tmp_path / "t.sqlite"))
+    assert len(trace.kernels) == 1
+    assert "no schema version" in trace.warnings[0]
+
+
 def test_the_older_meta_table(read: Any) -> None:
     trace = read({KERNEL: [kernel(1, 2)]}, meta_table="EXPORT_META_DATA")
     assert trace.export_schema_version == "3.20.3"
-
-
-def test_schemas_before_3_are_refused(read: Any) -> None:
-    with pytest.raises(TraceFormatError, match=r"schema 2\.7\.1, older"):
-        read({}, meta={"EXPORT_SCHEMA_VERSION": "2.7.1"})
 
 
 @pytest.mark.parametrize("schema", [name for name in SCHEMAS if name[0].isdigit()])

@@ -12,11 +12,12 @@ from traceview.trace.sqlite.file import Database
 
 # 2022.4 writes schema 3.0 into EXPORT_META_DATA; from 2023 on the table is META_DATA_EXPORT.
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-NEWEST_SCHEMA = (3, 30)
+OLDEST_SCHEMA, NEWEST_SCHEMA = (3, 0), (3, 30)
 DIAGNOSTICS_SINCE = (3, 11)
 REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
 LENGTH = "CAPTURE_LENGTH_NS"
 """Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
+_READ = "only tables and columns with known names were read"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _VARIABLE_OF = re.compile(r"PROCESS_(\d+):ENVIRONMENT_VARIABLE")
@@ -61,7 +62,7 @@ class ExportMeta:
 def read_meta(database: Database) -> ExportMeta:
     """Read the metadata of an export.
 
-    Raises TraceFormatError if it is not an nsys export, or older than schema 3.0.
+    Raises TraceFormatError if it is not an nsys export.
     """
     there = [table for table in META_TABLES if table in database.tables]
     if not there and "StringIds" not in database.tables:
@@ -71,29 +72,20 @@ def read_meta(database: Database) -> ExportMeta:
             "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
         )
     export = _pairs(database, there[0]) if there else {}
-    if not there:
-        raise TraceFormatError("the nsys export has no schema version, so it is too old", REEXPORT)
-    meta = ExportMeta(export, _capture(database), _pairs(database, "TRACEVIEW_RUN"))
-    if meta.schema_number and meta.schema_number < (3, 0):
-        raise TraceFormatError(
-            f"the nsys export has schema {meta.schema}, older than 3.0", REEXPORT
-        )
-    return meta
+    return ExportMeta(export, _capture(database), _pairs(database, "TRACEVIEW_RUN"))
 
 
 def version_warnings(meta: ExportMeta) -> list[str]:
-    """A warning if the schema version is unknown or newer than the supported ones."""
+    """A warning if the schema version is unknown, older or newer than the supported ones."""
     number = meta.schema_number
     if number is None:
-        return [
-            ("the export has no schema version; only tables and columns with known names were read")
-        ]
+        return [f"the export has no schema version; {_READ}; if an answer is missing, {REEXPORT}"]
+    oldest, newest = (".".join(map(str, each)) for each in (OLDEST_SCHEMA, NEWEST_SCHEMA))
+    if number < OLDEST_SCHEMA:
+        what = f"the export has schema {meta.schema}, older than the supported {oldest}"
+        return [f"{what}; {_READ}; if an answer is missing, {REEXPORT}"]
     if number > NEWEST_SCHEMA:
-        known = ".".join(map(str, NEWEST_SCHEMA))
-        return [
-            f"the export has schema {meta.schema}, newer than the supported {known}; only "
-            "tables and columns with known names were read"
-        ]
+        return [f"the export has schema {meta.schema}, newer than the supported {newest}; {_READ}"]
     return []
 
 

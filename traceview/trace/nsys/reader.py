@@ -60,7 +60,7 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
 def read(database: Database, path: str) -> Trace:
     """Read an nsys export; `path` is the name shown to the user.
 
-    Raises TraceFormatError if it is not an nsys export or too old; sqlite3.Error if it is damaged.
+    Raises TraceFormatError if it is not an nsys export; sqlite3.Error if it is damaged.
     """
     meta = read_meta(database)
     export = Export(database)
