@@ -77,9 +77,9 @@ corpus-seconds: .venv/dev .venv/workloads .venv/ptx
 # million kernels need 5 GB of disk.
 benchmark: .venv/dev nsys
 	@mkdir -p .cache
-	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python benchmarks/report.py \
-		--json .cache/benchmark.json --picture docs/performance.svg $(BENCHMARK)
-	@$(BIN)/python benchmarks/results.py .cache/benchmark.json --into docs/performance.md
+	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python -m benchmarks.report.tool_comparison \
+		--json .cache/benchmark.json --chart docs/performance.svg $(BENCHMARK)
+	@$(BIN)/python -m benchmarks.report.result_tables .cache/benchmark.json --into docs/performance.md
 
 dist: .venv/release
 	@rm -rf dist

@@ -74,9 +74,9 @@ extern "C" __global__ void branch_free(const float* x, float* y, int n) {
     // with two chains in turn, where every other FFMA finds two of the three where the one before
     // it left them (`.reuse` in the SASS), 426,000. So an FFMA that fetches three registers takes
     // two clocks of its scheduler, one that fetches two takes one
-    // (benchmarks/fma_operands.py). triton-branch-free took half as long as this one: a thread has
-    // neighbours there, so the compiler knows which are even and puts the numbers into the
-    // instructions.
+    // (benchmarks/kernels/fma_operands.py). triton-branch-free took half as long as this one: a
+    // thread has neighbours there, so the compiler knows which are even and puts the numbers into
+    // the instructions.
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float epsilon = i % 2 == 0 ? 0.0009765625f : -0.0009765625f, v = x[i];

@@ -52,7 +52,7 @@ class Tile:
         return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
 
 
-# By head dimension, the one in use first; benchmarks/tune_kernels.py times them all. Each warp
+# By head dimension, the one in use first; benchmarks/kernels/tile_sizes.py times all. Each warp
 # group of 4 has 64 rows, so 8 warps are 128; 128 × d results in fp32 and 128 × step scores share
 # 256 threads' registers.
 FORWARD_TILES = {

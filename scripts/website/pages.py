@@ -16,7 +16,10 @@ _UNIT = r"%|[nµm]?s|[kMGT]?B(?:/s)?|[KMG]iB|T?FLOP/s"
 _MEASURED = re.compile(rf"(`+)[^`]+\1|^ {{4}}.*$|(?<=\d) (?=(?:{_UNIT})(?![\w/]))", re.MULTILINE)
 _SITE = Path("docs/site")
 # Pages outside docs/ that the site has, and where.
-_MOVED = {"reports/README.md": "gallery/index.md", "benchmarks/kernels.md": "kernel-times.md"}
+_MOVED = {
+    "reports/README.md": "gallery/index.md",
+    "benchmarks/kernels/speed_claims.md": "kernel-times.md",
+}
 _CASE = re.compile(r"reports/([\w-]+)(?:/README\.md)?")
 
 
@@ -53,7 +56,7 @@ def documents(repository: Path) -> Iterator[Page]:
     for path in sorted([*docs.glob("*.md"), *docs.glob("recipes/*.md")]):
         name = str(path.relative_to(docs))
         yield Page.of(name, on_site(path.read_text("utf-8"), path, name, repository))
-    kernels = repository / "benchmarks/kernels.md"
+    kernels = repository / "benchmarks/kernels/speed_claims.md"
     text = on_site(kernels.read_text("utf-8"), kernels, "kernel-times.md", repository)
     yield Page.of("kernel-times.md", f"---\norphan: true\n---\n\n{text}")
     for path in sorted([*docs.glob("images/*"), *docs.glob("*.svg")]):

@@ -11,21 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmarks.make_trace import make_trace
-from benchmarks.trace_shapes import SHAPES
+from benchmarks.readers import kineto_trace
+from benchmarks.recording_overhead import ranges_and_samples
+from benchmarks.report import chart, compared_tools, rank_jobs, result_tables, tool_comparison
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.shapes import SHAPES
 from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from traceview.trace.load import load
-
-# The benchmarks' programs import each other from there; nobody installs them.
-sys.path.insert(0, str(REPOSITORY / "benchmarks"))
-
-import kineto
-import picture
-import ranks
-import report
-import results
-import tools
 
 KERNELS = 500
 
@@ -65,51 +58,62 @@ def test_all_ranges_of_a_dense_trace_nest(made):
 
 def test_traceview_and_pandas_agree_with_sqlite(made, tmp_path):
     pytest.importorskip("pandas")
-    expected = tools.true_sums(made["plain"])
+    expected = compared_tools.true_sums(made["plain"])
     assert sum(calls for calls, _ in expected.values()) == KERNELS
-    for way in tools.ways(made["plain"], None, None):
+    for way in compared_tools.ways(made["plain"], None, None):
         if way.sums:
-            assert report.measure(made["plain"], way, tmp_path).cpu_s > 0
-            assert report.check(way, tmp_path, expected) == f"{len(expected)} equal"
+            assert tool_comparison.measure(made["plain"], way, tmp_path).cpu_s > 0
+            assert tool_comparison.check(way, tmp_path, expected) == f"{len(expected)} equal"
 
 
 def test_a_trace_of_torch_profiler_has_the_sums_of_its_lines(tmp_path):
-    trace = report.made(tmp_path, 1_000, "kineto")
-    expected = tools.true_sums(trace)
+    trace = tool_comparison.made(tmp_path, 1_000, "kineto")
+    expected = compared_tools.true_sums(trace)
     assert sum(calls for calls, _ in expected.values()) == 1_000
     assert trace.read_text().count('"ph": "X"') == 3_000
-    kineto.make(tmp_path / "stacks.json", 0, 12_000)
-    assert tools.true_sums(tmp_path / "stacks.json") == expected
-    by_name = {way.name: way for way in tools.ways(trace, "nsys", "nsys-ai")}
-    assert list(by_name) == [tools.OURS, tools.JSON, tools.HTML, tools.JSON_LOAD]
-    for name in (tools.JSON, tools.JSON_LOAD):
-        report.measure(trace, by_name[name], tmp_path)
-        assert report.check(by_name[name], tmp_path, expected) == f"{len(expected)} equal"
+    kineto_trace.make(tmp_path / "stacks.json", 0, 12_000)
+    assert compared_tools.true_sums(tmp_path / "stacks.json") == expected
+    by_name = {way.name: way for way in compared_tools.ways(trace, "nsys", "nsys-ai")}
+    assert list(by_name) == [
+        compared_tools.OURS,
+        compared_tools.JSON,
+        compared_tools.HTML,
+        compared_tools.JSON_LOAD,
+    ]
+    for name in (compared_tools.JSON, compared_tools.JSON_LOAD):
+        tool_comparison.measure(trace, by_name[name], tmp_path)
+        assert tool_comparison.check(by_name[name], tmp_path, expected) == f"{len(expected)} equal"
 
 
 def test_a_tool_that_is_wrong_has_no_time(made, tmp_path):
     (tmp_path / "0").write_text('{"gemm": [1, 5], "ghost": [1, 1]}')
-    way = tools.Way("a tool", (("cat", str(tmp_path / "0")),), tools.printed_sums)
-    with pytest.raises(tools.WrongError, match="a tool is wrong about 1 kernels, such as ghost"):
-        report.check(way, tmp_path, {"gemm": (1, 5)})
+    way = compared_tools.Way("a tool", (("cat", str(tmp_path / "0")),), compared_tools.printed_sums)
+    with pytest.raises(
+        compared_tools.WrongError, match="a tool is wrong about 1 kernels, such as ghost"
+    ):
+        tool_comparison.check(way, tmp_path, {"gemm": (1, 5)})
     with ThreadPoolExecutor() as apart:
-        row = report.measured(apart, made["plain"], way, 2, 60.0)
+        row = tool_comparison.measured(apart, made["plain"], way, 2, 60.0)
         assert row["wrong"].startswith("a tool is wrong about")
-        assert report.wrong({"traces": [{"tools": [row]}]}) == [row["wrong"]]
-        slow = tools.Way("slow", (("sleep", "0.01"), ("sleep", "60")))
-        row = report.measured(apart, made["plain"], slow, 2, 0.2)
+        assert tool_comparison.wrong({"traces": [{"tools": [row]}]}) == [row["wrong"]]
+        slow = compared_tools.Way("slow", (("sleep", "0.01"), ("sleep", "60")))
+        row = tool_comparison.measured(apart, made["plain"], slow, 2, 0.2)
         assert row == {"tool": "slow", "left_out": "over 0 s"}
-    assert results.markdown({**found(), "traces": [{**found()["traces"][0], "tools": [row]}]})
+    assert result_tables.markdown({**found(), "traces": [{**found()["traces"][0], "tools": [row]}]})
 
 
 def test_the_others_get_a_copy_that_is_removed(made):
-    way = next(w for w in tools.ways(made["plain"], None, "nsys-ai") if w.name == tools.NSYS_AI)
-    tools.prepare(made["plain"], way)
+    way = next(
+        w
+        for w in compared_tools.ways(made["plain"], None, "nsys-ai")
+        if w.name == compared_tools.NSYS_AI
+    )
+    compared_tools.prepare(made["plain"], way)
     way.cache.mkdir()
     with sqlite3.connect(way.copy) as connection:
         assert len(connection.execute("SELECT * FROM ENUM_CUPTI_SYNC_TYPE").fetchall()) == 4
     connection.close()
-    tools.clean(way)
+    compared_tools.clean(way)
     assert not way.copy.exists()
     assert not way.cache.exists()
     assert made["plain"].exists()
@@ -118,9 +122,9 @@ def test_the_others_get_a_copy_that_is_removed(made):
 @pytest.fixture
 def each_command_once(tmp_path, monkeypatch):
     """A command that the benchmark runs again prints what it printed, in the time that it took."""
-    runs, start = {}, report.run
+    runs, start = {}, tool_comparison.run
 
-    def run(command, printed, limit_s=report.NO_LIMIT_S):
+    def run(command, printed, limit_s=tool_comparison.NO_LIMIT_S):
         kept = runs.get(tuple(command))
         if kept:
             printed.write_bytes(kept[1])
@@ -129,7 +133,7 @@ def each_command_once(tmp_path, monkeypatch):
             kept = runs[tuple(command)] = (timed, printed.read_bytes())
         return kept[0]
 
-    monkeypatch.setattr(report, "run", run)
+    monkeypatch.setattr(tool_comparison, "run", run)
 
 
 @pytest.mark.slow
@@ -140,14 +144,23 @@ def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     traces = ["--kernels", "500", "--shapes", "kineto", "--shape-kernels", "1000", "--runs", "1"]
 
     def ran(*more):
-        monkeypatch.setattr(sys, "argv", ["report.py", *folder, *traces, *more])
-        report.main()
+        monkeypatch.setattr(sys, "argv", ["tool_comparison", *folder, *traces, *more])
+        tool_comparison.main()
         rows = json.loads(written.read_text())["traces"]
         return [(trace["shape"], row["tool"]) for trace in rows for row in trace["tools"]]
 
     shapes = ("plain", "kineto")
-    ours = [(shape, tool) for shape in shapes for tool in (tools.OURS, tools.JSON, tools.HTML)]
-    whole = [*ours[:3], ("plain", tools.PANDAS), *ours[3:], ("kineto", tools.JSON_LOAD)]
+    ours = [
+        (shape, tool)
+        for shape in shapes
+        for tool in (compared_tools.OURS, compared_tools.JSON, compared_tools.HTML)
+    ]
+    whole = [
+        *ours[:3],
+        ("plain", compared_tools.PANDAS),
+        *ours[3:],
+        ("kineto", compared_tools.JSON_LOAD),
+    ]
     assert ran() == whole
     kept = json.loads(written.read_text())
     for trace in kept["traces"]:
@@ -169,13 +182,15 @@ def nsys_output(*blocks: str) -> str:
 
 def test_a_report_that_nsys_skips_is_no_result():
     head = "a.py]...\n\nTime (%),Total Time (ns),Instances,Name\n1.0,70,2,gemm\n"
-    whole = nsys_output(*[head] * len(tools.NSYS_REPORTS))
-    assert tools.nsys_sums([whole]) == {"gemm": (2, 70)}
-    skipped = nsys_output(*[head] * (len(tools.NSYS_REPORTS) - 1), "b.py]...\nSKIPPED: no table\n")
-    with pytest.raises(tools.WrongError, match="did not make nvtx_kern_sum"):
-        tools.nsys_sums([skipped])
+    whole = nsys_output(*[head] * len(compared_tools.NSYS_REPORTS))
+    assert compared_tools.nsys_sums([whole]) == {"gemm": (2, 70)}
+    skipped = nsys_output(
+        *[head] * (len(compared_tools.NSYS_REPORTS) - 1), "b.py]...\nSKIPPED: no table\n"
+    )
+    with pytest.raises(compared_tools.WrongError, match="did not make nvtx_kern_sum"):
+        compared_tools.nsys_sums([skipped])
     with pytest.raises(ValueError, match="shorter"):
-        tools.nsys_sums([nsys_output(head)])
+        compared_tools.nsys_sums([nsys_output(head)])
 
 
 def found():
@@ -186,19 +201,19 @@ def found():
         return {"tool": name, **figures, "sums": "96 equal"}
 
     def trace(kernels, seconds, *tools_, shape="plain"):
-        ours = tool(tools.OURS, seconds, seconds + 9, seconds - 0.01)
+        ours = tool(compared_tools.OURS, seconds, seconds + 9, seconds - 0.01)
         beside = {"file_bytes": kernels * 200, "cat_s": [0.1], "numpy_s": [0.2]}
         return {"kernels": kernels, "shape": shape, **beside, "tools": [ours, *tools_]}
 
-    left_out = {"tool": tools.NSYS, "left_out": "about 400 s"}
+    left_out = {"tool": compared_tools.NSYS, "left_out": "about 400 s"}
     machine = {"cpu": "a CPU", "cores": 2, "memory_gb": 24, "system": "Linux", "load_at_start": 0.0}
     versions = dict.fromkeys(("traceview", "python", "numpy", "pandas", "sqlite", "nsys"), "1.0")
     return {
         "machine": {**machine, **versions, "nsys_ai": None},
         "help_s": [0.07, 0.05, 0.06],
         "traces": [
-            trace(1_000, 0.5, tool(tools.NSYS, 1.0)),
-            trace(100_000, 0.7, tool(tools.NSYS, 1.4)),
+            trace(1_000, 0.5, tool(compared_tools.NSYS, 1.0)),
+            trace(100_000, 0.7, tool(compared_tools.NSYS, 1.4)),
             trace(1_000_000, 2.9),
             trace(5_000, 0.6, left_out, shape="dense"),
         ],
@@ -206,7 +221,7 @@ def found():
 
 
 def test_results_are_told_as_tables():
-    told = results.markdown(found())
+    told = result_tables.markdown(found())
     assert "2 cores of a CPU, 24 GB, Linux; load 0.0 at the start; traceview 1.0" in told
     assert "nsys-ai" not in told
     assert "`traceview --help` takes 0.06 s." in told
@@ -214,18 +229,18 @@ def test_results_are_told_as_tables():
     assert "| runs | 3 | 1 |\n| 1,000 | 0.50 | 1.00 |\n| 100,000 | 0.70 | 1.40 |" in told
     assert "| 5,000 dense | nsys stats (6 reports) |  | about 400 s |  |  |  |  |" in told
     assert "| 100,000 | 2.0 |\n| 1,000,000 |  |\n| 5,000 dense |  |" in told
-    page = f"# P\n\n{results.BEGIN}\nold\n{results.END}\n\nend\n"
-    assert results.into(page, told) == page.replace("old", f"\n{told}\n")
+    page = f"# P\n\n{result_tables.BEGIN}\nold\n{result_tables.END}\n\nend\n"
+    assert result_tables.into(page, told) == page.replace("old", f"\n{told}\n")
     with pytest.raises(SystemExit, match="the page lacks"):
-        results.into("# P", told)
+        result_tables.into("# P", told)
     assert "| 100,000 | 7.00 | 2.00 |\n| 1,000,000 | 2.90 | 2.40 |\n\n" in told
     assert "from 100,000 kernels on: whole 2.41, less start-up 1.20." in told
     assert "| 1,000,000 | 200 | 0.100 | 0.200 | 2.90 | 69 | 29 |" in told
 
 
 def test_the_picture_is_one_and_always_the_same():
-    drawn = picture.draw(found())
-    assert drawn == picture.draw(found())
+    drawn = chart.draw(found())
+    assert drawn == chart.draw(found())
     words = {text.text for text in ElementTree.fromstring(drawn).iter() if text.text}
     assert "traceview report: 2.9 s for 1,000,000" in words
     assert "nsys stats (6 reports): 1.4 s for 100,000" in words
@@ -234,39 +249,39 @@ def test_the_picture_is_one_and_always_the_same():
 def test_a_tool_that_would_take_too_long_is_left_out():
     traces = found()["traces"][:2]
     longer = {"file_bytes": 200_000_000, "tools": []}
-    expected = {"tool": tools.NSYS, "left_out": "about 14 s"}
-    assert report._left_out(traces, longer, tools.NSYS, 14.1) is None
-    assert report._left_out(traces, longer, tools.NSYS, 13.9) == expected
-    assert report._left_out([], longer, tools.NSYS, 1.0) is None
-    assert report._left_out(traces, longer, tools.JSON, 0.1) is None
-    assert report._left_out(traces, traces[0], tools.NSYS, 1.5) is None
+    expected = {"tool": compared_tools.NSYS, "left_out": "about 14 s"}
+    assert tool_comparison._left_out(traces, longer, compared_tools.NSYS, 14.1) is None
+    assert tool_comparison._left_out(traces, longer, compared_tools.NSYS, 13.9) == expected
+    assert tool_comparison._left_out([], longer, compared_tools.NSYS, 1.0) is None
+    assert tool_comparison._left_out(traces, longer, compared_tools.JSON, 0.1) is None
+    assert tool_comparison._left_out(traces, traces[0], compared_tools.NSYS, 1.5) is None
 
 
 def test_ours_comes_first_and_the_slowest_last():
     given = Namespace(kernels=[500, 1_000], shapes=["plain", "dense"], shape_kernels=1_000)
     given.runs, given.format_runs, given.rival_runs = 5, None, 1
-    plan = list(report._planned(given))
+    plan = list(tool_comparison._planned(given))
     traces = [(500, "plain"), (1_000, "plain"), (1_000, "dense")]
-    assert plan[:3] == [(tools.OURS, 5, trace) for trace in traces]
-    assert plan[3:6] == [(tools.JSON, 5, trace) for trace in traces]
-    assert plan[-3:] == [(tools.NSYS, 1, trace) for trace in traces]
+    assert plan[:3] == [(compared_tools.OURS, 5, trace) for trace in traces]
+    assert plan[3:6] == [(compared_tools.JSON, 5, trace) for trace in traces]
+    assert plan[-3:] == [(compared_tools.NSYS, 1, trace) for trace in traces]
 
 
 def test_a_job_of_ranks_has_one_that_the_report_names(tmp_path):
-    size = ranks.JobSize(3, 960)
-    ranks.write_job(tmp_path / "job", size)
-    ran = ranks.timed(ranks.report(str(tmp_path / "job"), "--json", "--jobs", "1"))
-    ranks.check(ran.out, size)
+    size = rank_jobs.JobSize(3, 960)
+    rank_jobs.write_job(tmp_path / "job", size)
+    ran = rank_jobs.timed(rank_jobs.report(str(tmp_path / "job"), "--json", "--jobs", "1"))
+    rank_jobs.check(ran.out, size)
     assert ran.peak_mib > 50
     assert ran.cpu_s > 0
     with pytest.raises(SystemExit):
-        ranks.check(ran.out, ranks.JobSize(5, 960))
+        rank_jobs.check(ran.out, rank_jobs.JobSize(5, 960))
 
 
 COUNTS_RANGES = """
 import sys
-sys.path[:0] = ["benchmarks", "."]
-import alternating_overhead as measured
+sys.path.insert(0, ".")
+from benchmarks.recording_overhead import ranges_and_samples as measured
 import torch
 opened = []
 measured.nvtx_ranges._carrier = (opened.append, str)
@@ -295,9 +310,7 @@ def test_ranges_are_switched_on_and_off_inside_a_process():
 
 
 def test_the_interval_of_a_cost_holds_its_median():
-    import alternating_overhead as measured
-
-    median, low, high = measured.interval([1.02, 1.03, 1.04, 1.03, 1.02, 1.05])
+    median, low, high = ranges_and_samples.interval([1.02, 1.03, 1.04, 1.03, 1.02, 1.05])
 
     assert median == pytest.approx(3.0)
     assert 2.0 <= low <= median <= high <= 5.0

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from benchmarks.make_trace import make_trace
-from benchmarks.trace_shapes import SHAPES
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.shapes import SHAPES
 from tests.places import REPOSITORY
 
 # Kernels; the streams of the shorter trace are those of the longer one only from 12,000 kernels on.

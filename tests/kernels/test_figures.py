@@ -1,4 +1,4 @@
-"""The figures of benchmarks/kernels.md: ratios follow from times, docs/bench.md repeats them."""
+"""The figures of speed_claims.md: ratios follow from times, docs/bench.md repeats them."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-PAGE = (REPOSITORY / "benchmarks" / "kernels.md").read_text()
+PAGE = (REPOSITORY / "benchmarks/kernels/speed_claims.md").read_text()
 SCALE = {"ns": 1, "µs": 1e3, "ms": 1e6}
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

@@ -221,7 +221,7 @@ def test_a_kernel_is_launched_on_the_gpu_of_its_tensors():
     assert python("-c", CURRENT) == [[True]]
 
 
-@pytest.mark.parametrize("folder", ["kernels", "workloads", "benchmarks"])
+@pytest.mark.parametrize("folder", ["kernels", "workloads"])
 def test_no_file_hides_a_module_of_python_from_those_that_run_beside_it(folder):
     """Python looks in the folder of the script first: for `import copy`, say."""
     names = {file.stem for file in (REPOSITORY / folder).glob("*.py")}

@@ -2,7 +2,7 @@
 
 Shortcuts for many rows (direct addressing, keys of several columns in one number, texts made when
 they are shown) do not come into play in small traces. `TRACEVIEW_TEST_KERNELS=1000000` asks for
-longer ones, `TRACEVIEW_TEST_TRACE=PATH` for one that benchmarks/make_trace.py has made.
+longer ones, `TRACEVIEW_TEST_TRACE=PATH` for one that benchmarks/traces/generator.py has made.
 
 Compared, row by row or as sums of all rows:
 
@@ -32,8 +32,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.make_trace import make_trace
-from benchmarks.trace_shapes import Shape
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.shapes import Shape
 from tests.oracles import brute_force_scale
 from tests.oracles.test_brute_force import (
     Both,

@@ -1,4 +1,4 @@
-"""Answers on every shape of benchmarks/trace_shapes.py equal sums in plain SQL."""
+"""Answers on every shape of benchmarks/traces/shapes.py equal sums in plain SQL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from benchmarks.make_trace import make_trace
-from benchmarks.trace_shapes import SHAPES
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.shapes import SHAPES
 from traceview import analyze, load
 
 KERNELS = 20_000

@@ -1,6 +1,6 @@
 """The late rank of simulated jobs and its cause; none where all ranks do the same.
 
-`benchmarks/rank_error_rates.py` draws a thousand of each.
+`benchmarks/error_rates/late_ranks.py` draws a thousand of each.
 """
 
 from itertools import product

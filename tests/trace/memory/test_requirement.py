@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchmarks.make_trace import make_trace
-from benchmarks.trace_shapes import Shape
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.shapes import Shape
 from tests.build import Export
 from traceview.errors import TooLargeError
 from traceview.memory.available import Free
@@ -65,7 +65,7 @@ PLAIN = {
     ],
 )
 def test_the_estimate_is_near_what_was_measured(shape, counts, screen, page):
-    """Peaks in MB of the screen and of --html, of the shapes of benchmarks/trace_shapes.py."""
+    """Peaks in MB of the screen and of --html, of the shapes of benchmarks/traces/shapes.py."""
     found = fits.needed_bytes(counts) / 1e6
     assert screen <= found <= 1.3 * screen, shape
     assert 0.7 * page <= found <= page, shape

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from trace_shapes import Shape
+
+from benchmarks.traces.shapes import Shape
 
 Array = npt.NDArray[np.int64]
 HOST = 1 << 48

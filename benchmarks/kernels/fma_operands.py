@@ -1,8 +1,8 @@
 """Cost of an FFMA by where its operands come from: why divergence's branch_free is no faster.
 
-    python benchmarks/fma_operands.py             # on a machine with a GPU: times by events
+    python -m benchmarks.kernels.fma_operands         # on a machine with a GPU: times by events
     ncu --metrics sm__cycles_active.avg,smsp__inst_executed.avg \
-        python benchmarks/fma_operands.py --once
+        python -m benchmarks.kernels.fma_operands --once
 
 Kernels of 256 FFMA per thread that differ only in the operands: three registers (one of them
 uniform over the lanes or not), two registers and an immediate, one register twice; in one

@@ -1,9 +1,11 @@
 """False alarms and power of `compare` and `gate`, by drawing from runs measured on an H200.
 
+    python -m benchmarks.error_rates.gate [PAIRS]
+
 tests/data/gate/step_times.json has the step time (ns) of each run: a process of its own with 20
 steps, recorded by torch.profiler, the variants in an order drawn anew in each round. Sides of equal
 programs are drawn from the 20 runs of one program without replacement; a slow-down is planted by
-making the runs of one side longer. Usage: gate_error_rates.py [PAIRS]
+making the runs of one side longer.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from traceview.statistics import difference_bounds, mann_whitney
 
-DATA = Path(__file__).parent.parent / "tests/data/gate/step_times.json"
+DATA = Path(__file__).parents[2] / "tests/data/gate/step_times.json"
 EQUAL = ("mlp", "blocks_printed")
 SLOWER_PCT = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0)
 PLANTED = ("mlp_spin_0.5", "mlp_spin_1.0", "mlp_spin_2.0", "mlp_spin_3.0", "mlp_spin_5.0")

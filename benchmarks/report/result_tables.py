@@ -1,6 +1,6 @@
-"""Render the results of benchmarks/report.py as Markdown tables.
+"""Render the results of tool_comparison.py as Markdown tables.
 
-    python benchmarks/results.py RESULTS.json [--into docs/performance.md]
+    python -m benchmarks.report.result_tables RESULTS.json [--into docs/performance.md]
 
 Without --into the tables are printed; with it they take the place of those in the page.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from surroundings import sentence
-from tools import OURS
+from benchmarks.report.compared_tools import OURS
+from benchmarks.report.machine import sentence
 
 Trace = Mapping[str, Any]
 _HEAD = ("trace", "tool", "runs", "wall s", "least", "CPU s", "peak MiB", "sums of kernels")

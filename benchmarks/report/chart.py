@@ -1,6 +1,6 @@
-"""Draw the results of benchmarks/report.py: wall time over kernels, on logarithmic axes.
+"""Draw the results of tool_comparison.py: wall time over kernels, on logarithmic axes.
 
-python benchmarks/picture.py RESULTS.json docs/performance.svg
+python -m benchmarks.report.chart RESULTS.json docs/performance.svg
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from results import wall_s
-from surroundings import sentence
-from tools import NSYS, NSYS_AI, NSYS_AI_DIRECT, OURS, PANDAS
+
+from benchmarks.report.compared_tools import NSYS, NSYS_AI, NSYS_AI_DIRECT, OURS, PANDAS
+from benchmarks.report.machine import sentence
+from benchmarks.report.result_tables import wall_s
 
 matplotlib.use("svg")
 COLORS = {OURS: "#0b6e4f", NSYS: "#b3541e", NSYS_AI: "#6a4c93", PANDAS: "#4a6fa5"}

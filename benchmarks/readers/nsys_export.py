@@ -1,6 +1,6 @@
 """Time `traceview.load` on one export, and other ways to read its columns.
 
-    python benchmarks/load.py TRACE.sqlite [--runs 5]
+    python -m benchmarks.readers.nsys_export TRACE.sqlite [--runs 5]
 
 Every run is a fresh process with a warm file cache. The ways take turns, so that load
 from elsewhere on the machine affects all of them. Start-up, mostly imports, is counted separately.
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+PROGRAM = "benchmarks.readers.nsys_export"
 MIB = 1024  # ru_maxrss counts KiB on Linux
 Timed = Mapping[str, float]
 
@@ -75,7 +76,7 @@ def measure(way: str, path: str) -> Timed:
 
 
 def in_fresh_process(way: str, path: str) -> Timed:
-    command = [sys.executable, __file__, path, "--way", way]
+    command = [sys.executable, "-m", PROGRAM, path, "--way", way]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     timed: Timed = json.loads(done.stdout)
     return timed

@@ -1,8 +1,8 @@
 """Reading a large trace of torch.profiler: parsers beside one another, and the whole reader.
 
-    python benchmarks/kineto.py [--gigabytes 1] [--trace FILE.json[.gz]] [--parsers]
-    python benchmarks/kineto.py --others PYTHON    # PYTHON has HolisticTraceAnalysis from PyPI
-    python benchmarks/kineto.py --like FILE.json.gz --gigabytes 0.25 0.5 1 2
+    python -m benchmarks.readers.kineto_trace [--gigabytes 1] [--trace FILE.json[.gz]] [--parsers]
+    python -m benchmarks.readers.kineto_trace --others PYTHON   # with HolisticTraceAnalysis of PyPI
+    python -m benchmarks.readers.kineto_trace --like FILE.json.gz --gigabytes 0.25 0.5 1 2
 
 Without --trace a trace is made in libkineto's layout: two thirds Python calls, operators, launches
 and kernels; with --like, of that trace's events again and again. Each reader runs in a process of
@@ -26,6 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+PROGRAM = "benchmarks.readers.kineto_trace"
 CALLS_PER_STEP, OTHER_EVENTS_PER_STEP = 8, 4
 
 
@@ -184,7 +185,7 @@ def event(
 
 
 def report(path: Path) -> None:
-    command = [sys.executable, __file__, "--read", str(path)]
+    command = [sys.executable, "-m", PROGRAM, "--read", str(path)]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB on disk")
     for name, value in found.items():
@@ -201,8 +202,7 @@ def peak_mb() -> float:
 
 MEASURED = """
 import json, resource, sys, time
-sys.path.insert(0, {folder!r})
-from kineto import peak_mb
+from benchmarks.readers.kineto_trace import peak_mb
 {imports}
 before, peak = resource.getrusage(resource.RUSAGE_SELF), peak_mb()
 start = time.perf_counter()
@@ -225,7 +225,7 @@ OTHERS = {
 def beside(path: Path, python: str) -> None:
     """Other readers of the whole file, each in a process of its own."""
     for name, (imports, work) in OTHERS.items():
-        program = MEASURED.format(folder=str(Path(__file__).parent), imports=imports, work=work)
+        program = MEASURED.format(imports=imports, work=work)
         command = [sys.executable if name == "json.load" else python, "-c", program, str(path)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

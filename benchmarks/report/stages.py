@@ -1,6 +1,6 @@
 """Profile a report on the screen: CPU time and peak memory of every stage, in order.
 
-    python benchmarks/stages.py TRACE.sqlite [--least 0.01] [--runs 3]
+    python -m benchmarks.report.stages TRACE.sqlite [--least 0.01] [--runs 3]
 
 A stage is loading, one shared fact, the rest of one analysis, or rendering. The time of a fact
 excludes the facts it uses, so stages add up to the whole. Times are CPU times, as a busy machine
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PROGRAM = "benchmarks.report.stages"
 MIB = 1024
 
 
@@ -111,7 +112,7 @@ def _time_facts(clock: Clock) -> None:
 
 
 def in_fresh_process(path: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, path, "--here"]
+    command = [sys.executable, "-m", PROGRAM, path, "--here"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     measured: dict[str, Any] = json.loads(done.stdout)
     return measured

@@ -1,6 +1,7 @@
 """Time every tile that kernels/ lists for GEMMs and attention, and torch.
 
-    python -m benchmarks.tune_kernels [matmul low-precision forward backward] [--json OUT.json]
+    python -m benchmarks.kernels.tile_sizes [matmul low-precision forward backward]
+        [--json OUT.json]
 
 Needs an NVIDIA GPU; the first run compiles some 80 kernels, which takes a minute or two, the next
 ones seconds. Results are compared with torch's before they are timed. The first tile of a group is

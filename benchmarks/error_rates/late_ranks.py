@@ -1,6 +1,6 @@
 """Error rates of the answer for a job of many ranks, from simulated jobs with known truth.
 
-Usage: PYTHONPATH=. python benchmarks/rank_error_rates.py [JOBS]
+    python -m benchmarks.error_rates.late_ranks [JOBS]
 
 Draws JOBS jobs (1,000) with one late rank (a tenth of the large ones: two), and as many balanced
 ones with noise, and counts: the late rank named first, its cause, its place; jobs without a late

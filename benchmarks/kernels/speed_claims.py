@@ -1,6 +1,7 @@
 """Compare the kernels with the peak of this GPU and with torch, as ratios from one run.
 
-    python benchmarks/kernels.py [--json OUT.json] [--only gelu softmax …] [--trials 50]
+    python -m benchmarks.kernels.speed_claims [--json OUT.json] [--only gelu softmax …]
+        [--trials 50]
 
 Each line of the table is a claim: a version, what it is compared with, and the percentage it has to
 reach. `traceview bench` checks and then measures both sides one after the other with a cold L2
@@ -21,8 +22,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernels
 from traceview import units

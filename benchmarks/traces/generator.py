@@ -1,11 +1,11 @@
 """Write a large nsys export that looks like a training run: deterministic, for benchmarks.
 
-    python benchmarks/make_trace.py OUT.sqlite --kernels 1000000 [--shape NAME]
+    python -m benchmarks.traces.generator OUT.sqlite --kernels 1000000 [--shape NAME]
 
 Every process trains on its own GPU with the same correlation ids. A step is a forward and a
 backward pass of layers; a layer runs four operations, each in its own range, like torch's
 autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. The shapes are those of
-benchmarks/trace_shapes.py.
+shapes.py beside it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-# Run as a program and imported by tests; its neighbours are found either way.
-sys.path.append(str(Path(__file__).parent))
-
-from trace_runs import (
+from benchmarks.traces.processes import (
     KERNELS_PER_STEP,
     LAYERS_PER_PASS,
     OPERATIONS_PER_LAYER,
@@ -33,8 +29,8 @@ from trace_runs import (
     Run,
     run_of,
 )
-from trace_shapes import SHAPES, Shape
-from trace_tables import (
+from benchmarks.traces.shapes import SHAPES, Shape
+from benchmarks.traces.tables import (
     CALLS,
     FIRST_CALL_ID,
     FIRST_FRAME_ID,

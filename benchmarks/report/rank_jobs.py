@@ -1,14 +1,15 @@
 """Time the report of a job of many ranks: beside reports of its ranks alone, and as it grows.
 
-    python benchmarks/ranks.py [--large 8x1000000] [--growth 64x10000 256x10000 1024x10000]
-        [--jobs N] [--dask] [--folder .cache/benchmark-ranks]
+    python -m benchmarks.report.rank_jobs [--large 8x1000000]
+        [--growth 64x10000 256x10000 1024x10000] [--jobs N] [--dask]
+        [--folder .cache/benchmark-ranks]
 
 Prints Markdown. Each job is written, timed and deleted: 1,024 ranks of 10,000 kernels are 2.2 GB.
 Every run is a process of its own, from start to exit, with the files in the page cache. Peak memory
 is the sum over all processes of the run at its worst moment; pages that they share count in each.
 
-The ranks have the kernels of benchmarks/make_trace.py, an all-reduce per layer of the backward pass
-that ends at the same time on all ranks, and one rank arrives 400 us late in every third step: the
+The ranks have the kernels of benchmarks/traces/, an all-reduce per layer of the backward pass that
+ends at the same time on all ranks, and one rank arrives 400 us late in every third step: the
 report must name that rank. Kernels run on meanwhile, so the others wait without computing only in
 the gaps between these: for some 85 us.
 """
@@ -31,8 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from make_trace import make_trace
-from trace_runs import (
+
+from benchmarks.traces.generator import make_trace
+from benchmarks.traces.processes import (
     FIRST_PID,
     GAP_NS,
     HOST,
@@ -41,8 +43,8 @@ from trace_runs import (
     OPERATIONS_PER_LAYER,
     WARM_UP_NS,
 )
-from trace_shapes import Shape
-from trace_tables import FIRST_CALL_ID
+from benchmarks.traces.shapes import Shape
+from benchmarks.traces.tables import FIRST_CALL_ID
 
 COMMUNICATION_STREAM, NAME_ID = 20, 50_000
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"

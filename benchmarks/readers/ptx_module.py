@@ -1,6 +1,6 @@
 """Time `parse_ptx` on modules of growing size; twice the text should take twice the time.
 
-    python benchmarks/parse_ptx.py FILE.ptx [--megabytes 5 10 20] [--runs 3] [--pyptx 1]
+    python -m benchmarks.readers.ptx_module FILE.ptx [--megabytes 5 10 20] [--runs 3] [--pyptx 1]
 
 The functions of FILE are repeated under new names until the text has the size. Every run is a
 fresh process; the one that took the least CPU time counts. Memory is the peak, with
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from traceview.ptx.parser import parse_ptx
 
+PROGRAM = "benchmarks.readers.ptx_module"
 MIB = 1024  # ru_maxrss counts KiB on Linux
 FUNCTION = re.compile(r"^\.visible \.entry (\w+)", re.MULTILINE)
 
@@ -66,7 +67,7 @@ def measure(parser: str, path: str, megabytes: int) -> None:
 
 def best(parser: str, path: str, megabytes: int, runs: int) -> float:
     """Print the best of several runs, each a fresh process; returns CPU seconds per megabyte."""
-    command = [sys.executable, __file__, path, "--once", parser, str(megabytes)]
+    command = [sys.executable, "-m", PROGRAM, path, "--once", parser, str(megabytes)]
     done = [subprocess.run(command, capture_output=True, check=True).stdout for _ in range(runs)]
     run = min(map(json.loads, done), key=lambda run: run["cpu_seconds"])
     rate = run["cpu_seconds"] / megabytes

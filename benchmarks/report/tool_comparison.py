@@ -1,10 +1,10 @@
 """Time the whole report and other tools on traces of several lengths, and check their results.
 
-    python benchmarks/report.py [--kernels 1000 100000 1000000 10000000]
+    python -m benchmarks.report.tool_comparison [--kernels 1000 100000 …]
         [--shapes dense dynamic kineto …] [--shape-kernels 1000000]
         [--runs 5] [--format-runs 5] [--rival-runs 5] [--patience 120] [--minutes 20]
         [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
-        [--json RESULTS.json [--resume]] [--picture docs/performance.svg]
+        [--json RESULTS.json [--resume]] [--chart docs/performance.svg]
 
 Prints Markdown. Every run is a process of its own, from start to exit, with the file in the page
 cache. CPU is user and system time of the process and its children. Each tool's time and count per
@@ -17,8 +17,8 @@ goes on from it. A tool that is not installed is left out, as is one that takes 
 seconds, or would by its time on a smaller trace. After --minutes nothing more is started.
 
 nsys stats runs the reports that answer the same questions; nsys-ai its skills, on its cache in
-Parquet, which it makes first, and on the SQLite file. The shapes are those of trace_shapes.py, and
-kineto: a trace of torch.profiler, beside json.load.
+Parquet, which it makes first, and on the SQLite file. The shapes are those of
+benchmarks/traces/shapes.py, and kineto: a trace of torch.profiler, beside json.load.
 """
 
 from __future__ import annotations
@@ -42,14 +42,25 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
-import kineto
-from results import markdown, rows_of
-from surroundings import machine
-from tools import FORMATS, OURS, RIVALS, Sums, Way, WrongError, clean, prepare, true_sums, ways
-from trace_shapes import SHAPES
+from benchmarks.readers import kineto_trace
+from benchmarks.report.compared_tools import (
+    FORMATS,
+    OURS,
+    RIVALS,
+    Sums,
+    Way,
+    WrongError,
+    clean,
+    prepare,
+    true_sums,
+    ways,
+)
+from benchmarks.report.machine import machine
+from benchmarks.report.result_tables import markdown, rows_of
+from benchmarks.traces.shapes import SHAPES
 
-HERE = Path(__file__).parent
-PACKAGE = HERE.parent / "traceview"
+PACKAGE = Path(__file__).parents[2] / "traceview"
+GENERATOR = "benchmarks.traces.generator"
 KINETO = "kineto"
 START_UP_BYTES = 20_000_000
 NO_LIMIT_S = 1e9
@@ -134,9 +145,9 @@ def made(folder: Path, kernels: int, shape: str) -> Path:
     if path.exists():
         return path
     if shape == KINETO:
-        kineto.make(path, 0, kernels * kineto.OTHER_EVENTS_PER_STEP, calls=0)
+        kineto_trace.make(path, 0, kernels * kineto_trace.OTHER_EVENTS_PER_STEP, calls=0)
     else:
-        command = [sys.executable, HERE / "make_trace.py", path, "--kernels", str(kernels)]
+        command = [sys.executable, "-m", GENERATOR, path, "--kernels", str(kernels)]
         subprocess.run([*command, "--shape", shape], check=True, stdout=subprocess.DEVNULL)
     return path
 
@@ -277,17 +288,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--json", type=Path, metavar="RESULTS.json")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--picture", type=Path, metavar="OUT.svg")
+    parser.add_argument("--chart", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
     # As after an installation: where Python may not write bytecode, each run would compile anew.
     compileall.compile_dir(PACKAGE, quiet=1)
     with ProcessPoolExecutor(1) as apart:
         found = benchmark(given, apart)
     print(markdown(found))
-    if given.picture:
-        from picture import draw
+    if given.chart:
+        from benchmarks.report.chart import draw
 
-        given.picture.write_text(draw(found), "utf-8")
+        given.chart.write_text(draw(found), "utf-8")
     if found_wrong := wrong(found):
         raise SystemExit("\n".join(found_wrong))
 

@@ -1,6 +1,6 @@
 """Measure the overhead of marking waiting calls on a GPU, with and without nsys.
 
-    python benchmarks/sync_sites_overhead.py [--nsys PATH] [--launches 20000] [--runs 3]
+    python -m benchmarks.recording_overhead.sync_sites [--nsys PATH] [--launches 20000] [--runs 3]
 
 Every figure is the median over fresh processes. `launches` is a loop of small kernels without
 anything to mark, like most of a training step. The others are wrapped calls, some of which wait. A
@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-INJECTED = Path(__file__).parents[1] / "traceview" / "recorders" / "injected"
+PROGRAM = "benchmarks.recording_overhead.sync_sites"
+INJECTED = Path(__file__).parents[2] / "traceview" / "recorders" / "injected"
 FIGURES = "figures "
 
 
@@ -72,7 +73,7 @@ def run(launches: int, marked: bool, nsys: str | None) -> dict[str, float]:
     """The figures of a fresh process."""
     environment = {**os.environ, "TRACEVIEW_SYNC_SITES": "1" if marked else "0"}
     environment["PYTHONPATH"] = str(INJECTED)
-    command = [sys.executable, __file__, "--measure", "--launches", str(launches)]
+    command = [sys.executable, "-m", PROGRAM, "--measure", "--launches", str(launches)]
     with tempfile.TemporaryDirectory() as folder:
         if nsys:
             options = ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"]

@@ -1,4 +1,4 @@
-"""The shapes of the traces that benchmarks/make_trace.py makes.
+"""The shapes of the traces that generator.py makes.
 
 A report should take as long for each of them: what grows with launch configurations, names of
 ranges, streams or processes must not be done one by one in Python.

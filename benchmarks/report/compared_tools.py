@@ -1,4 +1,4 @@
-"""The tools that benchmarks/report.py compares: their commands, and their time per kernel."""
+"""The tools that tool_comparison.py compares: their commands, and their time per kernel."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+PROGRAM = "benchmarks.report.compared_tools"
 NSYS_REPORTS = (
     "cuda_gpu_kern_sum",
     "cuda_api_sum",
@@ -71,7 +72,7 @@ def ways(trace: Path, nsys: str | None, nsys_ai: str | None) -> Iterator[Way]:
     yield Way(OURS, (report,))
     yield Way(JSON, ((*report, "--json"),), traceview_sums)
     yield Way(HTML, ((*report, "--html", page, "--force"),))
-    sums = (sys.executable, __file__, str(trace))
+    sums = (sys.executable, "-m", PROGRAM, str(trace))
     if trace.suffix == ".json":
         yield Way(JSON_LOAD, (sums,), printed_sums)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from trace_runs import HOST, Run
+from benchmarks.traces.processes import HOST, Run
 
 KERNEL_NAMES = 120
 CALLS = (
