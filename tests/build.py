@@ -42,7 +42,7 @@ from traceview.tables import Column
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.nsys.kernel_code import STORED_AS, packed
-from traceview.trace.schema import KERNEL_CODE
+from traceview.trace.schema.program import KERNEL_CODE
 
 Span = tuple[int, int]
 HOST = 1

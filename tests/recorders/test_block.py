@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from traceview.errors import OutputExistsError
-from traceview.trace.schema import OPERATORS
+from traceview.trace.schema.ranges import OPERATORS
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from traceview.recorders import torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.interrupts import StopSignals
 from traceview.recorders.options import RecordOptions
-from traceview.trace.schema import OPERATORS
+from traceview.trace.schema.ranges import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow

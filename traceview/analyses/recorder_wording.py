@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 
 def of_torch(trace: Trace) -> bool:

@@ -36,7 +36,7 @@ from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
-from traceview.trace.schema import UNIFIED
+from traceview.trace.schema.gpu_work import UNIFIED
 
 LAUNCH_COLUMNS = (
     *(f"grid_{axis}" for axis in "xyz"),

@@ -12,7 +12,8 @@ from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
 from traceview.trace.rank_identity import RankIdentity
-from traceview.trace.schema import OWN_TORCH_REMEDIES, TABLES, TORCH_PROFILER, TORCH_REMEDIES
+from traceview.trace.schema import TABLES
+from traceview.trace.schema.torch_profiler import OWN_TORCH_REMEDIES, TORCH_PROFILER, TORCH_REMEDIES
 
 Value = TypeVar("Value")
 

@@ -29,7 +29,7 @@ from traceview.facts.ranges.ranges import UNATTRIBUTED, attributed_operations, r
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Column, Integers, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 DEVICES = TableSpec(
     "devices",

@@ -13,7 +13,7 @@ from traceview.facts.work.peaks import peaks
 from traceview.facts.work.rates import bytes_per_s
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import UNIFIED
+from traceview.trace.schema.gpu_work import UNIFIED
 
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
 COPIES = TableSpec(

@@ -12,7 +12,7 @@ from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.ranges.selection import selected
 from traceview.tables import Column, Integers, Mask, RowNumbers, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import OPERATORS as DOMAIN
+from traceview.trace.schema.ranges import OPERATORS as DOMAIN
 
 OPERATORS = TableSpec(
     "operators",

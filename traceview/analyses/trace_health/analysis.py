@@ -36,7 +36,7 @@ from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Column, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.units import Value
 
 CHECKS = TableSpec(

@@ -25,7 +25,7 @@ from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
-from traceview.trace.schema import TORCH_PROFILER
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.units import Value
 
 RANGE_NS, SAMPLE_NS, CHAIN_NS = 2_500, 20_000, 15_000

@@ -12,7 +12,7 @@ from traceview.tables import Table
 from traceview.trace import Trace
 from traceview.trace.model import Facts
 from traceview.trace.nsys.kernel_code import packed
-from traceview.trace.schema import KERNEL_CODE
+from traceview.trace.schema.program import KERNEL_CODE
 
 _MOST_NAMES = 6
 

@@ -14,7 +14,7 @@ from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
-from traceview.trace.schema import TORCH_PROFILER
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 LEAST_STEPS = 5
 _MOST_STEPS = 200

@@ -12,7 +12,7 @@ from traceview import groups
 from traceview.intervals import Timed
 from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
 from traceview.trace import Trace, fact
-from traceview.trace.schema import UNIFIED
+from traceview.trace.schema.gpu_work import UNIFIED
 
 
 class Kind(IntEnum):

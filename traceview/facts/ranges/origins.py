@@ -14,7 +14,7 @@ from traceview.compiled.packed_texts import packed
 from traceview.facts.ranges.name_forms import TextForms, forms_of
 from traceview.tables import Array, Mask
 from traceview.trace import Trace, fact
-from traceview.trace.schema import OPERATORS
+from traceview.trace.schema.ranges import OPERATORS
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from traceview.errors import RecordingError
 from traceview.recorders.tables.export_database import export_database
 from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed
-from traceview.trace.schema import KERNEL_CODE
+from traceview.trace.schema.program import KERNEL_CODE
 
 _TYPES: Mapping[str, type] = {"text": str, "int32": int, "int64": int, "bytes": bytes}
 _LOADED = ".loaded.json"

@@ -19,7 +19,8 @@ from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.rows import INT32, Staged
-from traceview.trace.schema import TABLES, THREADS
+from traceview.trace.schema import TABLES
+from traceview.trace.schema.program import THREADS
 
 
 def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:

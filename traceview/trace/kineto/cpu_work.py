@@ -25,7 +25,7 @@ from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
 from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times
-from traceview.trace.schema import OPERATORS
+from traceview.trace.schema.ranges import OPERATORS
 
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
 _GRAPH = re.compile(r"(cuda|cu|hip)GraphLaunch")

@@ -15,7 +15,7 @@ import numpy as np
 from traceview.tables import Cell, Integers, RowNumbers, Table
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.values import INT32, integers
-from traceview.trace.schema import DEVICES, PROCESSES, THREADS
+from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 
 Id = int | str
 _PLAIN = (int, str)

@@ -28,7 +28,8 @@ from traceview.trace.kineto.stacks.tables import python_tables
 from traceview.trace.kineto.values import integers
 from traceview.trace.model import Trace
 from traceview.trace.rank_identity import HOST
-from traceview.trace.schema import TABLES, TORCH_PROFILER
+from traceview.trace.schema import TABLES
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 _CATEGORIES = {
     "Kernel": "kernel",

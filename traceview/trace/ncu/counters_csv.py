@@ -27,7 +27,7 @@ from traceview.trace.ncu.counters import (
     remarks,
 )
 from traceview.trace.ncu.numbers import decimal_sign, factor, number, rate_factor, seconds_in
-from traceview.trace.schema import KERNEL_COUNTERS
+from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 HOW = "pass a report (.ncu-rep), or the output of ncu --csv --page raw --metrics … PROGRAM"
 _HEADER = re.compile(r'\ufeff?"?ID"?([,;\t])"?Process ID"?\1')

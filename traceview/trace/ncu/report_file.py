@@ -27,7 +27,7 @@ from traceview.trace.ncu.counters import (
     remarks,
 )
 from traceview.trace.ncu.numbers import sound
-from traceview.trace.schema import KERNEL_COUNTERS
+from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 MAGIC = b"NVR\0"
 _VERSION = 7

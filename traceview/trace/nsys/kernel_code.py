@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview.tables import Array, Column, Texts, null_of, object_array
 from traceview.trace.nsys.rows import INT32, Staged
-from traceview.trace.schema import KERNEL_CODE
+from traceview.trace.schema.program import KERNEL_CODE
 from traceview.trace.sqlite.file import Database
 
 STORED_AS = "TRACEVIEW_KERNELS"

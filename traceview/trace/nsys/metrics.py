@@ -11,7 +11,7 @@ from traceview.errors import TraceFormatError
 from traceview.tables import Mask, Table, Texts, object_array
 from traceview.trace.nsys.processes import host_of
 from traceview.trace.nsys.rows import Export, ExportTable, Rows
-from traceview.trace.schema import GPU_METRICS
+from traceview.trace.schema.gpu_work import GPU_METRICS
 
 SAMPLES = ExportTable("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
 # Matched by name: ids differ between metric sets.

@@ -17,7 +17,7 @@ from traceview.compiled.numbers import numbered
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
 from traceview.trace.nsys.names import Names, numbered_pairs
 from traceview.trace.nsys.rows import INT32, Rows, Staged
-from traceview.trace.schema import DEVICES, PROCESSES, THREADS
+from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite.file import Database
 
 Codes = npt.NDArray[np.int32]

@@ -1,0 +1,29 @@
+"""What the tables have in common: their form, and the columns that many of them have."""
+
+from dataclasses import dataclass
+
+from traceview.tables import Column
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table: its columns, the meaning of its rows, and how to record it."""
+
+    name: str
+    meaning: str
+    how_to_record: str
+    columns: tuple[Column, ...]
+
+
+START = Column("start_ns", "int64", "start time")
+END = Column("end_ns", "int64", "end time")
+PROCESS = Column("process", "int32", "row of the processes table")
+THREAD = Column("thread", "int32", "row of the threads table")
+DEVICE = Column("device", "int32", "row of the devices table")
+CORRELATION = Column(
+    "correlation_id",
+    "int64",
+    "matches GPU work to the API call that enqueued it; unique within a process",
+    nullable=True,
+)
+CUDA = "traceview record SCRIPT, or nsys profile --trace=cuda,nvtx"
