@@ -5,6 +5,7 @@ import pytest
 
 import traceview
 from tests.build import Export
+from tests.trace.kineto import traces
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.sources import steps_source
@@ -219,3 +220,53 @@ def test_ranges_that_each_pass_holds_several_times_are_parts(
     found = with_steps(annotated(name, per_call).load(tmp_path))
     assert steps_source(found) == source
     assert len(steps(found)) == number
+
+
+def profiled(names, modules=()):
+    """Launches of these kernels as torch.profiler records them, and calls of modules."""
+    events, at = [], 0
+    for number, name in enumerate(names):
+        at += 5_000 if name == "k0" else 1_000
+        events.append(traces.call("cudaLaunchKernel", at, 5, number))
+        events.append(traces.kernel(name, at + 10, 50, number))
+    for number, name in enumerate(modules):
+        events.append(traces.python(f"nn.Module: {name}", 16_000 * number, 15_500, number, None))
+    return events
+
+
+LAYER = [f"k{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [
+        (12 * LAYER, 12),
+        # A loop after what the program does once.
+        (["upload", *12 * LAYER], 12),
+        # Those of a model between its embedding and its head.
+        (["embedding", *12 * LAYER, "head"], 0),
+        # The recording begins and ends within a step.
+        ([*LAYER[4:], *12 * LAYER, *LAYER[:4]], 12),
+        # No layer is so long.
+        (["encoder", *12 * [f"k{number}" for number in range(120)], "decoder"], 12),
+    ],
+    ids=["steps", "start", "layers", "cut", "long"],
+)
+def test_layers_of_the_call_that_torch_profiler_recorded(tmp_path, names, number):
+    trace = traceview.load(traces.write(tmp_path / "t.json", profiled(names)))
+    assert len(steps(with_steps(trace))) == number
+
+
+@pytest.mark.parametrize(
+    ("modules", "number"),
+    [
+        ([f"Block_{layer}" for layer in range(12)], 0),
+        (12 * ["Block_0"], 12),
+        # Too few stacks to know.
+        (["Model_0"], 12),
+    ],
+    ids=["layers", "steps", "unknown"],
+)
+def test_passes_that_call_other_modules_are_layers(tmp_path, modules, number):
+    trace = traceview.load(traces.write(tmp_path / "t.json", profiled(12 * LAYER, modules)))
+    assert len(steps(with_steps(trace))) == number

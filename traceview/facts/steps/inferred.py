@@ -22,6 +22,8 @@ from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.ranges.origins import INFERRED_DOMAIN, profiler_steps
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
+from traceview.facts.steps.nesting import within_one_call
+from traceview.facts.steps.pass_stacks import call_other_modules
 from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
@@ -29,6 +31,7 @@ from traceview.facts.steps.steps import Steps, step_of_operations, steps
 from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
+from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 _MOST_OF_A_RANGE = 0.9
 _LEAST_OF_STEPS, _NEARLY_ALL = 0.5, 0.8
@@ -118,10 +121,15 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
         found = find_repetition(_with_grids(trace, ops, rows, kind), pause, None, marked)
     if found is None or ("range" in trace.run and not _covers_most(found, len(rows))):
         return None
+    if trace.recorder == TORCH_PROFILER and within_one_call(found.first, found.end, kind, marked):
+        return None
     last = np.append(found.first[1:], found.end) - 1
     until = np.maximum.accumulate(end[last])
     begin = np.append(start[found.first[0]], until[:-1])
-    return int(process), _thread(trace, process, calls["thread"][call]), begin, until
+    thread = _thread(trace, process, calls["thread"][call])
+    if call_other_modules(trace, thread, begin, until):
+        return None
+    return int(process), thread, begin, until
 
 
 def _covers_most(found: Repetition, launches: int) -> bool:

@@ -12,6 +12,9 @@ seen on the host:
    launches, or if layers repeat inside it.
 5. If not, and other launches stand between every k passes and the next, k passes are a step. Else
    nothing is known of the steps.
+
+A profiler inside the program often records one call of a model. There short passes between kernels
+that no pass launches, an embedding before and a head after them, are layers, whatever the pauses.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ _MOST_LAUNCHES = 1 << 15
 # A pause stands out by so many standard errors, this part of the others, and of the next longest.
 _ERRORS, _LONGER, _NEXT = 8.0, 0.1, 3.0
 _MARKED, _ALL_BUT_FEW = 0.7, 0.9
+_LONGEST_LAYER = 100
 _DEVIATIONS_PER_MAD, _MEDIAN_ERROR = 1.4826, 1.2533
 
 
@@ -54,6 +58,14 @@ def repeats_inside(kind: Integers) -> bool:
         np.mean(kind[distance:] == kind[:-distance]) >= _MARKED
         for distance in range(2, len(kind) // 3 + 1)
     )
+
+
+def within_one_call(first: Integers, end: int, kind: Integers, marked: Mask) -> bool:
+    """Whether short passes, not seen by the host, stand between launches that no pass makes."""
+    if np.median(np.diff(first)) > _LONGEST_LAYER or mostly_marked(first, end, marked):
+        return False
+    repeated = kind[first[0] : end]
+    return not (np.isin(kind[: first[0]], repeated).all() or np.isin(kind[end:], repeated).all())
 
 
 def between_other_launches(first: Integers, lag: int) -> Integers | None:
