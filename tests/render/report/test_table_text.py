@@ -1,5 +1,7 @@
 """Tables in a terminal: without columns that say nothing, sentences on lines of their own."""
 
+import pytest
+
 from tests.render.example_report import a_trace
 from traceview.analyses.base import TableSpec
 from traceview.render.report.table_text import TextOptions, single_ids, table_lines
@@ -36,6 +38,13 @@ def test_a_long_sentence_has_lines_of_its_own():
 
 def test_a_short_sentence_stays_in_its_column():
     assert "It was late." in shown(80, evidence="It was late.")[1].split("  ")
+
+
+@pytest.mark.parametrize("width", [100, 115, 130, 160])
+def test_a_sentence_beside_numbers_makes_room_for_no_further_column(width):
+    lines = shown(width)
+    assert all(len(line) <= width for line in lines)
+    assert any(SENTENCE in line for line in lines) or width < 130
 
 
 def test_zeros_and_the_only_device_say_nothing():

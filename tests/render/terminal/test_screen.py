@@ -142,6 +142,12 @@ def test_no_line_ends_between_a_number_and_its_unit(width):
     assert not any(re.match(r"(%|s|ms|MB|GB/s)(?=[ ,.)]|$)(?! is)", line) for line in lines)
 
 
+def test_a_long_value_stands_apart_from_its_detail():
+    tile = ScoreTile("launch", "Launches", "GPU-bound", "the CPU launches ahead")
+    (line,) = scoreboard_lines([tile, tile], 160)
+    assert line.plain.count("GPU-bound  the CPU launches ahead") == 2
+
+
 def test_a_share_has_its_whole_where_the_rest_does_not_fit():
     tile = ScoreTile("busy", "GPU busy", "28.2 %", "of 1.01 s, GPU 1 of 2")
     other = ScoreTile(

@@ -26,6 +26,7 @@ class TerminalColumn:
     cells: tuple[str, ...]
     width: int
     prose: bool = False
+    shrinks: bool = True
 
     @property
     def is_absent(self) -> bool:
@@ -41,17 +42,22 @@ class TerminalColumn:
 
 
 def fitting(
-    spec: TableSpec, table: Table, width: int, least_text: int = _LEAST_TEXT
+    spec: TableSpec,
+    table: Table,
+    width: int,
+    least_text: int = _LEAST_TEXT,
+    *,
+    prose_wraps: bool = True,
 ) -> list[TerminalColumn]:
     """The columns to show in `width` terminal cells: brief ones first, then as many others as fit.
 
     A number is never cut. Text shrinks to make room for brief columns, down to a width at which
-    names still differ. The first column stays whatever the width; a column without any value is
-    left out.
+    names still differ; prose only where `prose_wraps`. The first column stays whatever the width; a
+    column without any value is left out.
     """
     chosen: list[TerminalColumn] = []
     for column in _in_order(spec):
-        shown = _text_column(column, table)
+        shown = _text_column(column, table, prose_wraps)
         if chosen and shown.is_absent:
             continue
         least = least_text if column.name in spec.brief else _READABLE_TEXT
@@ -66,15 +72,17 @@ def _in_order(spec: TableSpec) -> list[Column]:
     return brief + [column for column in spec.columns if column.name not in spec.brief]
 
 
-def _text_column(column: Column, table: Table) -> TerminalColumn:
+def _text_column(column: Column, table: Table, prose_wraps: bool) -> TerminalColumn:
     texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
     heading = units.label(column.name)
     natural = max(map(cell_len, (heading, *texts)))
-    return TerminalColumn(heading, column.dtype == "text", texts, natural, column.prose)
+    is_text = column.dtype == "text"
+    shrinks = is_text and (prose_wraps or not column.prose)
+    return TerminalColumn(heading, is_text, texts, natural, column.prose, shrinks)
 
 
 def _least(column: TerminalColumn, text: int) -> int:
-    if not column.is_text:
+    if not column.shrinks:
         return column.width
     return min(column.width, max(text, cell_len(column.heading)))
 

@@ -51,7 +51,7 @@ def table_lines(
     head = table.take(np.arange(min(len(table), options.rows)))
     telling = replace(spec, columns=tuple(telling_columns(spec, table, single)))
     inline, below = _split(telling, head, width, options)
-    columns = fitting(inline, head, width)
+    columns = fitting(inline, head, width, prose_wraps=False)
     yield _line([column.heading for column in columns], columns, "dim")
     for row, cells in enumerate(zip(*(column.cut() for column in columns), strict=True)):
         yield _line(cells, columns)

@@ -95,13 +95,13 @@ def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
 
 def _tile(tile: ScoreTile, name: int, width: int) -> Text:
     text = Text.assemble((f"{tile.name:<{name}}", "dim"))
-    text.append(f"{tile.value:<9}", _STYLES.get(tile.value, "bold"))
-    room, detail = width - cell_len(text.plain) - 1, tile.detail
+    text.append(f"{tile.value:<8}", _STYLES.get(tile.value, "bold"))
+    room, detail = width - cell_len(text.plain) - 2, tile.detail
     if cell_len(detail) > room:
         # A share is never without its whole.
         whole = detail.partition(", ")[0]
         detail = whole if detail.startswith("of ") and cell_len(whole) <= room else ""
-    return text.append(f" {detail}", "dim") if detail else text
+    return text.append(f"  {detail}", "dim") if detail else text
 
 
 def _closing(report: Report, width: int) -> Iterator[Text]:
