@@ -67,6 +67,8 @@ def test_a_stack_names_the_outermost_compiler(tmp_path):
         (("/lib/torch/_inductor/lowering.py", 1, "<module>"),),
         (("/lib/torch/_inductor/compile_fx.py", 1875, "run"), STEP),
         (("/lib/torch/_inductor/async_compile.py", 9, "shutdown_compile_workers"),),
+        # The launch of a compiled kernel.
+        (("/lib/triton/compiler/compiler.py", 487, "launch_metadata"), STEP),
     ],
 )
 def test_what_runs_or_imports_a_compiler_is_no_compilation(tmp_path, frames):

@@ -146,6 +146,16 @@ def _cublas(base: str, name: str) -> str:
     return joined("cuBLAS", own) if re.match(r"cublas(Lt)?::", base) else ""
 
 
+def _tensile(base: str, _: str) -> str:
+    """Cijk_Alik_Bljk_BBS_BH_…_MT256x192x64_…: where the summed index l comes first, A or B is T."""
+    form = re.match(r"Cij\w?_A(?P<a>[i-l]+)_B(?P<b>[i-l]+)_", base)
+    shape = tile(base)
+    if form is None or shape is None:
+        return ""
+    layout = ("T" if form["a"][0] == "l" else "N") + ("N" if form["b"][0] == "l" else "T")
+    return joined("Tensile", TYPES.get(shape.inputs or "", ""), "GEMM", _sizes(shape), layout)
+
+
 def _attention(base: str, name: str) -> str:
     if form := re.match(r"cudnn_generated_\w*?sdpa_\w*?flash_(f|b)prop_\w*", base):
         sizes = re.search(rf"_{_SIZES}_", base)
@@ -219,5 +229,6 @@ def _compiled(base: str, _: str) -> str:
 
 _Says = Callable[[str, str], str]
 _LIBRARIES: tuple[_Says, ...] = (
-    _nvjet, _xmma, _attention, _cutlass, _cublas, of_torch, _cudnn, _nccl, _cub, _compiled,
+    _nvjet, _xmma, _tensile, _attention, _cutlass, _cublas, of_torch, _cudnn, _nccl, _cub,
+    _compiled,
 )  # fmt: skip

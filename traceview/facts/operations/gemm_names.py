@@ -60,9 +60,15 @@ _FORMS = (
         rf"(?:_(?P<inputs>{_TYPE}))?_{_TILE}"
         r"(?:\w*?_stages_(?P<depth>\d{1,4})x(?P<stages>\d{1,2}))?"
     ),
+    # Cijk_Alik_Bljk_BBS_BH_…_MT256x192x64_MI16x16x1_…: types of what is read, written and computed.
+    re.compile(
+        r"Cij\w?_A[i-l]+_B[i-l]+_(?P<tensile>[A-Z]\d?)\w*?_MT"
+        r"(?P<rows>\d{1,4})x(?P<columns>\d{1,4})x(?P<depth>\d{1,4})_"
+    ),
 )
 # Of nvjet's letters the first is the type of the first factor.
 _NVJET = {"h": "f16", "t": "bf16", "s": "f32", "d": "f64"}
+_TENSILE = {"B": "bf16", "H": "f16", "S": "f32", "D": "f64", "F8": "e4m3"}
 _PLAIN = {"s": "f32", "d": "f64", "h": "f16"}
 _LONGEST = 4000
 # Only names that give both: fp32 inputs, and no tensor cores. An s1688gemm uses tensor cores, as
@@ -96,6 +102,8 @@ def tile(kernel: str) -> Tile | None:
 def _inputs(parts: dict[str, str | None]) -> str | None:
     if parts.get("nvjet"):
         return _NVJET.get((parts["nvjet"] or "")[0])
+    if parts.get("tensile"):
+        return _TENSILE.get(parts["tensile"] or "")
     if parts.get("inputs"):
         return (parts["inputs"] or "").replace("fp", "f")
     # An s1688gemm that does not name its inputs multiplies fp16 or tf32: a doubt is left.

@@ -78,14 +78,16 @@ _BASE_RULES = _rules(
     (
         K.ATTENTION,
         r"flash_?(fwd|bwd|attn|attention|fprop|bprop|infer|mla|decode)|\bflash::|fmha|sdpa"
-        r"|attention|_attn_|\battn_|_attn\b|\b(fwd|bwd)_mha|paged_?kv|compute_dot_do_o"
+        r"|attention|_attn_|\battn_|_attn\b|\bsage_fwd|\b(fwd|bwd)_mha|paged_?kv|compute_dot_do_o"
         r"|convert_dq_to_|flashinfer::\w*(prefill|decode)|\bmha_",
     ),
     (K.CAST_COPY, r"(nchw|nhwc|folded\w*)to(nchw|nhwc|folded)|tensorTransform\w*"),
     (
         K.CONVOLUTION,
         r"[fd]prop|dgrad|wgrad|conv(?!ert)\w*|winograd|im2col|col2im|vol2col|depthwise"
-        r"|cask_plugin|cutlass__5x_cudnn|cudnn::cnn|[shi]cudnn_\d|\d+cudnn_\d",
+        r"|cask_plugin|cutlass__5x_cudnn|cudnn::cnn|[shi]cudnn_\d|\d+cudnn_\d"
+        # MIOpen's.
+        r"|\bigemm_(fwd|bwd|wrw)_gtc",
     ),
     (
         K.RANDOM,
@@ -95,7 +97,9 @@ _BASE_RULES = _rules(
     (
         K.GEMM,
         r"gemm|gemv|gevm|nvjet|mat_?mul|splitk_?reduce|reduce_?splitk|\bcublas|\bdot_kernel"
-        r"|\bmm_kernel|_mm_kernel|\bbmm|grouped_mm|marlin|fused_moe",
+        r"|\bmm_kernel|_mm_kernel|\bbmm|grouped_mm|marlin|fused_moe"
+        # Those of rocBLAS and hipBLASLt, which Tensile generates.
+        r"|\bCij\w?_A[i-l]+_B[i-l]+_",
     ),
     (
         K.NORMALIZATION,

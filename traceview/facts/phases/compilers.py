@@ -48,8 +48,9 @@ _FILES = tuple(
         (EXTENSION, r"torch/utils/cpp_extension"),
     )
 )
-IDLE = re.compile(r"<module>$|shutdown|run$")
-"""Functions of these files that compile nothing; `run` of compile_fx.py runs compiled code."""
+IDLE = re.compile(r"<module>$|shutdown|run$|launch_metadata$|_init_handles$")
+"""Functions of these files that compile nothing; `run` of compile_fx.py runs compiled code, the
+last two are those of a compiled Triton kernel at its launch."""
 IMPORTS = "importlib"
 """A part of the file name of the frames that import a module."""
 
