@@ -18,8 +18,9 @@ PAGE = REPOSITORY / "docs/facts.md"
 INTRODUCTION = """\
 # The facts
 
-What analyses share, as data: each fact is computed once per trace. A fact that one analysis alone
-uses lives in that analysis' folder. `make docs` writes this page.
+What do several analyses need from a trace? Each fact is a function of the trace, computed once
+and shared. A fact that one analysis alone uses lives in that analysis' folder. `make docs` writes
+this page.
 """
 
 

@@ -33,7 +33,7 @@ def plain(lines):
 def test_the_late_rank_and_those_that_wait_have_letters_in_every_third_step():
     lines = plain(heat_lines(a_job(Shape(4, steps=9, late=1)), 80, 40))
     assert lines == [
-        "Ranks and steps  largest part but compute",
+        "Ranks and steps  largest part besides compute",
         "step  1         6",
         "0     c c w c c w c c",
         "1     c c l c c l c c",

@@ -169,7 +169,7 @@ def _heading(rows: Sequence[tuple[str, Integers]], across: int, width: int) -> T
     several = [*ranks, *([units.counted(across, "step")] if across > 1 else [])]
     of = f", worst of {' × '.join(several)}" if several else ""
     title = "Ranks and steps"
-    rest = cut(f"largest part but compute{of}", width - len(title) - 2)
+    rest = cut(f"largest part besides compute{of}", width - len(title) - 2)
     return Text.assemble((title, "bold underline"), (f"  {rest}", "dim"))
 
 
