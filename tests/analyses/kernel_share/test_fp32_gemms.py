@@ -99,15 +99,20 @@ def test_the_estimate_takes_launches_and_peak_rates_alone():
     names = Texts.of(["a", "b", "a"])
     launches = GemmLaunches(names, names, np.array([100, 300, 100]), np.array([5e5, np.nan, 5e5]))
 
-    found = estimate(0, launches, peaks)
+    found = estimate(0, launches, peaks, {})
 
     assert found is not None
     assert found.names == ("b", "a")
     assert (found.time_ns, found.kind) == (500, "tf32")
     # 1e6 FLOP are known, and 300 ns at the peak are 3e6 at most: 50 ns at 80 TFLOP/s.
     assert found.saved_ns == 450
-    assert estimate(0, launches, {**peaks, "capability": Peak(7.5, "given")}) is None
-    assert estimate(0, launches, {**peaks, "tf32": Peak(9e12, "given")}) is None
+    assert estimate(0, launches, {**peaks, "capability": Peak(7.5, "given")}, {}) is None
+    assert estimate(0, launches, {**peaks, "tf32": Peak(9e12, "given")}, {}) is None
+    # The clock of the GPU is not in traces of torch.profiler: a ratio is enough.
+    relative = estimate(0, launches, {"capability": peaks["capability"]}, {"tf32": 1, "bf16": 2})
+    assert relative is not None
+    assert (relative.kind, relative.speedup, relative.saved_ns) == ("bf16", 2, 250)
+    assert relative.flop_per_s is None
 
 
 @pytest.mark.parametrize(

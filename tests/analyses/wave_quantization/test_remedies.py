@@ -16,10 +16,10 @@ GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4
 INDUCTOR = "triton_per_fused_native_layer_norm_2"
 
 
-def findings(name, blocks, folder):
+def findings(name, blocks, folder, threads=1024):
     """The findings on a kernel of so many blocks, before a short kernel of the whole GPU."""
     export = Export().gpu(0, smCount=132, computeMajor=9, computeMinor=0)
-    export.launch((0, 5), (10, 9 * MS), name=name, gridX=blocks, blockX=1024)
+    export.launch((0, 5), (10, 9 * MS), name=name, gridX=blocks, blockX=threads)
     export.launch((6, 9), (9 * MS, 9 * MS + 10), name="short", gridX=1320)
     return ask(ANALYSIS, export, folder).findings
 
@@ -39,6 +39,13 @@ def test_the_remedy_fits_who_owns_the_kernel(name, blocks, remedy, tmp_path):
 
     assert finding.action.startswith(remedy)
     assert finding.severity != "info"
+
+
+def test_a_block_of_one_thread_cannot_be_smaller(tmp_path):
+    finding = findings("mine", 1, tmp_path, threads=1)[0]
+
+    assert finding.message.startswith("mine launches 1 block of 1 thread for 132 SMs")
+    assert finding.action.startswith("Spread the work over more threads and blocks")
 
 
 def test_a_grid_of_torch_is_for_information(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
+from traceview.hardware import geforce_factors
 from traceview.tables import Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
@@ -38,11 +40,11 @@ class Fp32Gemms:
     """The fp32 GEMMs of one GPU, and what its tensor cores could save.
 
     `names` are the kernels, the costliest first, and `label` is the short form of the first.
-    `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16;
-    `fp32_flop_per_s` and `flop_per_s` are the peak rates of the CUDA cores and of that type.
-    `saved_ns` is an upper bound: what is left of `time_ns` beyond the FLOP at `flop_per_s`. The
-    four are None where the rates of the GPU are unknown. `saved_each_ns` is the same per launch;
-    `claimed_ns` is what of it shortens the program.
+    `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16, `speedup`
+    how much faster at their peak. `saved_ns` is an upper bound: what the FLOP at that peak leave of
+    `time_ns`. The three are None where nothing is known of the rates of the GPU; `fp32_flop_per_s`
+    and `flop_per_s`, the peak rates of the CUDA cores and of that type, where only their ratio is.
+    `saved_each_ns` is the same per launch; `claimed_ns` is what of it shortens the program.
     """
 
     device: int
@@ -50,6 +52,7 @@ class Fp32Gemms:
     label: str
     time_ns: int
     kind: str | None = None
+    speedup: float | None = None
     fp32_flop_per_s: float | None = None
     flop_per_s: float | None = None
     saved_ns: int | None = None
@@ -76,11 +79,13 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     rows = np.flatnonzero(np.isin(names.codes, fp32) & steady_kernels(trace))
     labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
     duration_ns = kernels.duration_ns
+    gpus = list(trace.devices.rows())
     estimates = []
     for device in groups.different(kernels["device"][rows]).tolist():
         own = rows[kernels["device"][rows] == device]
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
-        gemms = estimate(device, launches, peaks(trace)[device])
+        gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
+        gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
             claimed_ns = claimable_ns(trace, device, own, gemms.saved_each_ns)
             gemms = replace(gemms, claimed_ns=min(claimed_ns, gemms.saved_ns or 0))
@@ -88,8 +93,12 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     return tuple(each for each in estimates if each)
 
 
-def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | None:
+def estimate(
+    device: int, launches: GemmLaunches, known: Peaks, factors: Mapping[str, float]
+) -> Fp32Gemms | None:
     """An estimate of the time that tensor cores save on these launches.
+
+    `factors` are the rates of tensor cores ÷ the fp32 rate, used where that is unknown.
 
     None on a GPU whose tensor cores do not take fp32 (before compute capability 8.0, or of unknown
     capability), and on one where they are not faster than its CUDA cores.
@@ -103,22 +112,24 @@ def estimate(device: int, launches: GemmLaunches, known: Peaks) -> Fp32Gemms | N
     total_ns = int(launches.duration_ns.sum())
     gemms = Fp32Gemms(device, names, str(launches.labels[first[0]]), total_ns)
     rates = {kind: known[kind].value for kind in ("fp32", "tf32", "bf16") if kind in known}
-    fp32 = rates.pop("fp32", None)
-    if fp32 is None or not rates:
+    flop, is_known = launches.flop, "fp32" in rates
+    if not is_known:
+        rates, flop = {"fp32": 1.0, **factors}, np.full(len(flop), np.nan)
+    fp32 = rates.pop("fp32")
+    if not rates:
         return gemms
-    faster = [kind for kind in rates if rates[kind] > fp32]
+    faster = [kind for kind in ("tf32", "bf16") if rates.get(kind, 0.0) > fp32]
     if not faster:
         return None
-    kind = faster[0]
+    rate = rates[faster[0]]
     # Launches of unknown FLOP can have done no more than the CUDA cores do in their time.
-    flop = np.fmin(launches.flop, launches.duration_ns / 1e9 * fp32)
-    saved_ns = total_ns - int(flop.sum() / rates[kind] * 1e9)
-    each_ns = np.ceil(launches.duration_ns - flop / rates[kind] * 1e9).astype(np.int64)
+    flop = np.fmin(flop, launches.duration_ns / 1e9 * fp32)
     return replace(
         gemms,
-        kind=kind,
-        fp32_flop_per_s=fp32,
-        flop_per_s=rates[kind],
-        saved_ns=saved_ns,
-        saved_each_ns=each_ns,
+        kind=faster[0],
+        speedup=rate / fp32,
+        fp32_flop_per_s=fp32 if is_known else None,
+        flop_per_s=rate if is_known else None,
+        saved_ns=total_ns - int(flop.sum() / rate * 1e9),
+        saved_each_ns=np.ceil(launches.duration_ns - flop / rate * 1e9).astype(np.int64),
     )

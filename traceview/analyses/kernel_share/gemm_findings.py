@@ -50,7 +50,7 @@ def gemm_findings(
     if not severity or not gemm_ns or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
         return
     most = max(gemms, key=lambda each: each.time_ns)
-    values = {
+    values: dict[str, Value] = {
         "gemm_ns": gemm_ns,
         "gemm_pct": 100 * gemm_ns / kernel_ns,
         "kernels": sum(len(each.names) for each in gemms),
@@ -60,13 +60,12 @@ def gemm_findings(
         "fp32 GEMMs take {gemm_ns} ({gemm_pct} of kernel time after warm-up) and do not use the "
         "tensor cores"
     )
-    if most.kind and most.fp32_flop_per_s and most.flop_per_s:
+    if most.kind and most.speedup:
         template += f"; {_KIND_NAMES[most.kind]} is up to {{speedup_factor}} faster"
-        values |= {
-            "speedup_factor": most.flop_per_s / most.fp32_flop_per_s,
-            "peak_flop_per_s": most.flop_per_s,
-            "fp32_peak_flop_per_s": most.fp32_flop_per_s,
-        }
+        values["speedup_factor"] = most.speedup
+    if most.flop_per_s and most.fp32_flop_per_s:
+        values["peak_flop_per_s"] = most.flop_per_s
+        values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
     yield Finding(
         severity,
         f"{template}.{gain_sentence(saved_ns, less_ns)}",

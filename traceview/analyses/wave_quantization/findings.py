@@ -43,21 +43,22 @@ def _grid_finding(trace: Trace, loss: Loss[LaunchedGrid], span_ns: int) -> Findi
     if severity is None or worst.waves is None:
         return None
     of, waves, others = worst.configuration, worst.waves, loss.parts - 1
-    remedy = grid_remedy(trace, of.name, waves)
+    remedy = grid_remedy(trace, of.name, waves, of.threads)
     if remedy is None:
         return None
-    template, values = _partial_wave(waves) if waves.whole > 1 else _small_grid(waves)
+    partial = waves.whole > 1
+    template, values = _partial_wave(waves) if partial else _small_grid(waves, of.threads)
     if others:
         template += " ({other_grids:other grid size} too)"
     template += ". Up to {lost_ns} of {total_ns} "
-    template += "is lost." if waves.whole > 1 else "can be saved."
-    if waves.whole > 1 and worst.factor:
+    template += "is lost." if partial else "can be saved."
+    if partial and worst.factor:
         template += " {blocks} blocks take {measured_factor} the time of {neighbour_blocks}."
         values |= {
             "measured_factor": worst.factor,
             "neighbour_blocks": worst.smaller_blocks,
         }
-    elif waves.whole > 1 and worst.verdict:
+    elif partial and worst.verdict:
         template += " Measured times rise in such steps."
     template += gain_sentence(loss.saved_ns, loss.lost_ns)
     values |= {
@@ -143,12 +144,16 @@ def _partial_wave(waves: Waves) -> tuple[str, dict[str, Value]]:
     return template, values
 
 
-def _small_grid(waves: Waves) -> tuple[str, dict[str, Value]]:
+def _small_grid(waves: Waves, threads: int) -> tuple[str, dict[str, Value]]:
     """Template and values of a grid with fewer blocks than the GPU has SMs."""
     stay = "stays" if waves.idle_sms == 1 else "stay"
-    template = f"{{kernel}} launches {{blocks:block}} for {{sms}} SMs: {{idle_sms:SM}} {stay} idle"
+    few = " of {threads:thread}" if threads < WARP_THREADS else ""
+    template = (
+        f"{{kernel}} launches {{blocks:block}}{few} for {{sms}} SMs: {{idle_sms:SM}} {stay} idle"
+    )
     values: dict[str, Value] = {
         "blocks": waves.blocks,
+        "threads": threads,
         "sms": waves.sm_count,
         "idle_sms": waves.idle_sms,
         "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,

@@ -13,6 +13,7 @@ from traceview.analyses.framework_wording import is_compiled
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
+from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
 from traceview.trace import Trace
 
@@ -35,11 +36,15 @@ _CUPY_SUM = re.compile(r"^cupy_(?:cub_)?(?:sum|mean|count_nonzero)(?:_|$)")
 _FILL = "{fewer_blocks} or {more_blocks} blocks"
 
 
-def grid_remedy(trace: Trace, name: str, waves: Waves) -> GridRemedy | None:
-    """The remedy for a kernel of that name; None where nothing in the program changes its grid."""
+def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridRemedy | None:
+    """The remedy for a kernel of that name, in blocks of so many `threads`.
+
+    None where nothing in the program changes its grid.
+    """
     kind, owner = classify(name), owner_of(name)
     if owner is KernelOwner.PROGRAM:
-        return GridRemedy(_own_partial_wave(waves) if waves.whole > 1 else _OWN_SMALL)
+        small = _OWN_SMALL if threads > WARP_THREADS else _OWN_FEW_THREADS
+        return GridRemedy(_own_partial_wave(waves) if waves.whole > 1 else small)
     if owner is KernelOwner.LIBRARY and kind in _TILED:
         return GridRemedy(_tiled_partial_wave(waves) if waves.whole > 1 else _TILED_SMALL)
     if waves.whole == 1 and _CUPY_SUM.search(name):
@@ -57,6 +62,10 @@ def grid_remedy(trace: Trace, name: str, waves: Waves) -> GridRemedy | None:
 _OWN_SMALL = (
     "Make the blocks smaller, or split the work along another dimension, where possible: {sms} "
     "blocks give each SM one, {better_blocks} are better."
+)
+_OWN_FEW_THREADS = (
+    "Spread the work over more threads and blocks: blocks of 128 or 256 threads suit most kernels; "
+    "{sms} blocks give each SM one, {better_blocks} are better."
 )
 _TILED_SMALL = (
     "Use a larger batch, or put several of these operations into one batched call: the library "
