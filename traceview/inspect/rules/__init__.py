@@ -18,6 +18,7 @@ from traceview.inspect.rules.serialized_copies import serialized_copies
 from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
 from traceview.inspect.rules.shared_memory.bank_conflicts import bank_conflicts
 from traceview.inspect.rules.shared_memory.layout_conversions import layout_conversions_in_loops
+from traceview.inspect.rules.shared_memory.reductions_in_loops import reductions_in_loops
 from traceview.inspect.rules.shared_memory.shared_width import narrow_shared_accesses
 from traceview.inspect.rules.spills import spills
 from traceview.inspect.rules.tail_wave import tail_wave
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     unused_lanes,
     low_occupancy,
     bank_conflicts,
+    reductions_in_loops,
     layout_conversions_in_loops,
     narrow_shared_accesses,
     tail_wave,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from traceview.ptx.model import SourceLine
@@ -59,6 +59,13 @@ class IrOperation:
     def shape(self) -> tuple[int, ...]:
         """The shape of its type; empty for a scalar."""
         return shape_of(self.type)
+
+    @property
+    def type_of_inputs(self) -> str:
+        """The type before the arrow: that of its first operand; empty without an arrow."""
+        before, arrow, _ = self.rest.rpartition(" -> ")
+        types = before.rpartition(" : ")[2].strip("( )")
+        return types.partition(", tensor<")[0] if arrow else ""
 
 
 @dataclass(frozen=True)
@@ -172,17 +179,40 @@ class _Scopes:
         return name
 
 
-def _operations(body: str, places: Places) -> Iterator[IrOperation]:
-    scopes = _Scopes()
+def _operations(body: str, places: Places) -> list[IrOperation]:
+    scopes, listed = _Scopes(), list[IrOperation]()
+    # The places of the operations whose regions are open; None for other braces.
+    around: list[int | None] = []
     for line in body.splitlines():
+        at = None
         if line.lstrip().startswith("}"):
             scopes.leave()
+            at = around.pop() if around else None
+            if at is not None:
+                listed[at] = _closed(listed[at], line, places)
         found = _OPERATION.match(line)
         opens = line.rstrip().endswith("{")
         if found:
-            yield _operation(found, places, scopes, opens)
+            listed.append(_operation(found, places, scopes, opens))
         elif opens:
             scopes.enter()
+        if opens:
+            around.append(len(listed) - 1 if found else at)
+    return listed
+
+
+def _closed(op: IrOperation, end: str, places: Places) -> IrOperation:
+    """An operation with what stands behind its regions: its types and its location."""
+    location = _END_LOCATION.search(end)
+    types = end[: location.start()] if location else end
+    _, colon, types = types.partition(" : ")
+    return replace(
+        op,
+        rest=f"{op.rest} : {types}" if colon else op.rest,
+        type=_result_type(op.opcode, types) if colon else op.type,
+        line=places.line(location[1]) if location else op.line,
+        name=places.variable(location[1]) if location else op.name,
+    )
 
 
 def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:

@@ -1,0 +1,51 @@
+# ruff: noqa: N803 (constexprs are written in capitals)
+"""Kernels that reduce a block in each iteration of a loop."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def picked(index_ptr, x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    indices = tl.load(index_ptr + offsets, mask=offsets < count)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for k in range(count):
+        row = tl.sum(tl.where(offsets == k, indices, 0))
+        total += tl.load(x_ptr + row * BLOCK + offsets)
+    tl.store(y_ptr + offsets, total)
+
+
+@triton.jit
+def summed(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = 0.0
+    for start in range(0, count, BLOCK):
+        total += tl.sum(tl.load(x_ptr + start + offsets))
+    tl.store(y_ptr, total)
+
+
+@triton.jit
+def summed_after(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, BLOCK):
+        total += tl.load(x_ptr + start + offsets)
+    tl.store(y_ptr, tl.sum(total))
+
+
+@triton.jit
+def column_sums(x_ptr, y_ptr, count, stride, BLOCK: tl.constexpr):
+    rows, columns = tl.arange(0, 16)[:, None], tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, 16):
+        total += tl.sum(tl.load(x_ptr + (start + rows) * stride + columns[None, :]), 0)
+    tl.store(y_ptr + columns, total)
+
+
+@triton.jit
+def normalized(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    for start in range(0, count, BLOCK):
+        x = tl.load(x_ptr + start + offsets)
+        tl.store(y_ptr + start + offsets, x - tl.sum(x) / BLOCK)

@@ -1,0 +1,51 @@
+"""Reductions across warps that a loop does not need are told, others are not."""
+
+import pytest
+
+from tests.inspect.retried import Retried, allow
+
+INDICES, FLOATS = "*i32:16, *fp32:16, *fp32:16, i32:16, 256", "*fp32:16, *fp32:16, i32:16, 256"
+
+
+@pytest.fixture
+def findings_on(triton_cache, monkeypatch):
+    """The findings on reductions of a kernel of looped_kernels.py."""
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.shared_memory import looped_kernels
+
+    def found(name, signature=FLOATS, **options):
+        tried = Retried(getattr(looped_kernels, name), signature, with_ttgir=True, **options)
+        return [each for each in tried.alone().findings if "reduction" in each.message]
+
+    return found
+
+
+def test_a_block_is_reduced_to_pick_one_element(findings_on):
+    (finding,) = findings_on("picked", INDICES)
+    assert finding.severity == "medium"
+    assert finding.message == (
+        "1 reduction in the hottest loop, at looped_kernels.py:14, picks one element of a block, "
+        "but combines all warps through shared memory in each iteration (3 barriers)"
+    )
+    assert finding.action.startswith("Load the one value in the loop with a scalar tl.load")
+
+
+def test_a_scalar_is_accumulated(findings_on):
+    (finding,) = findings_on("summed")
+    assert finding.severity == "medium"
+    assert "at looped_kernels.py:24, only adds to what the loop accumulates" in finding.message
+    assert finding.action.startswith("Accumulate the whole block element by element")
+
+
+def test_a_row_is_accumulated(findings_on):
+    (finding,) = findings_on("column_sums", "*fp32:16, *fp32:16, i32:16, i32:16, 64")
+    assert finding.severity == "low"
+
+
+@pytest.mark.parametrize("name", ["summed_after", "normalized"])
+def test_a_reduction_that_is_needed_there(findings_on, name):
+    assert findings_on(name) == []
+
+
+def test_one_warp_has_nobody_to_wait_for(findings_on):
+    assert findings_on("summed", num_warps=1) == []
