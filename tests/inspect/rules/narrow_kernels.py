@@ -113,3 +113,15 @@ def shifted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     for j in range(n):
         total += tl.load(x_ptr + offsets + j)
     tl.store(y_ptr + offsets, total)
+
+
+@triton.jit
+def wrapped_start(x_ptr, y_ptr, size, BLOCK: tl.constexpr):
+    start, offsets = tl.program_id(0) * BLOCK % size, tl.arange(0, BLOCK)
+    tl.store(y_ptr + tl.program_id(0) * BLOCK + offsets, tl.load(x_ptr + start + offsets))
+
+
+@triton.jit
+def clamped_start(x_ptr, y_ptr, last, BLOCK: tl.constexpr):
+    start, offsets = tl.minimum(tl.program_id(0) * BLOCK, last), tl.arange(0, BLOCK)
+    tl.store(y_ptr + tl.program_id(0) * BLOCK + offsets, tl.load(x_ptr + start + offsets))

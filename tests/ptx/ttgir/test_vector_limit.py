@@ -24,6 +24,7 @@ module attributes {"ttg.num-warps" = 4 : i32} {
     %p = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>, #blocked> loc(#loc1)
 """  # noqa: E501
 T, P = "tensor<1024xi32, #blocked>", "tensor<1024x!tt.ptr<f32>, #blocked>"
+ADDRESS = f"%a = tt.addptr %p, %o : {P}, {T} loc(#loc1)\n%v = tt.load %a : {P} loc(#loc3)"
 
 
 def limit(body, share=4, hint="{tt.divisibility = 16 : i32}", offsets="%o", mask=""):
@@ -145,16 +146,22 @@ def test_a_layout_that_is_not_understood_is_left_out():
         ("causal", "*fp32:16, *fp32:16, i32:16, 1024"),
         ("sequences", "*fp32:16, *i32:16, *fp32:16, 1024"),
         ("keep_some", "*fp32:16, *i1:16, *fp32:16, i32:16, 1024"),
+        ("wrapped_start", "*fp32:16, *fp32:16, i32:16, 1024"),
+        ("clamped_start", "*fp32:16, *fp32:16, i32:16, 1024"),
+        ("clamped_start", "*fp32:16, *fp32:16, i32, 1024"),
     ],
 )
 def test_the_width_is_the_one_that_triton_chose(compile_triton, kernel, signature):
+    import triton
+
     from tests.inspect.rules import narrow_kernels
     from tests.ptx.kernels import apart
 
     module = apart if hasattr(apart, kernel) else narrow_kernels
     made = compile_triton(getattr(module, kernel), signature, "sm_90")
     computed, written = {}, {}
-    for found in vector_limits(parse_ttgir(made.ttgir)):
+    since_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
+    for found in vector_limits(parse_ttgir(made.ttgir), aligned_remainders=since_3_9):
         computed.setdefault((found.line, found.kind), set()).add(found.width_bits)
     for function in parse_ptx(made.ptx).kernels():
         for access in accesses(function):
@@ -176,3 +183,43 @@ def test_a_hint_that_is_equal_for_all_axes_is_written_once():
     )
     found = limit(body, offsets="%r")
     assert found.width_bits == 128
+
+
+def test_a_clamped_offset_is_as_aligned_as_its_bounds():
+    offset = f"%s = arith.minsi %many, %c4 : {T} loc(#loc2)\n" + op("addi", "%r", "%s")
+    assert limit(offset).width_bits == 128
+    found = limit(offset, hint="")
+    assert (found.width_bits, found.limit, found.culprit.name) == (32, "alignment", "n")
+
+
+def test_a_scalar_remainder_may_be_any_number_before_triton_3_9():
+    scalars = """%c64 = arith.constant 64 : i32 loc(#loc1)
+%s = arith.remsi %n, %c64 : i32 loc(#loc2)
+%w = tt.splat %s : i32 -> tensor<1024xi32, #blocked> loc(#loc1)
+"""
+    head = HEAD.replace("SHARE", "4").replace("HINT", "{tt.divisibility = 16 : i32}")
+    body = "\n".join([head, scalars, op("addi", "%r", "%w"), ADDRESS, "}", "}"])
+    (old,) = vector_limits(parse_ttgir(body), aligned_remainders=False)
+    assert (old.width_bits, old.limit, old.culprit.opcode) == (32, "alignment", "arith.remsi")
+    (new,) = vector_limits(parse_ttgir(body))
+    assert new.width_bits == 128
+
+
+LOOP = """%c1 = arith.constant 1 : i32 loc(#loc1)
+%last = scf.for %i = %c1 to %n step %c1 iter_args(%at = %n) -> (i32) : i32 {
+  %w = tt.splat %at : i32 -> tensor<1024xi32, #blocked> loc(#loc1)
+  %o = arith.addi %r, %w : tensor<1024xi32, #blocked> loc(#loc1)
+  %a = tt.addptr %p, %o : P, T loc(#loc1)
+  %v = tt.load %a : P loc(#loc3)
+  %next = arith.addi %at, %c1 : i32 loc(#loc1)
+  scf.yield %next : i32 loc(#loc1)
+} loc(#loc4)
+"""
+
+
+def test_what_a_loop_advances_is_told_by_the_line_of_the_loop():
+    head = HEAD.replace("SHARE", "4").replace("HINT", "{tt.divisibility = 16 : i32}")
+    loop = LOOP.replace(" P,", f" {P},").replace(" T ", f" {T} ").replace(": P", f": {P}")
+    (found,) = vector_limits(parse_ttgir(f"{head}{loop}}}}}"))
+    assert (found.limit, found.culprit.opcode, found.culprit.name) == ("alignment", "loop", None)
+    assert found.culprit.line.line == 9

@@ -23,6 +23,7 @@ _HINT = re.compile(r"tt\.(contiguity|divisibility|constancy) = dense<\[?([\d, ]+
 _BITS = re.compile(r"(\d+)(?:E\w+)?>*$")
 _FOR = re.compile(r"(%[\w.]+) = (%[\w.#]+) to (%[\w.#]+) step (%[\w.#]+)(?:\s*iter_args\((.*?)\))?")
 _CARRIED = re.compile(r"(%[\w.]+) = (%[\w.#]+)")
+_REMAINDERS = ("arith.remsi", "arith.remui")
 _SAME = frozenset(
     {
         "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "tt.bitcast",
@@ -41,9 +42,13 @@ class AxisInfo:
     constant: int | None = None
 
 
-def axis_infos(module: IrModule) -> Mapping[str, AxisInfo]:
-    """The information of all values; loops are followed until nothing changes."""
-    analysis = _Analysis(module)
+def axis_infos(module: IrModule, *, aligned_remainders: bool = True) -> Mapping[str, AxisInfo]:
+    """The information of all values; loops are followed until nothing changes.
+
+    `aligned_remainders` False is the analysis before Triton 3.9, to which a scalar `a % b` may be
+    any number.
+    """
+    analysis = _Analysis(module, aligned_remainders)
     for _ in range(8):
         before = dict(analysis.known)
         analysis.run()
@@ -61,8 +66,9 @@ def unknown(shape: Sequence[int]) -> AxisInfo:
 class _Analysis:
     """One pass after another over the operations, until the values that loops carry settle."""
 
-    def __init__(self, module: IrModule) -> None:
+    def __init__(self, module: IrModule, aligned_remainders: bool) -> None:
         self.module = module
+        self.aligned_remainders = aligned_remainders
         self.known: dict[str, AxisInfo] = {}
         for each in module.parameters:
             hint = each.hints
@@ -139,6 +145,8 @@ class _Analysis:
             inputs = [_of_rank(each, op.shape) for each in inputs]
         if op.opcode in _SAME and inputs:
             return inputs[0]
+        if op.opcode in _REMAINDERS and not op.shape and not self.aligned_remainders:
+            return unknown(op.shape)
         result = (
             compute(op, inputs) if compute and len(inputs) >= _LEAST.get(op.opcode, 1) else None
         )
@@ -337,6 +345,10 @@ def _comparison(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     return AxisInfo(ones, ones, constancy)
 
 
+def _either(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
+    return _both(inputs[0], inputs[1])
+
+
 def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     if len(inputs) != 3:
         return None
@@ -381,6 +393,10 @@ _RULES: Mapping[str, Callable[[IrOperation, Sequence[AxisInfo]], AxisInfo | None
     "arith.andi": _logic,
     "arith.ori": _logic,
     "arith.xori": _logic,
+    "arith.minsi": _either,
+    "arith.minui": _either,
+    "arith.maxsi": _either,
+    "arith.maxui": _either,
     "arith.cmpi": _comparison,
     "arith.select": _selected,
 }

@@ -34,6 +34,9 @@ _PASSING = frozenset(
 )  # fmt: skip
 
 
+_EXTREMES = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
+
+
 @dataclass(frozen=True)
 class Culprit:
     """The origin of a small number: an operation, or else a parameter.
@@ -78,12 +81,15 @@ class VectorLimit:
         return 8 * self.element_bytes * self.elements
 
 
-def vector_limits(module: IrModule, vector_bytes: int = VECTOR_BYTES) -> Iterator[VectorLimit]:
+def vector_limits(
+    module: IrModule, vector_bytes: int = VECTOR_BYTES, *, aligned_remainders: bool = True
+) -> Iterator[VectorLimit]:
     """The limit of each access of global memory whose layout is understood, in program order.
 
     `vector_bytes` is the most that a load or a store moves; a copy to shared memory moves up to 16.
+    `aligned_remainders` is that of the analysis of Triton's version.
     """
-    infos = axis_infos(module)
+    infos = axis_infos(module, aligned_remainders=aligned_remainders)
     for op in module.operations:
         if op.opcode in ACCESSES and op.inputs:
             most = vector_bytes if op.opcode in ("tt.load", "tt.store") else VECTOR_BYTES
@@ -200,7 +206,8 @@ class _Trace:
                 starts = self._starts(value)
                 worse = self._worst(starts, wanted, axis, need)
                 if worse is None:
-                    return Culprit("loop", value.lstrip("%")) if starts else None
+                    loop = self._loop(value)
+                    return Culprit("loop", line=loop.line) if loop else None
                 value = worse
                 continue
             step = self._step(maker, wanted, axis, need)
@@ -229,6 +236,8 @@ class _Trace:
         if opcode == "arith.cmpi":
             return self._of_comparison(inputs, axis, need)
         if opcode in ("arith.andi", "arith.ori", "arith.xori") and wanted == "constancy":
+            return self._worse(inputs, wanted, axis, need)
+        if opcode in _EXTREMES and wanted == "divisibility":
             return self._worse(inputs, wanted, axis, need)
         if opcode == "arith.select" and wanted != "constancy" and len(inputs) == 3:
             return self._worse(inputs[1:], wanted, axis, need)
@@ -296,12 +305,14 @@ class _Trace:
 
     def _starts(self, value: str) -> list[str]:
         """The values of a loop-carried variable before the loop and at its end."""
-        for op in self.module.operations:
-            if op.opcode == "scf.for" and f"{value} = " in op.rest:
-                head = op.rest.partition(f"{value} = ")[2]
-                if head.startswith("%"):
-                    return [head.split(",")[0].split(" ")[0].rstrip(")")]
-        return []
+        loop = self._loop(value)
+        head = loop.rest.partition(f"{value} = ")[2] if loop else ""
+        return [head.split(",")[0].split(" ")[0].rstrip(")")] if head.startswith("%") else []
+
+    def _loop(self, value: str) -> IrOperation | None:
+        """The loop that carries a variable."""
+        loops = (op for op in self.module.operations if op.opcode == "scf.for")
+        return next((loop for loop in loops if f"{value} = " in loop.rest), None)
 
     def _named(self, maker: IrOperation) -> Culprit:
         names = [self._variable(value) for value in maker.inputs]

@@ -67,6 +67,4 @@ def _finding(kernel: KernelContext, same: Sequence[WarpReduction], remedy: str) 
 def _barriers(kernel: KernelContext, lines: set[object]) -> int:
     """The barriers of the PTX in loops at these lines."""
     code = kernel.code.ptx.instructions if kernel.code.ptx else ()
-    return sum(
-        i.opcode.startswith("bar") and i.loop_depth > 0 and i.source in lines for i in code
-    )
+    return sum(i.opcode.startswith("bar") and i.loop_depth > 0 and i.source in lines for i in code)

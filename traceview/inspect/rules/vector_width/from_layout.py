@@ -35,7 +35,7 @@ _MADE = {
     "tt.reduce": "the result of a reduction",
     "tt.scan": "the result of a scan",
     "tt.get_program_id": "the program id",
-    "loop": "a value advanced by a loop",
+    "loop": "a value advanced by the loop",
 }
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
@@ -48,9 +48,10 @@ _NO_WRAP = (
     "Mask the elements beyond the end instead of wrapping around, or declare runs: "
     "tl.max_contiguous(tl.multiple_of(offsets, 16), 16)"
 )
-_DECLARE = (
-    "If the value is a multiple of 16, declare it with tl.multiple_of(value, 16); where runs are "
-    "contiguous, tl.max_contiguous"
+_MULTIPLE = "If the value is a multiple of 16, declare it: tl.multiple_of(value, 16)"
+_RUNS = (
+    "Where it consists of contiguous runs, declare that: "
+    "tl.max_contiguous(tl.multiple_of(value, 16), 16)"
 )
 
 
@@ -77,7 +78,8 @@ def _limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:
 
 @lru_cache(maxsize=2)
 def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
-    return tuple(vector_limits(parse_ttgir(ttgir)))
+    module = parse_ttgir(ttgir)
+    return (*vector_limits(module), *vector_limits(module, aligned_remainders=False))
 
 
 def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
@@ -110,14 +112,14 @@ def _of_values(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     if not what:
         return "", ""
     if limit.limit == "mask":
-        return f"the mask depends on {what}", _DECLARE
+        return f"the mask depends on {what}", _MULTIPLE
     if limit.limit == "alignment":
-        return f"the address depends on {what}, whose alignment is not known", _DECLARE
+        return f"the address depends on {what}, whose alignment is not known", _MULTIPLE
     if what.startswith("a quotient"):
         return f"the offset is {what}, so its elements are not known to be adjacent", _PER_GROUP
     if what.startswith("a remainder"):
         return f"the offset is {what}, so its elements are not known to be adjacent", _NO_WRAP
-    return f"the offset depends on {what}, so its elements are not known to be adjacent", _DECLARE
+    return f"the offset depends on {what}, so its elements are not known to be adjacent", _RUNS
 
 
 def _described(culprit: Culprit) -> str:
@@ -128,6 +130,10 @@ def _described(culprit: Culprit) -> str:
     name, sign = culprit.name, _SIGNS.get(culprit.opcode)
     terms = [*culprit.operands, *([str(culprit.constant)] if culprit.constant is not None else [])]
     shown = f" {sign} ".join(terms) if sign and len(terms) == 2 else (name or "")
+    if culprit.opcode == "loop":
+        return (
+            f"{made} at {line_name(culprit.line)}" if culprit.line else "a value advanced by a loop"
+        )
     inside = ", ".join(filter(None, (shown, line_name(culprit.line) if culprit.line else "")))
     what = f"{made} value" if culprit.opcode in ("tt.load",) else made
     what = f"a {what}" if culprit.opcode == "tt.load" else what
