@@ -125,3 +125,13 @@ def wrapped_start(x_ptr, y_ptr, size, BLOCK: tl.constexpr):
 def clamped_start(x_ptr, y_ptr, last, BLOCK: tl.constexpr):
     start, offsets = tl.minimum(tl.program_id(0) * BLOCK, last), tl.arange(0, BLOCK)
     tl.store(y_ptr + tl.program_id(0) * BLOCK + offsets, tl.load(x_ptr + start + offsets))
+
+
+@triton.jit
+def scaled_groups(x_ptr, scale_ptr, y_ptr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for group in range(GROUPS):
+        scale = tl.load(scale_ptr + rows * GROUPS + group)
+        total += scale * tl.load(x_ptr + group * BLOCK + rows)
+    tl.store(y_ptr + rows, total)

@@ -145,7 +145,16 @@ def test_an_address_that_a_loop_advances(triton_cache, monkeypatch):
     from tests.inspect.rules.narrow_kernels import shifted
 
     (finding,) = Retried(shifted, f"{POINTERS}, i32:16, 512", with_ttgir=True).findings()
-    assert "the address depends on a value advanced by a loop (" in finding.message
+    assert "the address depends on a value advanced by the loop at narrow_" in finding.message
+
+
+def test_elements_apart_along_which_a_loop_walks(findings):
+    found = findings("scaled_groups", f"{POINTERS}, *fp32:16, 16, 512")
+    (finding,) = (f for f in found if "apart" in f.message)
+    assert finding.severity == "medium"
+    assert "a thread's elements are 16 apart: the loop walks along" in finding.message
+    assert finding.action.startswith("Store scale_ptr transposed")
+    assert "4 from one iteration to the next: a sector serves 8 iteration" in finding.evidence.basis
 
 
 def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):

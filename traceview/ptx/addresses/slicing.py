@@ -7,7 +7,7 @@ may be assigned more than once; every assignment counts, as an address may depen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -76,6 +76,10 @@ class Slices:
         writers = self._writers.get(register, [])
         loads = (each for each in writers if each.opcode.startswith(("ld.", *_LOADS)))
         return next(loads, writers[0] if writers else None)
+
+    def writers(self, register: str) -> Sequence[Instruction]:
+        """All instructions that write a register."""
+        return self._writers.get(register, ())
 
     @cached_property
     def read_registers(self) -> frozenset[str]:

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.ptx.addresses.evaluation import Launch, Registers, launches
+from traceview.ptx.addresses.loop_steps import LoopSteps
 from traceview.ptx.addresses.provenance import Provenance
+from traceview.ptx.addresses.requests import SECTOR_BYTES
 from traceview.ptx.addresses.slicing import Slices
 from traceview.ptx.model import Access, Argument, Compiled, Instruction
 
@@ -37,7 +39,8 @@ class Layout:
 
     `masks_differ`: elements of one 16-byte vector may be masked differently. `starts_wide`: the
     first address is a multiple of 16. Both assume sizes and pointers that are multiples of 16.
-    `moves_with_block`: blocks are a constant number of bytes apart.
+    `moves_with_block`: blocks are a constant number of bytes apart. `loop_step` is the number of
+    bytes that the address advances in each iteration, None where that is not constant.
     """
 
     step: Stride | None
@@ -46,6 +49,7 @@ class Layout:
     masks_differ: bool
     starts_wide: bool
     moves_with_block: bool
+    loop_step: int | None = None
 
     @property
     def consecutive(self) -> bool:
@@ -56,6 +60,13 @@ class Layout:
     def scattered(self) -> bool:
         """Whether neighbouring elements are known not to be adjacent."""
         return self.step is not None and not self.consecutive
+
+    @property
+    def walked(self) -> bool:
+        """Whether a thread's elements are apart while the loop walks along those between."""
+        step, apart = self.loop_step or 0, self.step
+        between = apart is not None and (apart.parameter is not None or abs(step) < abs(apart.of))
+        return self.scattered and between and 0 < abs(step) < SECTOR_BYTES
 
     @property
     def apart(self) -> int:
@@ -95,6 +106,7 @@ class Samples:
             self.masks_differ(instructions),
             self.starts_wide(first),
             self.moves_with_block(first),
+            LoopSteps(self.slices).of(first),
         )
 
     def step(self, instructions: Sequence[Instruction]) -> Stride | None:

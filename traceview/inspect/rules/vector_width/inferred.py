@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from traceview import units
 from traceview.inspect.rules.vector_width.causes import (
     WIDE_BITS,
     in_words,
@@ -14,6 +15,7 @@ from traceview.inspect.rules.vector_width.causes import (
 )
 from traceview.inspect.rules.vector_width.from_layout import from_layout
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
+from traceview.ptx.addresses.requests import SECTOR_BYTES
 from traceview.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.
@@ -85,14 +87,28 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
-        return NarrowReason(f"a thread's elements are {far} apart", _CONTIGUOUS, basis, proven=True)
+        return _apart(far, _CONTIGUOUS, basis, narrow)
     way = "before" if step.of < 0 else "after"
     basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
     if stride == -1:
         cause = "a thread's elements are moved in reverse order"
         return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
-    cause = f"a thread's elements are {stride} apart"
-    return NarrowReason(cause, _interleaved(narrow, cuda), basis, proven=True)
+    return _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
+
+
+def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:
+    """The reason that elements are apart; a loop may walk along those between them."""
+    cause, layout = f"a thread's elements are {far} apart", narrow.layout
+    if not layout.walked:
+        return NarrowReason(cause, remedy, basis, proven=True)
+    turns = units.counted(SECTOR_BYTES // abs(layout.loop_step or 1), "iteration")
+    return NarrowReason(
+        f"{cause}: the loop walks along the contiguous axis",
+        f"Store {_names(narrow) or 'the array'} {_TRANSPOSED}",
+        f"{basis}, and {abs(layout.loop_step or 0)} from one iteration to the next: a sector "
+        f"serves {turns}",
+        proven=True,
+    )
 
 
 def _interleaved(narrow: Narrow, cuda: bool) -> str:
@@ -121,6 +137,11 @@ def _reversed(narrow: Narrow, cuda: bool) -> str:
 _CONTIGUOUS = (
     "Let each thread's elements run along the axis that is contiguous in memory: choose another "
     "tile, or transpose the data first"
+)
+
+_TRANSPOSED = (
+    "transposed, so that what one iteration needs is adjacent. The cache hides a part of the cost: "
+    "each sector serves the next iterations, too"
 )
 
 _SAME = NarrowReason(
@@ -214,8 +235,13 @@ def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
     return is_copy and bool(_K_MAJOR.search(compiled.ptx or ""))
 
 
+def _names(narrow: Narrow) -> str:
+    """The arrays that an access may be to, by the names of the program."""
+    return " or ".join(sorted(narrow.array))
+
+
 def _transposed(narrow: Narrow) -> NarrowReason:
-    name = " or ".join(sorted(narrow.array)) or "the operand"
+    name = _names(narrow) or "the operand"
     return NarrowReason(
         "the operand is transposed element by element on the way to shared memory",
         f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",

@@ -26,6 +26,8 @@ from traceview.units import Value
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
+# Of accesses whose sectors the next iterations find in the cache.
+_MINOR_WALKED_SHARE = 0.25
 
 
 def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
@@ -55,7 +57,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     for stream, listed in streams.items():
         narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
         if narrow:
-            minor = hottest[stream] < _MINOR_SHARE * most
+            least = _MINOR_WALKED_SHARE if narrow.layout.walked else _MINOR_SHARE
+            minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
             severity = _severity(narrow, minor=minor or outside)
             reason = _reason(narrow, kernel.compiled, kernel.trials)
@@ -109,7 +112,7 @@ def _severity(narrow: Narrow, *, minor: bool) -> Severity:
         return "low"
     # The same element again comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
-    return "high" if narrow.width <= 32 and not again else "medium"
+    return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
 
 
 def _finding(
