@@ -164,6 +164,16 @@ def test_a_load_that_becomes_a_copy_once_it_is_wide(findings):
     assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence.basis
 
 
+def test_the_size_of_a_group_is_no_free_choice(triton_cache, monkeypatch):
+    """The scale of a group is stored: a larger block has fewer scales."""
+    allow(triton_cache, monkeypatch)
+    from tests.ptx.kernels.reaches import quantize_groups
+
+    tried = Retried(quantize_groups, f"{POINTERS}, *fp32:16, 128", with_ttgir=True)
+    for finding in tried.findings():
+        assert finding.action.startswith("Use num_warps=1 with more work per block")
+
+
 def test_loads_and_stores_with_one_cause_are_one_finding(findings):
     (finding,) = findings("gelu", f"{POINTERS}, i32, 1024")
     assert "loads at narrow_kernels.py:12 and stores at narrow_kernels.py:13" in finding.message

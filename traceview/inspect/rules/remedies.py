@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from traceview.headless.change import Change
 from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.equal_results import with_grid
 from traceview.ptx.model import Compiled
+from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.ptx.ttgir.reductions import TileReduction, tile_reductions
 
 _MOST_WARPS = 16
 _LEAST_TILE = 32
@@ -53,11 +56,16 @@ def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
 
 
 def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
-    """Half of each constexpr that is a tile by its name; the grid or a loop covers the rest."""
+    """Half of each constexpr that is a tile by its name; the grid or a loop covers the rest.
+
+    The size of a tile that is reduced as a whole is left out: a part of it has another result.
+    """
+    reduced = {reduction.size for reduction in reduced_tiles(compiled)}
     sizes = {
         argument.name: argument.value
         for argument in compiled.arguments
         if argument.type == "constexpr" and named_as_tile(argument.name)
+        if argument.value not in reduced
     }
     tiles = ((name, value) for name, value in sizes.items() if _is_tile(value))
     for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
@@ -134,6 +142,16 @@ def actions_in_words(remedies: Sequence[Remedy]) -> str:
 def named_as_tile(name: str) -> bool:
     """Whether a constexpr is a tile size by its name; another name may be a size of the data."""
     return bool(_TILE.search(name))
+
+
+def reduced_tiles(compiled: Compiled) -> tuple[TileReduction, ...]:
+    """The reductions of whole tiles, by the TTGIR; none without it."""
+    return _tile_reductions(compiled.stages.get("ttgir", ""))
+
+
+@lru_cache(maxsize=2)
+def _tile_reductions(ttgir: str) -> tuple[TileReduction, ...]:
+    return tuple(tile_reductions(parse_ttgir(ttgir)))
 
 
 def _is_tile(value: object) -> bool:

@@ -1,7 +1,7 @@
-"""Reductions in the loops of a TTGIR module that combine the results of several warps.
+"""Reductions in a TTGIR module: those across warps in loops, and those of a whole tile.
 
-Within a warp they take shuffles; between warps each warp writes its result to shared memory, waits
-at a barrier, and reads those of the others.
+Within a warp a reduction takes shuffles; between warps each warp writes its result to shared
+memory, waits at a barrier, and reads those of the others.
 """
 
 from __future__ import annotations
@@ -49,6 +49,55 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
     for op, depth in zip(module.operations, depths, strict=True):
         if op.opcode == "tt.reduce" and 0 < depth == deepest and _crosses_warps(op, module):
             yield WarpReduction(op.line, _purpose(op, module, users), not op.shape)
+
+
+@dataclass(frozen=True)
+class TileReduction:
+    """A reduction outside of loops of `size` elements along an axis, whose result is stored.
+
+    `masked`: the elements were loaded under a mask, so that a larger tile has the same result.
+    """
+
+    size: int
+    masked: bool
+
+
+def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
+    """The reductions of loaded tiles whose results are stored, in program order."""
+    depths, users = loop_depths_of(module), _users(module)
+    for op, depth in zip(module.operations, depths, strict=True):
+        axis, shape = _AXIS.search(op.rest), shape_of(op.type_of_inputs)
+        if op.opcode == "tt.reduce" and not depth and axis and int(axis[1]) < len(shape):
+            loads = _loads_behind(op, module)
+            if loads and _is_stored(op, users):
+                yield TileReduction(shape[int(axis[1])], all(len(x.inputs) > 1 for x in loads))
+
+
+def _loads_behind(op: IrOperation, module: IrModule) -> list[IrOperation]:
+    """The loads of tensors that a value is computed from; none of another reduction's tile."""
+    seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
+    while waiting:
+        value = waiting.pop()
+        maker = None if value in seen else module.makers.get(value)
+        seen.add(value)
+        if maker and maker.opcode == "tt.load" and maker.shape:
+            loads.append(maker)
+        elif maker and maker.opcode != "tt.reduce":
+            waiting += maker.inputs
+    return loads
+
+
+def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> bool:
+    """Whether a store writes what is computed from a result; atomics add up the same parts."""
+    seen, waiting = set[str](), list(op.results)
+    while waiting:
+        value = waiting.pop()
+        for user in users.get(value, ()) if value not in seen else ():
+            if user.opcode == "tt.store":
+                return True
+            waiting += user.results
+        seen.add(value)
+    return False
 
 
 def _crosses_warps(op: IrOperation, module: IrModule) -> bool:

@@ -49,3 +49,9 @@ def normalized(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
     for start in range(0, count, BLOCK):
         x = tl.load(x_ptr + start + offsets)
         tl.store(y_ptr + start + offsets, x - tl.sum(x) / BLOCK)
+
+
+@triton.jit
+def total(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y_ptr, tl.sum(tl.load(x_ptr + offsets)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from traceview.headless.change import Change
-from traceview.inspect.rules.remedies import named_as_tile
+from traceview.inspect.rules.remedies import named_as_tile, reduced_tiles
 from traceview.ptx.model import Argument, Compiled
 
 WIDE_BITS = 128
@@ -122,12 +122,16 @@ def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
 
 
 def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
-    """Constexprs that may be sizes, each with the size that would suffice."""
+    """Constexprs that may be sizes, each with the size that would suffice.
+
+    The size of a tile that is reduced as a whole, without a mask, is that of a group of the data.
+    """
+    groups = {reduction.size for reduction in reduced_tiles(compiled) if not reduction.masked}
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
     for argument in compiled.arguments:
         value = argument.value
         larger = value * factor if isinstance(value, int) and _is_block(value) else 0
-        if argument.type == "constexpr" and 0 < larger <= most:
+        if argument.type == "constexpr" and 0 < larger <= most and value not in groups:
             yield argument.name, larger
 
 
