@@ -59,4 +59,4 @@ def test_other_blocks_lose_little_or_cannot_be_changed(tmp_path, threads, column
 
 def test_idle_sms_come_first(tmp_path):
     [finding] = findings(tmp_path, 4, blocks=33)
-    assert "launches 33 blocks for 132 SMs" in finding.message
+    assert "launches 33 blocks of 4 threads for 132 SMs" in finding.message

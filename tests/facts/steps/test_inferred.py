@@ -270,3 +270,12 @@ def test_layers_of_the_call_that_torch_profiler_recorded(tmp_path, names, number
 def test_passes_that_call_other_modules_are_layers(tmp_path, modules, number):
     trace = traceview.load(traces.write(tmp_path / "t.json", profiled(12 * LAYER, modules)))
     assert len(steps(with_steps(trace))) == number
+
+
+@pytest.mark.parametrize(("blocks", "number"), [(12, 0), (1, 12)], ids=["layers", "steps"])
+def test_passes_in_which_fsdp_names_other_modules_are_layers(tmp_path, blocks, number):
+    export = launches(Export(), LAYER, 12)
+    for each in range(12):
+        name = f"FSDP::pre_forward (blocks.{each % blocks}.module), op_id = {each}"
+        export = export.range(name, 160 * each + 11, 160 * each + 21)
+    assert len(steps(with_steps(export.load(tmp_path)))) == number

@@ -23,7 +23,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN, profiler_steps
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.nesting import within_one_call
-from traceview.facts.steps.pass_stacks import call_other_modules
+from traceview.facts.steps.pass_modules import call_other_modules
 from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
@@ -127,7 +127,7 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     until = np.maximum.accumulate(end[last])
     begin = np.append(start[found.first[0]], until[:-1])
     thread = _thread(trace, process, calls["thread"][call])
-    if call_other_modules(trace, thread, begin, until):
+    if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
 
