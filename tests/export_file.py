@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +31,7 @@ class ExportFile:
         """Add a row by Nsight's own names; NOT NULL columns that are not given hold 0 or ''."""
         if table not in self._tables:
             raise KeyError(f"exports of schema {self._schema} have no {table}")
-        known = {name for name, _, _ in self._columns(table)}
+        known = {name for name, _, _ in _columns(self._tables[table])}
         if odd := set(columns) - known:
             raise KeyError(f"{table} of schema {self._schema} has no {', '.join(sorted(odd))}")
         self._rows[table].append(columns)
@@ -49,14 +51,13 @@ class ExportFile:
         """Write the SQLite file and return its path."""
         # In this order: describing the rest registers strings.
         described = {**self._described(), **self._metadata()}
-        with sqlite3.connect(path) as connection:
-            # Nobody needs the file after a power cut: waiting for the disk took most of the time.
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("PRAGMA journal_mode = OFF")
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.deserialize(_empty(tuple(self._tables.items())))
             for table in self._tables:
-                rows = described.get(table, []) + self._rows[table]
-                self._write_table(connection, table, rows)
-        connection.close()
+                if rows := described.get(table, []) + self._rows[table]:
+                    self._write_rows(connection, table, rows)
+            connection.commit()
+            path.write_bytes(connection.serialize())
         return path
 
     def _described(self) -> dict[str, list[Row]]:
@@ -85,20 +86,36 @@ class ExportFile:
             "StringIds": strings,
         }
 
-    def _write_table(self, connection: sqlite3.Connection, table: str, rows: list[Row]) -> None:
-        columns = self._columns(table)
-        key = [", PRIMARY KEY (id)"] * (table == "StringIds")
-        declared = [f'"{name}" {kind}{" NOT NULL" * needed}' for name, kind, needed in columns]
-        connection.execute(f'CREATE TABLE "{table}" ({", ".join(declared)}{"".join(key)})')
+    def _write_rows(self, connection: sqlite3.Connection, table: str, rows: list[Row]) -> None:
+        columns = _columns(self._tables[table])
         marks = ", ".join("?" * len(columns))
         filled = [[_cell(row.get(n), kind, needed) for n, kind, needed in columns] for row in rows]
         connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', filled)
 
-    def _columns(self, table: str) -> list[tuple[str, str, bool]]:
-        kinds = {"": "INTEGER", "T": "TEXT", "R": "REAL", "B": "BLOB", "P": "INTEGER PRIMARY KEY"}
-        parts = [(spec.rstrip("!"), spec.endswith("!")) for spec in self._tables[table].split()]
-        split = [(spec.partition(":"), needed) for spec, needed in parts]
-        return [(name, kinds[kind], needed) for (name, _, kind), needed in split]
+
+@cache
+def _empty(tables: tuple[tuple[str, str], ...]) -> bytes:
+    """A file of these tables without rows: to create them takes longer than to fill them."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for table, columns in tables:
+            connection.execute(f'CREATE TABLE "{table}" ({_declared(table, columns)})')
+        return connection.serialize()
+
+
+def _declared(table: str, columns: str) -> str:
+    key = [", PRIMARY KEY (id)"] * (table == "StringIds")
+    declared = [
+        f'"{name}" {kind}{" NOT NULL" * needed}' for name, kind, needed in _columns(columns)
+    ]
+    return f"{', '.join(declared)}{''.join(key)}"
+
+
+@cache
+def _columns(columns: str) -> list[tuple[str, str, bool]]:
+    kinds = {"": "INTEGER", "T": "TEXT", "R": "REAL", "B": "BLOB", "P": "INTEGER PRIMARY KEY"}
+    parts = [(spec.rstrip("!"), spec.endswith("!")) for spec in columns.split()]
+    split = [(spec.partition(":"), needed) for spec, needed in parts]
+    return [(name, kinds[kind], needed) for (name, _, kind), needed in split]
 
 
 def _cell(value: Any, kind: str, needed: bool) -> Any:
