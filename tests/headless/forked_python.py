@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.headless.forked_workers import ForkServer
+from tests.headless.forked_workers import ForkServer, stop
 
 # What Triton and PyTorch read as they are imported, so that each value has a Python of its own.
 _READ_AT_IMPORT = ("TRITON_INTERPRET", "OMP_NUM_THREADS")
@@ -48,7 +48,14 @@ def run_python(
 
 
 @cache
-def _server(*_: str | None) -> ForkServer:
-    server = ForkServer()
-    atexit.register(server.stop)
-    return server
+def _server(*read: str | None) -> ForkServer:
+    _servers.append(ForkServer(f"python-{read}"))
+    return _servers[-1]
+
+
+_servers: list[ForkServer] = []
+
+
+@atexit.register
+def _stop() -> None:
+    stop(_servers)

@@ -4,6 +4,7 @@ The import takes 2 s of each worker, and is not what most tests are about. A wor
 environment changes what Python or a library is at its start begins afresh, as one of a user does.
 """
 
+import errno
 import json
 import os
 import select
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -68,12 +70,17 @@ class Fork:
 
 
 class ForkServer:
-    """The process that forks; it starts with the first fork, and with the environment of that.
+    """The process that forks, by a name; all processes of a test run share it.
 
-    With a `parent` it is a fork itself, which imports some more modules.
+    It starts with the first fork of any of them, and with the environment of that. With a `parent`
+    it is a fork itself, which imports some more modules.
     """
 
-    def __init__(self, parent: "ForkServer | None" = None, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, parent: "ForkServer | None" = None, modules: Sequence[str] = ()
+    ) -> None:
+        # In Linux' abstract namespace: no file is left.
+        self._address = f"\0traceview-tests-{_run()}-{name}"
         self._parent, self._modules = parent, modules
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | Fork | None = None
@@ -87,7 +94,7 @@ class ForkServer:
     ) -> Fork:
         """Run a program in a fork; `streams` are the descriptors of its stdin, stdout, stderr."""
         if self._requests is None:
-            self._requests, self._process = self._served(environment)
+            self._requests = self._connected(environment)
         ours, theirs = socket.socketpair()
         request = {
             "program": program,
@@ -100,36 +107,74 @@ class ForkServer:
             socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
         return Fork(ours)
 
-    def stop(self) -> None:
-        """Close its socket, which ends it."""
-        if self._requests and self._process:
+    def leave(self) -> None:
+        """Ask for no more forks: it ends when all have left."""
+        if self._requests:
             self._requests.close()
+
+    def wait(self) -> None:
+        """Wait for its end, if this process has started it."""
+        if self._process:
             self._process.wait()
 
-    def _served(
-        self, environment: dict[str, str]
-    ) -> "tuple[socket.socket, subprocess.Popen[bytes] | Fork]":
+    def _connected(self, environment: dict[str, str]) -> socket.socket:
+        while True:
+            self._start_unless_there(environment)
+            connection = _packets()
+            # Refused between the two calls by which another process starts it.
+            with suppress(ConnectionRefusedError):
+                connection.connect(self._address)
+                return connection
+            connection.close()
+
+    def _start_unless_there(self, environment: dict[str, str]) -> None:
+        with _packets() as listener:
+            try:
+                listener.bind(self._address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                return
+            listener.listen()
+            self._process = self._started(listener, environment)
+
+    def _started(
+        self, listener: socket.socket, environment: dict[str, str]
+    ) -> "subprocess.Popen[bytes] | Fork":
         """Start it. A thread, which numpy would start, would not survive a fork."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Its text is given, not its file, as `__main__` has no file in a worker.
         program = _SERVER.read_text()
         environment = environment | {"OPENBLAS_NUM_THREADS": "1"}
-        with theirs:
-            if self._parent:
-                streams = (theirs.fileno(), 1, 2)
-                return ours, self._parent.fork(program, self._modules, environment, streams)
-            command = [sys.executable, "-P", "-c", program, *self._modules]
-            return ours, subprocess.Popen(
-                command, stdin=theirs, env=environment, start_new_session=True
-            )
+        if self._parent:
+            streams = (listener.fileno(), 1, 2)
+            return self._parent.fork(program, self._modules, environment, streams)
+        command = [sys.executable, "-P", "-c", program, *self._modules]
+        return subprocess.Popen(command, stdin=listener, env=environment, start_new_session=True)
+
+
+def stop(servers: Sequence[ForkServer]) -> None:
+    """Leave all before waiting for one, for which another process may wait, too."""
+    for server in servers:
+        server.leave()
+    for server in servers:
+        server.wait()
+
+
+def _run() -> str:
+    """The run of pytest, which the workers of pytest-xdist share."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+
+
+def _packets() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 class WorkerServer:
     """It starts the workers of traceview; those of --compile have imported Inductor, too."""
 
     def __init__(self) -> None:
-        self._eager = ForkServer()
-        self._compiling = ForkServer(self._eager, _INDUCTOR)
+        self._eager = ForkServer("eager")
+        self._compiling = ForkServer("compiling", self._eager, _INDUCTOR)
         self._at_start = _read_at_start()
 
     def start(
@@ -150,8 +195,7 @@ class WorkerServer:
 
     def stop(self) -> None:
         """End the processes that fork."""
-        self._compiling.stop()
-        self._eager.stop()
+        stop([self._compiling, self._eager])
 
 
 def _read_at_start() -> dict[str, str]:
