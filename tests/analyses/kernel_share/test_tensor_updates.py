@@ -55,6 +55,8 @@ def test_an_average_of_weights(names, each, tmp_path):
         # One tensor again and again: a loop over elements or time, which nothing foreach does.
         steps_of(LERP, sizes=2),
         steps_of(FILL),
+        # Parameters that autocast or FSDP casts.
+        steps_of(COPY),
         # A chain of many operations is one for a compiler to fuse.
         steps_of(LERP, MUL, ADD, COPY),
         # Once, at the start of the program.

@@ -1,7 +1,8 @@
 """Tensors updated one by one, where one operation could update them all.
 
 An average of weights, scaled gradients or a hand-written optimizer is a loop over parameters. It
-launches the same few elementwise kernels for each, at as many sizes as the parameters have.
+launches the same few elementwise kernels for each, at as many sizes as the parameters have. One
+that only casts or copies them updates nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
     kinds = _distinct(run, kernels.texts("name").codes[rows])
     sizes = _distinct(run, kernels["grid_x"][rows])
     long = np.bincount(run)[run] >= _MANY_TENSORS
-    loops = long & (kinds[run] <= _MOST_KINDS) & (sizes[run] >= _LEAST_SIZES)
+    moves = kernel_classes(trace)[rows] == KernelClass.CAST_COPY
+    computes = np.bincount(run, ~moves)[run] > 0
+    loops = long & computes & (kinds[run] <= _MOST_KINDS) & (sizes[run] >= _LEAST_SIZES)
     return rows[loops], run[loops]
 
 
