@@ -62,7 +62,7 @@ def test_an_average_of_weights(names, each, tmp_path):
         # Once, at the start of the program.
         steps_of(LERP, steps=1),
     ],
-    ids=["few tensors", "equal sizes", "fill", "chain", "once"],
+    ids=["few tensors", "equal sizes", "fill", "casts", "chain", "once"],
 )
 def test_no_loop_over_tensors(export, tmp_path):
     assert not told(export, tmp_path)

@@ -56,12 +56,13 @@ class Runs:
     """When the kernels ran."""
 
 
-def unfused_kernels(trace: Trace) -> tuple[Runs, ...]:
-    """The runs of eager kernels that could be one kernel each, by GPU."""
+def unfused_kernels(trace: Trace, without: RowNumbers) -> tuple[Runs, ...]:
+    """The runs of eager kernels that could be one kernel each, by GPU, `without` some kernels."""
     kinds = kernel_classes(trace)
     eager = matching_kernels(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
     eager |= matching_kernels(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
+    eager[without] = False
     return _runs(trace, eager, np.arange(len(eager)))
 
 
