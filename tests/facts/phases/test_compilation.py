@@ -147,6 +147,14 @@ def test_xla_says_itself_when_it_compiles(tmp_path):
     assert windows(export.load(tmp_path)) == [(50, 300, "XLA")]
 
 
+def test_a_range_of_xla_after_the_last_work_has_lost_its_end(tmp_path):
+    export = launching(0, 500)
+    export.range("XlaCompile:#module=jit_step#", 50 * MS, 300 * MS, domain="TSL")
+    export.range("XlaPassPipeline:#name=x#", 100 * MS, 900 * MS, domain="TSL", thread=2)
+
+    assert windows(export.load(tmp_path)) == [(50, 300, "XLA")]
+
+
 def test_loading_code_is_no_compilation(tmp_path):
     export = launching(0, 500).call("cuModuleLoadData", 10 * MS, 490 * MS)
 

@@ -54,6 +54,24 @@ def launches(export, names, calls, gap=10):
     return export
 
 
+def test_trials_of_a_compiler_hide_no_steps(tmp_path):
+    export, at = Export(), 0
+
+    def launch(name):
+        nonlocal at
+        export.launch(call=(at, at + MS), kernel=(at + 2 * MS, at + 9 * MS), name=name)
+        at += 10 * MS
+
+    for number in range(300):
+        launch(f"trial{number * number % 61}")
+    export.range("XlaCompile:#module=jit_step#", 0, at, domain="TSL")
+    for _ in range(6):
+        for number in range(10):
+            launch(f"k{number}")
+        at += 40 * MS
+    assert steps(with_steps(export.load(tmp_path))).operations.tolist() == [10] * 6
+
+
 def test_ranges_of_libraries_and_operators_are_no_steps(tmp_path):
     export = launches(Export(), [f"k{number}" for number in range(10)], 6)
     for at in range(0, 600, 100):

@@ -299,8 +299,13 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
 
 
 def _xla_ranges(trace: Trace, process: int) -> Intervals:
+    """When XLA compiled for the work of a process, by its ranges.
+
+    A range that ends after that work compiles nothing for it: the recorder lost its end.
+    """
     ranges, every = trace.recorded("ranges"), _xla_rows(trace)
     rows = every[ranges["process"][every] == process]
+    rows = rows[ranges["end_ns"][rows] <= last_work_ns(trace, process)]
     return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
+from traceview.facts.phases.compilation import compilation
 from traceview.facts.ranges.origins import INFERRED_DOMAIN, profiler_steps
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
@@ -110,6 +111,20 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     call = ops.call[rows]
     if not len(rows) or _mostly_lost(trace, process, call):
         return None
+    passes = _passes_of(trace, process, rows)
+    if passes is None:
+        windows = compilation(trace).of(process)
+        later = ~intervals.inside(windows, calls["start_ns"][call])
+        if 0 < np.count_nonzero(later) < len(rows):
+            # Most launches can be trials of a compiler, which outnumber the passes after them.
+            passes = _passes_of(trace, process, rows[later])
+    return passes
+
+
+def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
+    """The passes of these launches of a process, in the order of their calls."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    call = ops.call[rows]
     start, end = calls["start_ns"][call], calls["end_ns"][call]
     pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
     pause[1:] = np.maximum(start[1:] - end[:-1], 0)
