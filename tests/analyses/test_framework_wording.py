@@ -32,6 +32,12 @@ def test_a_compiled_program_is_not_told_to_compile(tmp_path):
     assert "reduce-overhead" in wording.fewer_launches(export.load(tmp_path))
 
 
+def test_cells_of_recurrent_layers_run_together_in_one_call(tmp_path):
+    name = "void at::native::<unnamed>::kernel::lstm_cell_forward<float, float, int, (int)1>(int)"
+    trace = Export().launch((0, 2), (10, 50), name=name).load(tmp_path)
+    assert wording.fewer_launches(trace).startswith("one nn.LSTM or nn.GRU")
+
+
 def test_a_program_of_graphs_is_not_told_to_use_graphs(tmp_path):
     export = Export().launch((0, 2), (10, 50), name="void at::native::copy(int)")
     export.graph_launch((60, 62), [(70, 80), (80, 90)], name="void at::native::copy(int)")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import numpy as np
 
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -17,6 +20,9 @@ _FEWER_LAUNCHES = {
 }
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
 _GRAPHS = "put more of the step into its CUDA graphs, or batch"
+_SEQUENCES = "one nn.LSTM or nn.GRU for all time steps, not a cell for each"
+_CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
+_MANY_CELLS = 0.02
 _ELSEWHERE = {
     "torch": "on another thread or process (DataLoader workers)",
     "": "on another thread or process",
@@ -52,14 +58,21 @@ def fewer_launches(trace: Trace) -> str:
     graphs = cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
-    return _COMPILED if is_compiled(trace) else _FEWER_LAUNCHES["torch"]
+    if is_compiled(trace):
+        return _COMPILED
+    return _SEQUENCES if _part(trace, _CELLS.search) > _MANY_CELLS else _FEWER_LAUNCHES["torch"]
 
 
 def is_compiled(trace: Trace) -> bool:
     """Whether more than a tenth of the kernels are TorchInductor's."""
+    return _part(trace, lambda name: name.startswith(_INDUCTOR)) > 0.1
+
+
+def _part(trace: Trace, of: Callable[[str], object]) -> float:
+    """The part of all kernels with such names."""
     names = trace.recorded("kernels").texts("name")
-    fused = [name for name in map(str, names.values) if name.startswith(_INDUCTOR)]
-    return 10 * int(names.isin(fused).sum()) > len(names)
+    own = [name for name in map(str, names.values) if of(name)]
+    return int(names.isin(own).sum()) / max(len(names), 1)
 
 
 _INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")

@@ -1,66 +1,100 @@
-"""Attention that is not fused: softmaxes between two GEMMs."""
+"""Attention that is not fused: a softmax between two GEMMs."""
 
 import pytest
 
+from tests.analyses.kernel_share.test_fusion import ADD, CAST, GEMM, NORM, steps_of
 from tests.analyses.single_answer import ask
-from tests.build import Export
 from traceview.analyses.kernel_share.analysis import ANALYSIS
 
-GEMM = "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
-SCALE = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float>>"
-SOFTMAX = "void at::native::(anonymous namespace)::softmax_warp_forward<float, float, float, 6>"
-BACKWARD = "void at::native::(anonymous namespace)::softmax_warp_backward<float, float, float, 6>"
-LOG_SOFTMAX = "void at::native::cunn_SoftMaxForward<4, at::native::LogSoftMaxForwardEpilogue>"
+SOFTMAX = (
+    "void <unnamed>::softmax_warp_forward<float, float, float, (int)11, (bool)0, (bool)0>(T2 *)"
+)
+LOG_SOFTMAX = (
+    "void <unnamed>::softmax_warp_forward<float, float, float, (int)11, (bool)1, (bool)0>(T2 *)"
+)
+BACKWARD = (
+    "void <unnamed>::softmax_warp_backward<float, float, float, (int)11, (bool)0, (bool)0>(T2 *)"
+)
 TOP_K = "void at::native::sbtopk::gatherTopK<float, unsigned int>"
-NORM = "void at::native::vectorized_layer_norm_kernel<float, float>"
+NLL = "void at::native::<unnamed>::nll_loss_forward_reduce_cuda_kernel_2d<float>(int)"
 
 
-def layers_of(*names, layers=4):
-    """Kernels of 100 µs, one at once after the other."""
-    export, at = Export(), 0
-    for name in names * layers:
-        export.launch((at, at + 1), (at + 2, at + 100_002), name=name)
-        at += 100_000
-    return export
+def attention(export, tmp_path):
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    return [each for each in findings if each.message.startswith("Attention")]
 
 
-def told(export, folder):
-    findings = ask(ANALYSIS, export, folder).findings
-    return [each for each in findings if "Attention" in each.message]
+def test_what_runs_between_the_products_is_saved(tmp_path):
+    forward = ((GEMM, 500), (CAST, 50), (SOFTMAX, 100), (CAST, 60), (GEMM, 500), (NORM, 30))
+    backward = ((GEMM, 500), (CAST, 20), (BACKWARD, 100), (GEMM, 500), (ADD, 10))
 
+    [finding] = attention(steps_of(*forward, *backward), tmp_path)
 
-def test_what_stands_between_the_gemms_could_be_saved(tmp_path):
-    [finding] = told(layers_of(GEMM, SCALE, SOFTMAX, GEMM, NORM), tmp_path)
-
+    assert finding.time_at_stake_ns == 4 * (50 + 100 + 60 + 20 + 100)
+    assert finding.saving == "at-least"
     assert finding.message == (
-        "Attention is not fused: 4 softmax kernels between two GEMMs each, with what scales, masks "
-        "or casts the scores, take 800 µs."
+        "Attention is not fused. 8 softmaxes run between two GEMMs each, and the 20 kernels "
+        "between these take 1.32 µs. A fused kernel needs none of them."
     )
-    assert finding.time_at_stake_ns == 800_000
-    assert finding.severity != "info"
-    assert "scaled_dot_product_attention" in finding.action
+    assert finding.action.startswith("Use torch.nn.functional.scaled_dot_product_attention")
 
 
-def test_its_kernels_are_no_chain_to_fuse(tmp_path):
-    findings = ask(ANALYSIS, layers_of(GEMM, SCALE, SOFTMAX, GEMM), tmp_path).findings
+def test_fused_kernels_multiply_fp32_more_slowly(tmp_path):
+    product = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1"
+
+    export = steps_of((product, 500), (SOFTMAX, 300), (ADD, 10), (product, 500))
+    [finding] = attention(export, tmp_path)
+
+    assert finding.saving == "at-most"
+    assert finding.action.endswith("In bf16 or fp16 that saves more than in fp32.")
+
+
+def test_what_attention_saves_is_no_chain_as_well(tmp_path):
+    launches = (GEMM, 500), (CAST, 50), (SOFTMAX, 100), (CAST, 60), (GEMM, 500)
+
+    findings = ask(ANALYSIS, steps_of(*launches), tmp_path).findings
+
     assert not [each for each in findings if "chain" in each.message]
 
 
 @pytest.mark.parametrize(
-    "names",
+    "launches",
     [
-        (GEMM, SCALE, BACKWARD, GEMM),
-        # The loss behind the head of a model.
-        (GEMM, LOG_SOFTMAX, GEMM),
-        # The router of a mixture of experts.
-        (GEMM, SOFTMAX, TOP_K, GEMM),
-        (GEMM, NORM, SOFTMAX, GEMM),
-        (SCALE, SOFTMAX, NORM, GEMM),
+        # A loss, with its derivative, a norm, other work of a loss, a choice of experts.
+        [(GEMM, 500), (LOG_SOFTMAX, 300), (NLL, 10), (GEMM, 500)],
+        [(GEMM, 500), (SOFTMAX, 300), (BACKWARD, 300), (GEMM, 500)],
+        [(GEMM, 500), (SOFTMAX, 300), (NORM, 90), (GEMM, 500)],
+        [(GEMM, 500), (LOG_SOFTMAX, 300), (ADD, 90), (GEMM, 500)],
+        [(GEMM, 500), (SOFTMAX, 300), (TOP_K, 90), (GEMM, 500)],
     ],
 )
-def test_other_softmaxes_are_no_attention(names, tmp_path):
-    assert not told(layers_of(*names), tmp_path)
+def test_other_softmaxes(launches, tmp_path):
+    assert not attention(steps_of(*launches), tmp_path)
 
 
-def test_one_softmax_is_no_attention(tmp_path):
-    assert not told(layers_of(GEMM, SOFTMAX, GEMM, layers=1), tmp_path)
+@pytest.mark.parametrize("direction", ["H2D", "D2D"])
+def test_copies_between_host_and_gpu_divide_passes(direction, tmp_path):
+    launches = (GEMM, 500), (GEMM, 500), (SOFTMAX, 300)
+    export = steps_of(*launches)
+    for number in range(1, 4):
+        at = number * 1300
+        export.copy((at - 20, at - 10), (at - 2, at - 1), kind=direction)
+
+    assert bool(attention(export, tmp_path)) == (direction == "D2D")
+
+
+@pytest.mark.parametrize(
+    ("frame", "remedy"),
+    [
+        (("/lib/torch/nn/functional.py", 6400, "multi_head_attention_forward"), "need_weights"),
+        (("/lib/transformers/models/x.py", 40, "eager_attention_forward"), "Load the model"),
+        (("/home/me/model.py", 40, "forward"), "Use torch.nn.functional"),
+    ],
+)
+def test_the_remedy_is_for_what_the_samples_show(frame, remedy, tmp_path):
+    export = steps_of((GEMM, 500), (SOFTMAX, 300), (ADD, 10), (GEMM, 500))
+    export.python_sample(10, frame)
+
+    [finding] = attention(export, tmp_path)
+
+    assert remedy in finding.action

@@ -68,6 +68,11 @@ def test_a_wrapper_says_what_it_does(name, short, expected):
     assert labelled((name, short)) == [short if expected is None else expected]
 
 
+def test_numba_kernels_are_called_as_in_the_program():
+    name = "heat[abi:v1,cw51cXTLSUwv1sDUaKthqaNgoKmjgOR3W3Cw6igA9duC0hkw_3d](Array<float, 2>)"
+    assert labelled((name, name.partition("(")[0])) == ["heat"]
+
+
 def test_kernels_of_one_base_name_have_different_labels():
     assert labelled(
         (VECTOR.format(MUL.format("AUnaryFunctor")), "vectorized_elementwise_kernel"),

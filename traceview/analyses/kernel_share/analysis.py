@@ -12,7 +12,7 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.kernel_share.attention import unfused_attention
+from traceview.analyses.kernel_share.attention import attention_findings
 from traceview.analyses.kernel_share.convolutions import convolution_findings
 from traceview.analyses.kernel_share.findings import (
     costliest_own_kernel,
@@ -179,9 +179,9 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
     steady_ns = int(trace.kernels.duration_ns[steady_kernels(trace)].sum())
     return (
         *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
-        *unfused_attention(trace),
         *unaligned_findings(trace),
         *older_kernel_findings(trace),
+        *attention_findings(trace),
         *convolution_findings(trace),
         *recomputation_findings(trace),
         *fusion_findings(trace),

@@ -1,7 +1,9 @@
-"""Attention that is not fused: a softmax between two GEMMs, with the scores in device memory.
+"""Attention whose softmax runs between two matrix products: fused kernels keep it on the chip.
 
-A fused attention computes both products and the softmax in one kernel and never writes the scores.
-Between the GEMMs stand the softmax and what scales, masks, casts or drops its scores.
+Unfused, the scores of all pairs of positions are written and read several times: scaled, masked,
+cast, normalized, dropped. A fused kernel does this between its two products, so the kernels between
+the GEMMs go. With products of bf16 and fp16 their time is the least that is saved, with those of
+fp32 the most, since fused kernels multiply fp32 more slowly (measured: docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -17,79 +19,153 @@ from traceview.analyses.kernel_share.fusion import matching_kernels, steady_in_o
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import Framework, framework
+from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.findings import Evidence, Finding, LostTime, share_pct
-from traceview.tables import Integers, RowNumbers
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
-from traceview.units import Value
 
-_BETWEEN = (KernelClass.ELEMENTWISE, KernelClass.CAST_COPY, KernelClass.RANDOM)
-_NO_SCORES = re.compile(r"(?i)backward|bwd|grad|log_?soft_?max|cross_?entropy|nll|loss")
-_MOST_BETWEEN, _LEAST = 8, 2
-_FUSED: dict[Framework, str] = {
-    "torch": "Use torch.nn.functional.scaled_dot_product_attention (of transformers: "
-    "attn_implementation='sdpa').",
+# What scaling, masks, casts and dropout launch.
+_BETWEEN = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.CAST_COPY,
+    KernelClass.RANDOM,
+    KernelClass.SOFTMAX,
+)
+_MOST_BETWEEN = 8
+_LEAST_SOFTMAXES = 2
+_NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")
+_IN_FP32 = " In bf16 or fp16 that saves more than in fp32."
+# Of a loss or of a sampler.
+_NOT_ATTENTION = re.compile(
+    r"(?i)log_?soft|nll_loss|cross_?entropy|softmax_warp_(?:forward|backward)<[^<>]*, "
+    r"(?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
+)
+_IN_PROGRAM = (
+    (
+        "torch/nn/functional.py",
+        "multi_head_attention_forward",
+        "Call nn.MultiheadAttention with need_weights=False where its weights are not used: then "
+        "it runs a fused kernel.",
+    ),
+    (
+        "transformers/",
+        "eager_attention_forward",
+        'Load the model with attn_implementation="sdpa" (or "flash_attention_2").',
+    ),
+)
+_REMEDIES: dict[Framework, str] = {
+    "torch": "Use torch.nn.functional.scaled_dot_product_attention; with nn.MultiheadAttention "
+    'need_weights=False, with transformers attn_implementation="sdpa".',
     "jax": "Use jax.nn.dot_product_attention with implementation='cudnn'.",
+    "": "Use a fused attention kernel (FlashAttention, cuDNN).",
 }
-_ANY_FUSED = "Use a fused attention, such as FlashAttention or cuDNN's."
 
 
-def unfused_attention(trace: Trace) -> Iterator[Finding]:
-    """A finding on the GPU with most time between the GEMMs of attention."""
-    rows, attention = attention_scores(trace)
-    by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
-    findings = [_finding(trace, each, rows[own], attention[own]) for each, own in by_device.items()]
-    worst = max(filter(None, findings), key=lambda each: each.time_at_stake_ns, default=None)
-    if worst:
-        yield worst
-
-
-def _finding(trace: Trace, device: int, rows: RowNumbers, attention: Integers) -> Finding | None:
-    kernels, span_ns = trace.recorded("kernels"), steady_spans_ns(trace).get(device, 0)
-    times = len(groups.different(attention))
-    total_ns, saved_ns = int(kernels.duration_ns[rows].sum()), claimable_ns(trace, device, rows)
+def attention_findings(trace: Trace) -> Iterator[Finding]:
+    """One finding on the GPU that spends most time between the products of attention."""
+    rows = np.flatnonzero(unfused_attention(trace))
+    if not len(rows):
+        return
+    kernels = trace.recorded("kernels")
+    by_device = groups.group(kernels["device"][rows])
+    own = rows[by_device.ids == np.argmax(groups.sums(by_device, kernels.duration_ns[rows]))]
+    device, total_ns = int(kernels["device"][own[0]]), int(kernels.duration_ns[own].sum())
+    span_ns, saved_ns = steady_spans_ns(trace).get(device, 0), claimable_ns(trace, device, own)
     severity = severity_of_part(saved_ns, total_ns, span_ns)
-    if severity is None or times < _LEAST:
-        return None
-    values: dict[str, Value] = {
-        "attentions": times,
-        "kernels": len(rows),
+    if severity is None:
+        return
+    softmax = KernelClass.SOFTMAX
+    values = {
+        "softmaxes": int(np.count_nonzero(kernel_classes(trace)[own] == softmax)),
+        "kernels": len(own),
         "total_ns": total_ns,
         "saved_ns": saved_ns,
     }
-    cells = {**gpu_cells(trace, device), "class": KernelClass.SOFTMAX.label}
-    time = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
-    return Finding(
+    narrow = _NARROW.match(_inputs(trace, own))
+    yield Finding(
         severity,
-        "Attention is not fused: {attentions:softmax kernel} between two GEMMs each, with what "
-        "scales, masks or casts the scores, take {total_ns}." + gain_sentence(saved_ns, total_ns),
-        _FUSED.get(framework(trace), _ANY_FUSED),
+        "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and "
+        "the {kernels:kernel} between these take {total_ns}. A fused kernel needs none of them."
+        + gain_sentence(saved_ns, total_ns),
+        _remedy(trace) + ("" if narrow else _IN_FP32),
         saved_ns,
         gpu_subject(trace, device),
-        Evidence(values, "classes", cells, int(time.start[0]), int(time.end[-1])),
+        Evidence(
+            values,
+            "classes",
+            {**gpu_cells(trace, device), "class": softmax.label},
+            int(kernels["start_ns"][own].min()),
+            int(kernels["end_ns"][own].max()),
+        ),
         share_pct(saved_ns, span_ns) if saved_ns else None,
-        work=LostTime(device, time),
+        work=LostTime(device, intervals.union(kernels["start_ns"][own], kernels["end_ns"][own])),
+        saving="at-least" if narrow else "at-most",
     )
 
 
+def unfused_attention(trace: Trace) -> Mask:
+    """True for the steady kernels between the two products of an attention that is not fused."""
+    return _products(trace) >= 0
+
+
 @fact
-def attention_scores(trace: Trace) -> tuple[RowNumbers, Integers]:
-    """Kernels between the two GEMMs of an attention, in order, and the attention of each."""
+def _products(trace: Trace) -> RowNumbers:
+    """For each kernel between the products of an attention the row of the first one; else −1."""
+    result = np.full(len(trace.recorded("kernels")), -1, np.int32)
     rows, opens = steady_in_order(trace)
+    if not len(rows):
+        return result
     kinds = kernel_classes(trace)[rows]
-    scores = (kinds == KernelClass.SOFTMAX) & ~matching_kernels(trace, _NO_SCORES)[rows]
-    # A stretch begins behind each GEMM, and where another stream or step begins.
-    gemm = kinds == KernelClass.GEMM
-    stretch = np.cumsum(gemm | opens)
-    inside = np.isin(kinds, _BETWEEN) | scores | gemm
-    many = int(stretch.max(initial=0)) + 2
-    length = np.bincount(stretch, ~gemm, many)
-    plain = np.bincount(stretch, ~inside, many) == 0
-    begins = np.bincount(stretch, gemm, many) > 0
-    cut = np.bincount(stretch, opens, many) > 0
-    ends = np.append(begins[1:] & ~cut[1:], False)
-    one = np.bincount(stretch, scores, many) == 1
-    attention = plain & begins & ends & one & (length <= _MOST_BETWEEN)
-    chosen = attention[stretch] & ~gemm
-    return rows[chosen], stretch[chosen]
+    between = np.isin(kinds, _BETWEEN)
+    run = np.cumsum(opens | groups.opens(between)) - 1
+    first = np.flatnonzero(groups.opens(run))
+    count = np.diff(np.append(first, len(run)))
+    softmax = np.bincount(run, kinds == KernelClass.SOFTMAX)
+    other = np.bincount(run, matching_kernels(trace, _NOT_ATTENTION)[rows])
+    last = first + count - 1
+    # A product before and after it, on the same stream and in the same step.
+    after = np.minimum(last + 1, len(rows) - 1)
+    products = (
+        (kinds[first - 1] == KernelClass.GEMM)
+        & (kinds[after] == KernelClass.GEMM)
+        & ~opens[first]
+        & ~opens[after]
+        & (first > 0)
+        & (last + 1 < len(rows))
+    )
+    unfused = between[first] & products & (softmax == 1) & (other == 0) & (count <= _MOST_BETWEEN)
+    # A copy of results, or of the next input, divides two passes.
+    start = trace.recorded("kernels")["start_ns"][rows]
+    unfused &= ~_copied(trace, start[first - 1], start[after])
+    if np.count_nonzero(unfused) >= _LEAST_SOFTMAXES:
+        here = unfused[run]
+        result[rows[here]] = rows[first - 1][run[here]]
+    return result
+
+
+def _inputs(trace: Trace, between: RowNumbers) -> str:
+    """The type that most products of attention multiply, as their kernels name it."""
+    names = trace.recorded("kernels").texts("name")
+    codes = names.codes[_products(trace)[between]]
+    of = tile(str(names.values[np.argmax(np.bincount(codes))]))
+    return (of and of.inputs) or ""
+
+
+def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
+    """True for the times [start, end) in which a copy between host and GPU begins."""
+    copies = trace.recorded("copies")
+    begun = np.sort(copies["start_ns"][copies.texts("direction").isin(["H2D", "D2H"])])
+    result: Mask = np.searchsorted(begun, end) > np.searchsorted(begun, start)
+    return result
+
+
+def _remedy(trace: Trace) -> str:
+    """What the program calls decides, where Python samples show it."""
+    frames = trace.recorded("python_frames")
+    for folder, function, remedy in _IN_PROGRAM:
+        named = np.flatnonzero(frames.texts("function").isin([function]))
+        if any(folder in str(file) for file in set(frames.texts("file").take(named).decode())):
+            return remedy
+    return _REMEDIES.get(framework(trace), _REMEDIES[""])

@@ -13,7 +13,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
-from traceview.analyses.kernel_share.attention import attention_scores
+from traceview.analyses.kernel_share.attention import unfused_attention
 from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.fusion import (
     Runs,
@@ -57,8 +57,7 @@ _MANY_TINY = 1_000
 
 def fusion_findings(trace: Trace) -> Iterator[Finding]:
     """Chains of eager kernels, and foreach optimizers, of the GPU that spends most time in them."""
-    scores, _ = attention_scores(trace)
-    of = max(unfused_kernels(trace, scores), key=_most_first, default=None)
+    of = max(unfused_kernels(trace, unfused_attention(trace)), key=_most_first, default=None)
     if of:
         yield from _runs_finding(
             trace,

@@ -56,14 +56,13 @@ class Runs:
     """When the kernels ran."""
 
 
-def unfused_kernels(trace: Trace, without: RowNumbers) -> tuple[Runs, ...]:
-    """The runs of eager kernels that could be one kernel each, by GPU, `without` some kernels."""
+def unfused_kernels(trace: Trace, others: Mask) -> tuple[Runs, ...]:
+    """The runs of eager kernels that could be one kernel each, by GPU; not of these `others`."""
     kinds = kernel_classes(trace)
     eager = matching_kernels(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
     eager |= matching_kernels(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
-    eager[without] = False
-    return _runs(trace, eager, np.arange(len(eager)))
+    return _runs(trace, eager & ~others, np.arange(len(eager)))
 
 
 def unfused_optimizer(trace: Trace) -> tuple[Runs, ...]:

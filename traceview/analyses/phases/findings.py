@@ -23,7 +23,7 @@ from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases import compilers
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
-from traceview.facts.phases.recompilation import recompilation
+from traceview.facts.steps.recompilation import recompilation
 from traceview.facts.steps.steps import steps
 from traceview.findings import (
     Evidence,

@@ -9,6 +9,7 @@ from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.losses import (
     Loss,
     block_losses,
+    full_of_blocks,
     grid_losses,
     tile_losses,
 )
@@ -97,9 +98,12 @@ def _block_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
     }
     whose = "its warp" if lanes == WARP_THREADS else "its warps"
     few = ""
-    if loss.worst.occupancy and loss.worst.occupancy.limiter == "blocks":
+    if loss.worst.occupancy and full_of_blocks(loss.worst):
         few = ", and an SM holds no more than {blocks_per_sm} blocks"
         values["blocks_per_sm"] = loss.worst.occupancy.blocks_per_sm
+    if severity == "high" and loss.worst.occupancy and loss.worst.occupancy.waves.whole <= 1:
+        # All blocks run at once: fewer warps save only what these take from each other.
+        severity = "medium"
     return Finding(
         severity,
         f"{{kernel}} launches blocks of {{threads:thread}}: each leaves {{idle_lanes}} of the "

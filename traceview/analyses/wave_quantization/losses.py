@@ -91,11 +91,17 @@ def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
     return idle
 
 
+def full_of_blocks(grid: LaunchedGrid) -> bool:
+    """Whether SMs wait for blocks to end although they could hold more threads."""
+    held = grid.occupancy
+    return held is not None and held.limiter == "blocks" and held.waves.whole > 1
+
+
 def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
     """The threads of a grid that an SM holds, as a fraction of those of larger blocks."""
     of = grid.configuration
     lanes = 1 - float(idle_lanes(np.array([of.threads]))[0])
-    if grid.occupancy is None or grid.occupancy.limiter != "blocks":
+    if grid.occupancy is None or not full_of_blocks(grid):
         return lanes
     larger = occupancy(limits, _LARGER_BLOCK, of.registers).theoretical_occupancy_pct
     held = grid.occupancy.theoretical_occupancy_pct

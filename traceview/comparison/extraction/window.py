@@ -13,8 +13,8 @@ from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compiling
-from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.steps.outliers import WARMED_UP_STEPS
+from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals

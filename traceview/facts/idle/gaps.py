@@ -21,8 +21,8 @@ from traceview.facts.operations.operations import (
     operations_by_process,
 )
 from traceview.facts.phases.compilation import compiling
-from traceview.facts.phases.recompilation import recompiling
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals

@@ -26,6 +26,8 @@ _WRAPPER = re.compile(
     r"(?:.*::)?(?:[Kk]ernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
     r"|multi_tensor_apply_kernel)"
 )
+# Numba puts the types of the arguments and the options of its compiler there.
+_ABI_TAG = re.compile(r"\[abi:[^\[\]]*\]")
 # A word before :: is a scope, not a name.
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
 _SAYS_NOTHING = re.compile(
@@ -59,6 +61,7 @@ def kernel_labels(trace: Trace) -> Texts:
 def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
     """Labels of kernels from their whole names, all different, and their base names."""
     names = [as_edg(name) for name in names]
+    shorts = [_ABI_TAG.sub("", short) for short in shorts]
     plain = [label(name, short) for name, short in zip(names, shorts, strict=True)]
     worded = _with_words(plain, names)
     distinct = _with_tokens(worded, names)

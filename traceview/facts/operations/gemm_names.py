@@ -52,7 +52,8 @@ _FORMS = (
     re.compile(
         rf"cutlass(?:_\d+)?_(?P<unit>simt|(?:wmma_)?tensorop)_(?:{_TYPE}_)?"
         rf"(?P<product>[a-z]+\d*)gemm(?:_(?:relu|gelu|bias))*(?:_(?P<inputs>{_TYPE}))?"
-        rf"_{_TILE}_(?P<depth>\d{{1,4}})x(?P<stages>\d{{1,2}})"
+        # cutlass_75_tensorop_bf16_s1688gemm_bf16_64x64_nt_align1 names neither.
+        rf"_{_TILE}(?:_(?P<depth>\d{{1,4}})x(?P<stages>\d{{1,2}}))?"
     ),
     # ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn, volta_sgemm_128x64_nn
     re.compile(
