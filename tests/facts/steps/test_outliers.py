@@ -71,3 +71,12 @@ def test_steps_that_get_ever_shorter_are_no_warm_up():
     compiled = [100] * 10 + [10] * 30
     judged = classify(np.array(shrinking + compiled, np.int64), np.repeat([0, 1], 40))
     assert judged.warm_up.tolist() == [False] * 40 + [True] * 10 + [False] * 30
+
+
+def test_steps_that_get_shorter_until_their_launch_is_longest_are_no_warm_up():
+    """The later half of an elimination may take as long as its launches do; warm-up is no slope."""
+    levelling = [max((40 - step) ** 2, 400) for step in range(80)]
+    flat = [900] * 20 + [400] * 60
+    judged = classify(np.array(levelling + flat, np.int64), np.repeat([0, 1], 80))
+    assert judged.warm_up.tolist() == [False] * 80 + [True] * 20 + [False] * 60
+    assert not judged.outlier.any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ MANY_DEVIATIONS, LEAST_EXCESS = 5.0, 0.10
 """An outlier exceeds the median by five standard deviations, estimated from the median absolute
 deviation (MAD), and by a tenth."""
 
-_SHRINKS, _LEAST_SHRINKING = 1.25, 16
+_SHRINKS, _LEVELS_OFF, _LEAST_SHRINKING = 1.25, 1.05, 16
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
     """Classify the steps of all loops by their durations; `loop` numbers that of each, ascending.
 
     The later half of a loop shows how long warm steps take; only steps of the first half can be
-    warm-up. Where steps of the later half still take ever less time, as those of an elimination do,
-    the loop has no warm-up.
+    warm-up. Where steps of the later half take ever less time, or those that would be warm-up do,
+    the loop is an elimination or alike: it has no warm-up, and no outliers.
     """
     size = np.bincount(loop)
     first = np.cumsum(size) - size
@@ -53,10 +54,12 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
         if len(duration_ns)
         else size
     )
-    early = np.where(_shrinking(duration_ns, loop, place * 4 // size[loop]), 0, early)
+    shrinks = _level_off(duration_ns, loop, place, early)
+    shrinks |= _shrinking(duration_ns, loop, place * 4 // size[loop])
+    early = np.where(shrinks, 0, early)
     later = place >= early[loop]
     median, limit = _limits(duration_ns, loop, later)
-    comparable = size - early >= COMPARABLE_STEPS
+    comparable = (size - early >= COMPARABLE_STEPS) & ~shrinks
     outlier = later & comparable[loop] & (duration_ns > limit[loop])
     return StepClasses(~later, outlier, median, limit)
 
@@ -65,6 +68,19 @@ def _shrinking(duration_ns: Integers, loop: Integers, quarter: Integers) -> Mask
     """Whether the last quarter of each loop has much shorter steps than the quarter before it."""
     third, fourth = (_limits(duration_ns, loop, quarter == number)[0] for number in (2, 3))
     mask: Mask = (third > _SHRINKS * fourth) & (np.bincount(loop) >= _LEAST_SHRINKING)
+    return mask
+
+
+def _level_off(duration_ns: Integers, loop: Integers, place: Integers, early: Integers) -> Mask:
+    """Whether each quarter of the early steps of each loop has shorter steps than the one before.
+
+    Steps of warm-up are few, or alike.
+    """
+    mask: Mask = early >= _LEAST_SHRINKING
+    quarter = place * 4 // np.maximum(early, 1)[loop]
+    medians = [_limits(duration_ns, loop, quarter == number)[0] for number in range(4)]
+    for one, following in pairwise(medians):
+        mask &= one > _LEVELS_OFF * following
     return mask
 
 
