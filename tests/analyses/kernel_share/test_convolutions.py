@@ -102,3 +102,18 @@ def test_conversions_of_the_layout(tmp_path):
 def test_nothing_to_say(export, tmp_path):
     assert not advice(export, tmp_path, "onvol")
     assert not advice(export, tmp_path, "NHWC")
+
+
+def test_other_kernels_on_nchw_are_more_than_the_conversions(tmp_path):
+    norm = "void cudnn::bn_bw_1C11_kernel_new<__half, float, float2, (int)512, (bool)1, (int)1>(T2)"
+    depthwise = "void at::native::<unnamed>::conv_depthwise2d_backward_kernel<(int)3>(int)"
+
+    [finding] = advice(in_turn(H200, TO_NHWC, *(norm, depthwise) * 20), tmp_path, "conversions")
+
+    assert finding.message.endswith(
+        "Normalization and depthwise convolutions on NCHW take another 80.0 ms; most are faster on "
+        "NHWC."
+    )
+    assert finding.severity == "medium"
+    # The conversions are the least that is saved.
+    assert (finding.time_at_stake_ns, finding.saving) == (2_000 * US, "at-least")

@@ -32,6 +32,7 @@ from traceview.units import Value
 
 _LONGEST = 4000
 _CONVERSION = re.compile(r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b")
+_NCHW = re.compile(r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)")
 _TF32 = re.compile(r"tf32")
 _FP32 = re.compile(r"_scudnn_|<float, ")
 _TENSOR_CORES = re.compile(r"884|tensor_?op|half|fp16|f16")
@@ -46,6 +47,8 @@ _BETWEEN = (
 )
 _HALF = 0.5
 _LEAST_FRACTION = 0.1
+# Of a network whose other kernels on NCHW take so much, conversions are the lesser part.
+_MUCH = 0.25
 _FIRST_TENSOR_CORES, _FIRST_TF32 = 7.0, 8.0
 
 
@@ -68,6 +71,10 @@ _LAYOUT = _Remedy(
     "time after warm-up) in {kernels:kernel}.",
     "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input.",
     1.0,
+)
+_ON_NCHW = (
+    " Normalization and depthwise convolutions on NCHW take another {nchw_ns}; most are faster on "
+    "NHWC."
 )
 _IN_TF32 = (
     "Convolutions in TF32 take {total_ns} ({total_pct} of kernel time after warm-up); bf16 is up "
@@ -155,6 +162,10 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return
+    nchw_ns = 0 if say.factor else int(duration_ns[every & _on_nchw(kernels.texts("name"))].sum())
+    much = nchw_ns >= _MUCH * kernel_ns
+    if much and severity in ("low", "info"):
+        severity = "medium"
     name = str(kernels.texts("name")[rows[np.argmax(duration_ns[rows])]])
     values: dict[str, Value] = {
         "kernels": len(rows),
@@ -163,19 +174,26 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
         "speedup_factor": say.factor,
         "halved_ns": int(duration_ns[others].sum()),
         "saved_ns": saved_ns,
+        "nchw_ns": nchw_ns,
     }
     limited = gain_sentence(saved_ns, lost_ns)
     yield Finding(
         severity,
-        say.message + (_HALVED if len(others) else "") + limited,
+        say.message + (_HALVED if len(others) else "") + (_ON_NCHW if much else "") + limited,
         say.remedy,
         saved_ns,
         Subject("kernel", name),
         Evidence(values, "kernels", {"name": name}),
         share_pct(saved_ns, span_ns) if saved_ns else None,
-        # channels_last alone saved 14.7 ms where the conversions take 5.3 (docs/accuracy.md).
+        # channels_last saved 14.7 ms where the conversions take 5.3, and 20.4 where they take 0.8
+        # (docs/accuracy.md).
         saving="at-most" if say.factor or limited else "at-least",
     )
+
+
+def _on_nchw(names: Texts) -> Mask:
+    """True for kernels of cuDNN and PyTorch that normalize or convolve images in NCHW."""
+    return _named(names, lambda name: bool(_NCHW.search(name)))
 
 
 def _between(trace: Trace) -> Mask:
