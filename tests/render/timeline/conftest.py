@@ -25,7 +25,7 @@ def opened(browser, recording):
     opened = Opened(browser, recording[1], viewport={"width": 1400, "height": 1000})
     yield opened
     assert opened.said == []
-    opened.context.close()
+    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,9 @@
 """A page with a timeline, open in Chromium and driven like a person does."""
 
 import re
+from contextlib import ExitStack
+
+from tests.render.chromium import lent_page
 
 READY = ".timeline.ready"
 CANVAS = ".tl-scroll canvas"
@@ -10,12 +13,19 @@ class Opened:
     """A page that is open, with what its console said."""
 
     def __init__(self, browser, path, fragment="", **options):
-        self.context = browser.new_context(offline=True, **options)
-        self.page, self.said = self.context.new_page(), []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.said = []
+        handlers = {
+            "console": lambda message: self.said.append(message.text),
+            "pageerror": lambda error: self.said.append(str(error)),
+        }
+        self._lent = ExitStack()
+        self.page = self._lent.enter_context(lent_page(browser, handlers, offline=True, **options))
         self.page.goto(path.as_uri() + fragment)
         self.page.wait_for_selector(READY)
+
+    def close(self):
+        """Leave the page to the next test."""
+        self._lent.close()
 
     @property
     def window(self):

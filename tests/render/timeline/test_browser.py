@@ -159,7 +159,7 @@ def test_a_link_opens_the_same_place(browser, recording, opened):
     assert again.facts() == facts
     assert again.window == place
     assert again.said == []
-    again.context.close()
+    again.close()
 
 
 def test_a_finger_moves_and_taps(browser, recording):
@@ -171,7 +171,7 @@ def test_a_finger_moves_and_taps(browser, recording):
     phone.page.touchscreen.tap(box["x"] + 200, box["y"] + 45)
     assert phone.page.locator(".tl-row h4").inner_text().startswith("step_")
     assert phone.said == []
-    phone.context.close()
+    phone.close()
 
 
 def test_without_scripts_there_is_a_strip(browser, recording):
@@ -191,4 +191,4 @@ def test_hostile_names_are_text(browser, tmp_path):
     assert "onerror" in opened.page.locator(".tl-row").inner_text()
     assert opened.page.locator(".timeline img").count() == 0
     assert opened.said == []
-    opened.context.close()
+    opened.close()

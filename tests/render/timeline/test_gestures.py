@@ -128,12 +128,12 @@ def phone(browser, recording):
     opened.page.locator(".tl-row h4").wait_for()
     yield opened
     assert opened.said == []
-    opened.context.close()
+    opened.close()
 
 
 def touch(opened, *fingers):
     """Fingers that go from one x to another, at the same height."""
-    session = opened.context.new_cdp_session(opened.page)
+    session = opened.page.context.new_cdp_session(opened.page)
     box = canvas_box(opened)
 
     def points(share):
@@ -183,7 +183,7 @@ def test_a_slow_step_says_what_it_has_more_of(browser, recording_with_a_slow_ste
     opened.page.wait_for_timeout(300)
     assert opened.page.locator(".tl-sums h4").inner_text().startswith("In step_4")
     assert opened.said == []
-    opened.context.close()
+    opened.close()
 
 
 def test_a_finding_selects_its_gap_which_says_what_the_cpu_did(browser, recording_with_a_slow_step):
@@ -193,4 +193,4 @@ def test_a_finding_selects_its_gap_which_says_what_the_cpu_did(browser, recordin
     assert "load_batch" in facts["CPU meanwhile"]
     assert facts["Cause"]
     assert opened.said == []
-    opened.context.close()
+    opened.close()
