@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from traceview import intervals
 from traceview.compiled import coverage, library
+from traceview.facts.idle import cpu_activity
 from traceview.facts.operations.concurrency import covered_twice
 from traceview.facts.ranges.lanes import Lanes
+from traceview.timeline import tracks
 
 pytestmark = pytest.mark.skipif(not coverage.is_available(), reason="no compiled library")
 TIMES = st.integers(0, 30) | st.integers(-(2**62), 2**62)
@@ -74,3 +76,35 @@ def test_intervals_out_of_order_are_refused() -> None:
     start = np.array([5, 3])
     with pytest.raises(AssertionError, match="not in order"):
         coverage.covered(start, start + 1)
+
+
+NEAR = st.lists(st.tuples(st.just(0), st.integers(0, 30), st.integers(0, 30)), max_size=14)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@given(given=NEAR | INTERVALS)
+def test_what_overlaps_is_that_of_numpy(in_order: bool, given: list[tuple[int, int, int]]) -> None:
+    if in_order:
+        given.sort(key=lambda row: (row[1], -row[2]))
+    _, start, end = columns(given)
+    ordered, rows = tracks._overlapping(start, end)
+    expected, expected_rows = with_numpy(lambda: tracks._overlapping(start, end))
+    assert ordered == expected
+    if ordered:
+        assert rows.tolist() == expected_rows.tolist()
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@given(given=NEAR | INTERVALS)
+def test_outermost_intervals_are_those_of_numpy(
+    in_order: bool, given: list[tuple[int, int, int]]
+) -> None:
+    _, start, end = columns(given)
+    rows = np.arange(len(given), dtype=np.int32)
+    if in_order:
+        rows = rows[np.lexsort((-end, start))]
+    found = coverage.outermost(start, end, rows)
+    expected = cpu_activity._outermost(start, end, rows)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert [each.tolist() for each in found] == [each.tolist() for each in expected]

@@ -86,3 +86,50 @@ EXPORTED void traceview_covered_before(const int64_t *start, const int64_t *end,
         length[i] = done[begun] - (left > 0 ? left : 0);
     }
 }
+
+/* Of the intervals in these rows, those inside no other, each cut where the next of them begins;
+ * empty ones are left out. They are in order of start, the longest of equal ones first. */
+EXPORTED const char *traceview_outermost(const int64_t *start, const int64_t *end,
+                                         const int32_t *rows, int64_t count, int32_t *outer,
+                                         int64_t *outer_start, int64_t *outer_end, int64_t *outers)
+{
+    int64_t last_start = INT64_MIN, last_end = INT64_MAX, most = INT64_MIN, found = 0;
+    for (int64_t place = 0; place < count; place++) {
+        int64_t begins = start[rows[place]], ends = end[rows[place]];
+        if (ends <= begins)
+            continue;
+        if (begins < last_start || (begins == last_start && ends > last_end))
+            return NO_ORDER;
+        last_start = begins;
+        last_end = ends;
+        if (found && ends <= most)
+            continue;
+        most = ends;
+        if (found && outer_end[found - 1] > begins)
+            outer_end[found - 1] = begins;
+        outer[found] = rows[place];
+        outer_start[found] = begins;
+        outer_end[found++] = ends;
+    }
+    *outers = found;
+    return NULL;
+}
+
+/* The rows of intervals that overlap another one, of those in order of start; whether they are in
+ * that order, the longest of equal ones first. `rows` has room for all. */
+EXPORTED void traceview_overlapping(const int64_t *start, const int64_t *end, int64_t count,
+                                    int64_t *rows, int64_t *overlapping, int64_t *ordered)
+{
+    int64_t most = count ? end[0] : 0, found = 0, after = 0;
+    for (int64_t row = 1; row < count; row++) {
+        after |= start[row] < start[row - 1] || (start[row] == start[row - 1] && end[row] > end[row - 1]);
+        if (start[row] < most) {
+            if (!found || rows[found - 1] != row - 1)
+                rows[found++] = row - 1;
+            rows[found++] = row;
+        }
+        most = end[row] > most ? end[row] : most;
+    }
+    *overlapping = found;
+    *ordered = !after;
+}

@@ -1,5 +1,6 @@
-"""Unions of intervals, the time they cover, and times looked up among ordered ones, in one pass.
+"""Unions of intervals, the time they cover, which of them overlap, and times looked up among them.
 
+In one pass each.
 Only where there is a compiled library: `is_available`. All times are int64.
 """
 
@@ -14,9 +15,15 @@ import numpy as np
 
 from traceview.compiled import library
 from traceview.compiled.library import address, pointer
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, RowNumbers
 
-_FUNCTIONS = ("traceview_union", "traceview_places", "traceview_covered_before")
+_FUNCTIONS = (
+    "traceview_union",
+    "traceview_places",
+    "traceview_covered_before",
+    "traceview_outermost",
+    "traceview_overlapping",
+)
 
 
 class _CCovered(Structure):
@@ -103,6 +110,51 @@ def covered_before(start: Array, end: Array, time: Array) -> Integers:
         pointer(length),
     )
     return length
+
+
+def outermost(
+    start: Array, end: Array, rows: RowNumbers
+) -> tuple[RowNumbers, Integers, Integers] | None:
+    """Of the intervals in these rows, those inside no other: row, start, and end or next start.
+
+    Empty ones are left out. None if not in order of start, the longest of equal ones first.
+    """
+    start, end = _integers(start), _integers(end)
+    rows, count = np.ascontiguousarray(rows, np.int32), c_int64()
+    outer = np.empty(len(rows), np.int32)
+    begins, ends = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    reason = library.call(
+        "traceview_outermost",
+        pointer(start),
+        pointer(end),
+        pointer(rows),
+        c_int64(len(rows)),
+        pointer(outer),
+        pointer(begins),
+        pointer(ends),
+        ctypes.byref(count),
+    )
+    found = slice(count.value)
+    return None if reason else (outer[found], begins[found], ends[found])
+
+
+def overlapping(start: Array, end: Array) -> tuple[bool, Integers]:
+    """Whether intervals are in order of start, the longest of equal ones first.
+
+    And of those that are, the rows that overlap another one.
+    """
+    start, end = _integers(start), _integers(end)
+    rows, count, ordered = np.empty(len(start), np.int64), c_int64(), c_int64()
+    library.call(
+        "traceview_overlapping",
+        pointer(start),
+        pointer(end),
+        c_int64(len(start)),
+        pointer(rows),
+        ctypes.byref(count),
+        ctypes.byref(ordered),
+    )
+    return bool(ordered.value), rows[: count.value].copy()
 
 
 def _integers(values: Array) -> Integers:

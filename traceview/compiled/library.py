@@ -31,6 +31,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_union": c_char_p,
     "traceview_places": None,
     "traceview_covered_before": None,
+    "traceview_outermost": c_char_p,
+    "traceview_overlapping": None,
     "traceview_group": None,
     "traceview_follows": None,
     "traceview_mark_values": None,

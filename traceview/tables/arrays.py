@@ -55,9 +55,12 @@ def picked(values: Array, rows: Array | slice) -> Array:
 
 
 def unbroken(rows: Array) -> Array | slice:
-    """Ascending row numbers, as a slice if none is left out between: it picks without a copy."""
+    """Ascending row numbers, as a slice if none is left out between: it picks without a copy.
+
+    Else in the type in which numpy picks, which several columns would convert them to each.
+    """
     if not len(rows) or int(rows[-1]) - int(rows[0]) >= len(rows):
-        return rows
+        return rows.astype(np.intp, copy=False)
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 

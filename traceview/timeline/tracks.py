@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from traceview import groups
+from traceview.compiled import coverage
 from traceview.intervals import Timed
 from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, row_numbers
 
@@ -61,36 +62,30 @@ class Track(Timed):
 
 def spread(rows: Track) -> tuple[Track, ...]:
     """Rows in any order on as few tracks as they need: each goes to the first that is free."""
-    if not _in_order(rows.start_ns, rows.end_ns):
+    ordered, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+    if not ordered:
         rows = rows.take(np.lexsort((-rows.end_ns, rows.start_ns)))
-    return tuple(_spread(rows))
-
-
-def _in_order(start: Integers, end: Integers) -> bool:
-    """Whether rows are in order of start, and of equal ones the longest first."""
-    later = start[1:] > start[:-1]
-    return bool(later.all() or (later | (start[1:] == start[:-1]) & (end[1:] <= end[:-1])).all())
-
-
-def _spread(rows: Track) -> Iterator[Track]:
-    for _ in range(MOST_TRACKS - 1):
-        overlapping = _overlapping(rows.start_ns, rows.end_ns)
-        if not len(overlapping):
-            break
+        _, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+    tracks: list[Track] = []
+    while len(overlapping) and len(tracks) < MOST_TRACKS - 1:
         on_track = np.ones(len(rows), bool)
         on_track[overlapping] = first_track(rows.start_ns[overlapping], rows.end_ns[overlapping])
-        yield rows.take(np.flatnonzero(on_track))
+        tracks.append(rows.take(np.flatnonzero(on_track)))
         rows = rows.take(np.flatnonzero(~on_track))
-    if len(rows):
-        yield rows
+        _, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+    return (*tracks, rows) if len(rows) else tuple(tracks)
 
 
-def _overlapping(start: Integers, end: Integers) -> Integers:
-    """The intervals, of those in order of start, that overlap another one."""
-    if len(start) < 2 or (start[1:] >= end[:-1]).all():
-        return np.zeros(0, np.int64)
+def _overlapping(start: Integers, end: Integers) -> tuple[bool, Integers]:
+    """Whether intervals are in order of start, the longest of equal ones first.
+
+    And of those that are, the rows that overlap another one.
+    """
+    if coverage.is_available():
+        return coverage.overlapping(start, end)
     free = start[1:] >= np.maximum.accumulate(end)[:-1]
-    return np.flatnonzero(~(np.append(True, free) & np.append(free, True)))
+    overlaps = ~(np.append(True, free) & np.append(free, True))[: len(start)]
+    return groups.in_order(start, -end), np.flatnonzero(overlaps)
 
 
 def first_track(start: Integers, end: Integers) -> Mask:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled import coverage
 from traceview.facts.idle.causes import (
     ALLOCATION,
     COMPILATION,
@@ -30,7 +31,6 @@ from traceview.tables import (
     RowNumbers,
     constant,
     row_numbers,
-    unbroken,
 )
 from traceview.trace import Trace
 
@@ -121,20 +121,26 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
     begins.
     """
-    at = unbroken(made)
-    rows, start, end = made, calls.start_ns[at], calls.end_ns[at]
-    lasting = end > start
-    if not lasting.all():
-        rows, start, end = made[lasting], start[lasting], end[lasting]
-    if (start[1:] < end[:-1]).any():
-        if not groups.in_order(start, -end):
-            order = np.lexsort((-end, start))
-            rows, start, end = rows[order], start[order], end[order]
-        outer = np.ones(len(rows), bool)
-        outer[1:] = end[1:] > np.maximum.accumulate(end)[:-1]
-        rows, start, end = rows[outer], start[outer], end[outer]
-        end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
-    return rows, Intervals(start, end)
+    start, end = calls.start_ns, calls.end_ns
+    find = coverage.outermost if coverage.is_available() else _outermost
+    found = find(start, end, made)
+    if found is None:
+        return outermost_calls(calls, made[np.lexsort((-end[made], start[made]))])
+    rows, *times = found
+    return rows, Intervals(*times)
+
+
+def _outermost(
+    start: Integers, end: Integers, rows: RowNumbers
+) -> tuple[RowNumbers, Integers, Integers] | None:
+    rows = rows[end[rows] > start[rows]]
+    start, end = start[rows], end[rows]
+    if not groups.in_order(start, -end):
+        return None
+    outer = np.ones(len(rows), bool)
+    outer[1:] = end[1:] > np.maximum.accumulate(end)[:-1]
+    start, end = start[outer], end[outer]
+    return rows[outer], start, np.minimum(end, np.append(start, np.iinfo(np.int64).max)[1:])
 
 
 def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
