@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import floor, log10
 
@@ -58,13 +58,26 @@ _LABELS = {
 
 def quantity(name: str, value: Value) -> str:
     """Format the value of a column or figure of that name."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ABSENT
-    if isinstance(value, str):
-        return _own_names(value) if _RANGE_PATH.fullmatch(name) else value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return _number(name, value)
+    return formatter(name)(value)
+
+
+@lru_cache(maxsize=1024)
+def formatter(name: str) -> Callable[[Value], str]:
+    """What formats the values of a column or figure of that name."""
+    number, is_path = _number_format(name), bool(_RANGE_PATH.fullmatch(name))
+
+    def formatted(value: Value) -> str:
+        if value is None:
+            return ABSENT
+        if isinstance(value, str):
+            return _own_names(value) if is_path else value
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, float) and not math.isfinite(value):
+            return ABSENT if math.isnan(value) else "∞" if value > 0 else "-∞"
+        return number(value)
+
+    return formatted
 
 
 def _own_names(path: str) -> str:
@@ -246,25 +259,24 @@ def axis(name: str, largest: float) -> tuple[float, str]:
     return _step(largest, _SCALES[unit])
 
 
-def _number(name: str, value: float) -> str:
+def _number_format(name: str) -> Callable[[float], str]:
+    """What formats the finite numbers of that name."""
     unit = unit_of(name)
-    if isinstance(value, float) and math.isinf(value):
-        return "∞" if value > 0 else "-∞"
     if is_moment(name):
-        return f"{value / 1e9:,.6f} s"
+        return lambda value: f"{value / 1e9:,.6f} s"
     if unit == "pct":
-        return "<0.1 %" if 0 < value < 0.05 else f"{value:z,.1f} %"
+        return lambda value: "<0.1 %" if 0 < value < 0.05 else f"{value:z,.1f} %"
     if unit == "factor":
-        return f"{value:,.1f}×"
+        return lambda value: f"{value:,.1f}×"
     if unit:
-        return _scaled(value, _SCALES[unit])
+        return partial(_scaled, _SCALES[unit])
     # No separators in ids: they would be hard to search for.
     if name == "id" or name.endswith("_id"):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else _three_digits(value)
+        return str
+    return lambda value: f"{value:,}" if isinstance(value, int) else _three_digits(value)
 
 
-def _scaled(value: float, scale: _Scale) -> str:
+def _scaled(scale: _Scale, value: float) -> str:
     factor, unit = _step(value, scale)
     exact = isinstance(value, int) and factor == 1.0
     return f"{value:,} {unit}" if exact else f"{_three_digits(value / factor)} {unit}"

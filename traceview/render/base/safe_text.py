@@ -65,9 +65,8 @@ def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
     shown: dict[str, str] = {}
     for short, same in alike.items():
         difference = len(commonprefix(list(same))) if len(same) > 1 else 0  # noqa: RUF071
-        for text in same:
-            late = _from(text, difference - _CONTEXT, width)
-            shown[text] = late if difference > _CONTEXT else short
+        start = difference - _CONTEXT
+        shown |= {text: _from(text, start, width) if start > 0 else short for text in same}
     return [shown[text] for text in texts]
 
 

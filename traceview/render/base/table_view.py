@@ -164,7 +164,7 @@ def _cells(column: Column, table: Table) -> list[str]:
     """
     values = table.cells(column.name)
     different = list(dict.fromkeys(values))
-    shown = [units.quantity(column.name, value) for value in different]
+    shown = list(map(units.formatter(column.name), different))
     written = _texts(shown, column) if column.dtype == "text" else _numbers(shown, different)
     cell_of = dict(zip(different, written, strict=True))
     return [cell_of[value] for value in values]
