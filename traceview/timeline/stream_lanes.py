@@ -77,6 +77,7 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     ops = operations(trace)
     name = _operation_names(trace, ops, names, launches)
     amount = _amounts(trace, ops)
+    amounts = np.bincount(ops.stream[np.flatnonzero(amount)], minlength=len(ops.streams))
     by_stream = rows_by_stream(trace)
     total = np.zeros(len(ops.streams), np.int64)
     np.add.at(total, ops.stream, ops.duration_ns)
@@ -86,7 +87,14 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         rows = by_stream[stream]
         process, device, _, number = ops.streams[stream].tolist()
         at = unbroken(rows)
-        track = Track.of("operations", ops.start_ns[at], ops.end_ns[at], name[at], rows, amount[at])
+        track = Track.of(
+            "operations",
+            ops.start_ns[at],
+            ops.end_ns[at],
+            name[at],
+            rows,
+            amount[at] if amounts[stream] else None,
+        )
         owner = f", process {trace.processes['process_id'][process]}" if processes else ""
         yield Lane("stream", f"Stream {number}{owner}", spread(track), device, process, -1, number)
 

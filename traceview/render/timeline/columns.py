@@ -55,7 +55,7 @@ def columns(
     made: dict[str, Iterator[Array]] = {
         "gap": (_gaps(each, timeline.start_ns) for each in every),
         "duration": (each.duration_ns for each in every),
-        "name": (names[each.name] for each in every),
+        "name": (names.take(each.name) for each in every),
         "bytes": (each.sums(each.track.bytes) for each in worked),
         "link": _links(trace, every),
         "count": (each.count for _, each in summed),
@@ -103,8 +103,8 @@ def _links(trace: Trace, every: Sequence[Leaves]) -> Iterator[Integers]:
     leaves, before = _rows_of_calls(trace, every), 0
     for each in every:
         if each.track.content in caused and len(each):
-            call = caused[each.track.content][each.track.source[each.first]]
-            leaf = leaves[call]
+            call = caused[each.track.content].take(each.track.source[each.first])
+            leaf: Array = leaves.take(call)
             if each.summed:
                 leaf[each.count != 1] = 0
             yield zigzag(differences(leaf, before))

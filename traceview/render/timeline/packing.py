@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from traceview.tables import Array, Integers
 
+_TOGETHER = 1 << 15
+"""Parts with fewer rows are packed together with those that follow."""
 _LEVEL = 3
 """Of zlib. The levels above take more than twice the time for a twentieth less."""
 
@@ -32,7 +34,7 @@ def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, str | 
 
 def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str, str | int]:
     """As `packed_numbers`, of numbers that come in parts, which need not all be there at once."""
-    each = list(map(_planes, parts))
+    each = list(map(_planes, _gathered(parts)))
     ends = list(accumulate((part.shape[1] for part in each), initial=0))
     planes = np.zeros((max(map(len, each), default=1), ends[-1]), np.uint8)
     for part, first, end in zip(each, ends, ends[1:], strict=False):
@@ -40,6 +42,18 @@ def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str,
     strategy = zlib.Z_DEFAULT_STRATEGY if patterned else zlib.Z_RLE
     data = _packed_bytes(planes.data, strategy)
     return {"rows": planes.shape[1], "planes": len(planes), "data": data}
+
+
+def _gathered(parts: Iterable[Array]) -> Iterator[Array]:
+    """The parts, short ones together: a thousand streams have a thousand."""
+    short: list[Array] = []
+    for part in parts:
+        short.append(part)
+        if sum(map(len, short)) >= _TOGETHER:
+            yield np.concatenate(short) if len(short) > 1 else part
+            short = []
+    if short:
+        yield np.concatenate(short)
 
 
 def _planes(values: Array) -> npt.NDArray[np.uint8]:
