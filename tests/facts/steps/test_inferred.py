@@ -105,6 +105,18 @@ def test_a_sweep_over_sizes_is_no_loop(tmp_path):
     assert len(steps(export.load(tmp_path))) == 0
 
 
+@pytest.mark.parametrize(("growth", "number"), [(2, 0), (1, 8)], ids=["sweep", "loop"])
+def test_passes_that_copy_ever_more_are_no_loop(tmp_path, growth, number):
+    export = Export()
+    for at in range(8):
+        begin, size = 1_000 * at, 4096 * growth**at
+        export.copy((begin, begin + 90), (begin + 10, begin + 80), bytes=size)
+        export.launch((begin + 100, begin + 110), (begin + 120, begin + 400), name="solve")
+        end = begin + 500
+        export.copy((begin + 130, end), (end - 60, end - 10), bytes=size, kind="D2H")
+    assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
 @pytest.mark.parametrize("first", [0, 100])
 def test_steps_that_are_logged_every_so_often_are_a_loop(tmp_path, first):
     export = Export()

@@ -37,7 +37,7 @@ from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 _MOST_OF_A_RANGE = 0.9
 _LEAST_OF_STEPS, _NEARLY_ALL = 0.5, 0.8
 _SHORT = 8
-"""A pass of fewer launches must repeat in its grids as well as in its kernels."""
+"""A pass of fewer launches must repeat in its sizes as well as in its kernels."""
 
 
 def with_steps(trace: Trace) -> Trace:
@@ -133,7 +133,7 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     found = find_repetition(kind, pause, _optimizer(trace, ops, rows), marked)
     if found is not None and found.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop.
-        found = find_repetition(_with_grids(trace, ops, rows, kind), pause, None, marked)
+        found = find_repetition(_with_sizes(trace, ops, rows, kind), pause, None, marked)
     if found is None or ("range" in trace.run and not _covers_most(found, len(rows))):
         return None
     if trace.recorder == TORCH_PROFILER and within_one_call(found.first, found.end, kind, marked):
@@ -175,14 +175,16 @@ def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
     return groups.group(kind, text).ids
 
 
-def _with_grids(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> Integers:
-    """As `_kinds`, with kernels of different grids kept apart."""
-    kernels = trace.recorded("kernels")
-    grids = np.zeros((3, len(rows)), np.int64)
+def _with_sizes(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> Integers:
+    """As `_kinds`, with kernels of different grids, and copies of twice the bytes, kept apart."""
+    kernels, copies = trace.recorded("kernels"), trace.recorded("copies")
+    sizes = np.zeros((3, len(rows)), np.int64)
     mine = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
-    for axis, grid in zip("xyz", grids, strict=True):
-        grid[mine] = kernels[f"grid_{axis}"][ops.row[rows[mine]]]
-    return groups.group(kind, *grids).ids
+    for axis, size in zip("xyz", sizes, strict=True):
+        size[mine] = kernels[f"grid_{axis}"][ops.row[rows[mine]]]
+    mine = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+    sizes[0, mine] = np.frexp(copies["bytes"][ops.row[rows[mine]]])[1]
+    return groups.group(kind, *sizes).ids
 
 
 def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
