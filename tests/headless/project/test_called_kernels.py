@@ -67,3 +67,70 @@ def test_a_tile_is_not_1_and_tensors_of_one_type_have_one(tmp_path):
 
 def test_the_hook_of_a_configuration_sets_block_shapes(tmp_path):
     assert types_of(tmp_path, DESCRIBED)["x"] == "tensordesc<fp16[32, 64]>"
+
+
+MODES = """import enum
+
+
+class Mode(enum.Enum):
+    DOUBLE = 2
+    SAME = 1
+
+
+BY_TYPE = {torch.float16: Mode.SAME, torch.float32: Mode.DOUBLE}
+
+
+@triton.jit
+def scaled(x_ptr, y_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets) * MODE.value.value)
+
+
+def run(x, y, kind):
+    scaled[(1,)](x, y, BY_TYPE[kind], BLOCK=128)
+"""
+
+
+def test_a_member_of_an_enum(tmp_path):
+    assert types_of(tmp_path, MODES)["MODE"] == "Mode.DOUBLE"
+
+
+BIASED = """@triton.jit
+def biased(x_ptr, bias_ptr, scale_ptr, y_ptr, HAS_SCALE: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets) + tl.load(bias_ptr + offsets)
+    if HAS_SCALE:
+        x *= tl.load(scale_ptr + offsets)
+    tl.store(y_ptr + offsets, x)
+
+
+def run(x, y, bias=None, scale=None):
+    biased[(1,)](x, bias, scale, y, scale is not None, BLOCK=128)
+"""
+
+
+def test_a_default_of_none_that_the_kernel_cannot_do_without(tmp_path):
+    types = types_of(tmp_path, BIASED)
+    assert types["bias_ptr"].startswith("*")
+    assert types["scale_ptr"] is None
+
+
+TUNED = """@triton.jit
+def doubled(x_ptr, y_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, 2 * tl.load(x_ptr + offsets), offsets < n)
+
+
+tuned = triton.heuristics({"EVEN": lambda a: a["n"] % a["BLOCK"] == 0})(
+    triton.autotune([triton.Config({"BLOCK": 2048}, num_warps=2)], key=["n"])(doubled)
+)
+
+
+def run(x, y):
+    tuned[(1,)](x, y, x.size(0))
+"""
+
+
+def test_a_kernel_that_is_tuned_under_another_name(tmp_path):
+    types = types_of(tmp_path, TUNED)
+    assert (types["BLOCK"], types["EVEN"]) == (2048, False)

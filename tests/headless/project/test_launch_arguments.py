@@ -148,3 +148,124 @@ def test_the_quotient_of_two_assumed_sizes_is_assumed(tmp_path):
     )
     assert isinstance(found.values["BLOCK"], AssumedSize)
     assert not isinstance(found.values["n"], AssumedSize)
+
+
+def test_a_starred_shape_among_other_values(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def chunked(k, v):\n"
+        "    batch, n, heads, width, head_dim = *k.shape, v.shape[-1]\n"
+        "    kernel[(n,)](k, v, None, k.stride(1), heads, BLOCK=head_dim)\n",
+    )
+    assert (found.values["n"], found.values["BLOCK"]) == (16, 64)
+    assert found.values["x"].rank == 4
+
+
+def test_the_name_of_a_size_tells_more_than_its_place(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def rotate(x):\n"
+        "    n_heads_K = x.shape[1]\n"
+        "    kernel[(1,)](x, x, None, 8, n_heads_K, BLOCK=64)\n",
+    )
+    assert found.values["n"] == 16
+
+
+@pytest.mark.parametrize(("owner", "n"), [("logits", 32768), ("x", 1024)])
+def test_the_last_dimension_of_logits_is_a_vocabulary(tmp_path, owner, n):
+    found = arguments(
+        tmp_path,
+        f"def loss({owner}):\n"
+        f"    b, t, n = {owner}.shape\n"
+        f"    kernel[(1,)]({owner}, {owner}, None, 8, n, BLOCK=64)\n",
+    )
+    assert found.values["n"] == n
+
+
+def test_a_branch_for_a_number_of_dimensions(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def grouped(x, sizes):\n"
+        "    if x.ndim == 3:\n"
+        "        n = x.shape[1]\n"
+        "    else:\n"
+        "        n = x.shape[0] // sizes.shape[0]\n"
+        "    kernel[(1,)](x, x, None, 8, n, BLOCK=64)\n",
+    )
+    assert found.values["n"] == 1024
+
+
+def test_taps_of_a_filter_are_few(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def convolved(x, weight):\n"
+        "    dim, width = weight.shape\n"
+        "    kernel[(1,)](x, weight, None, dim, 8, BLOCK=width)\n",
+    )
+    assert (found.values["stride"], found.values["BLOCK"]) == (1024, 4)
+
+
+LAYOUTS = """def convolved(x, weight):
+    batch, dim, n = x.shape
+    assert x.stride(2) == 1 or x.stride(1) == 1
+    channels_last = (x.stride(1) == 1) & (x.stride(2) > 1)
+    y = torch.empty_like(x)
+    weight = weight.transpose(0, 1).contiguous()
+    if not channels_last:
+        REFUSE
+    else:
+        kernel[(n,)](x, y, None, x.stride(1), y.stride(2), BLOCK=weight.stride(1))
+"""
+
+
+def test_a_layout_that_the_wrapper_refuses_is_not_assumed(tmp_path):
+    found = arguments(tmp_path, LAYOUTS.replace("REFUSE", 'raise ValueError("channels last")'))
+    assert (found.values["stride"], found.values["n"]) == (1, 1024)
+
+
+@pytest.mark.parametrize(
+    ("test", "stride"), [("x.stride(-1) == 1", 1024), ("x.stride(1) == 1", 1), ("flag", 1024)]
+)
+def test_what_is_asserted_of_a_layout_holds(tmp_path, test, stride):
+    found = arguments(
+        tmp_path,
+        "def convolved(x, flag=True):\n"
+        "    batch, dim, n = x.shape\n"
+        f"    assert {test}\n"
+        "    kernel[(n,)](x, x, None, x.stride(1), n, BLOCK=64)\n",
+    )
+    assert found.values["stride"] == stride
+
+
+SETTINGS = """TABLE = {torch.float16: 16, torch.float32: 32}
+class Optimizer:
+    def __init__(self, group, mode=3):
+        self.mode, self.opened = mode, False
+        self.block = mode * 128
+        self.broken = open(group)
+    def step(self, x, dtypes):
+        for dtype in dtypes:
+            kernel[(1,)](x, x, None, TABLE[dtype], self.broken, BLOCK=self.block)
+"""
+
+
+def test_settings_of_an_object_and_of_a_table(tmp_path):
+    file = tmp_path / "wrapper.py"
+    file.write_text(SETTINGS)
+    (site,) = call_sites("kernel", file, None)
+    table = {torch.float16: 16, torch.float32: 32}
+    found = launch_arguments(site, KERNEL, {"torch": torch, "triton": triton, "TABLE": table})
+    assert (found.values["stride"], found.values["BLOCK"]) == (32, 384)
+    # What calls something is not followed.
+    assert "n" not in found.values
+
+
+def test_only_a_pair_can_be_unpacked(tmp_path):
+    strided = [Parameter(n) for n in ("x", "sb0", "sb1", "n")]
+    found = arguments(
+        tmp_path,
+        "def f(x, bias=None):\n"
+        "    kernel[(1,)](x, *(8, 1) if bias is not None else 0, x.size(0))\n",
+        strided,
+    )
+    assert [found.values[p.name] for p in strided[1:]] == [8, 1, 1024]

@@ -229,3 +229,40 @@ def test_an_address_is_the_last_that_was_assigned_to_a_name():
         "tl.store(y_ptr + n, scales * ((zeros >> 4) & 15))",
     )
     assert found == "*fp32:16, *i32:16, *fp32:16, i32:16"
+
+
+def test_a_loop_with_a_step_has_fewer_turns_than_its_bound():
+    source = (
+        "def kernel(x, N: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):\n"
+        "    for k in tl.static_range(0, K, BLOCK):\n"
+        "        for n in tl.static_range(N):\n"
+        "            tl.store(x + k, n)\n"
+    )
+    assert Usage(parsed(source)).unrolled == {"N"}
+
+
+def test_a_constexpr_may_be_a_number():
+    names = ("eps_low", "temperature", "sm_scale", "P", "SIZE")
+    parameters = [Parameter(name, is_constexpr=True) for name in names]
+    usage = Usage(parsed(f"def kernel({', '.join(names)}): pass"))
+    values = {a.name: a.value for a in guess(parameters, usage)}
+    assert values == dict.fromkeys(names[:3], 1.0) | dict.fromkeys(names[3:], 64)
+
+
+def test_what_is_exponentiated_is_no_operand_of_half_precision():
+    source = (
+        "def kernel(a_ptr, decay_ptr, out_ptr, BLOCK: tl.constexpr):\n"
+        "    at = tl.arange(0, BLOCK)\n"
+        "    a = tl.load(a_ptr + at)\n"
+        "    a = a * tl.math.exp2(tl.load(decay_ptr + at))\n"
+        "    tl.store(out_ptr + at, tl.dot(a, a))\n"
+    )
+    pointers = Usage(parsed(source)).pointers
+    assert (pointers["a_ptr"], pointers["decay_ptr"]) == ("fp16", None)
+
+
+def test_the_last_of_the_strides_of_a_tensor_that_are_named_in_words():
+    names = ["x", "stride_input_token", "stride_input_hidden", "stride_map_row", "stride_of_all"]
+    parameters = [Parameter(name) for name in names]
+    guessed = guess(parameters, Usage(parsed(f"def kernel({', '.join(names)}): tl.load(x)")))
+    assert [a.name for a in guessed if a.value == 1] == ["stride_input_hidden"]

@@ -16,6 +16,7 @@ from traceview.hardware import limits_of
 from traceview.headless.fakes import torch_accelerator
 from traceview.headless.fakes.triton_driver import Event, Gpu
 
+CUDA_VERSION = "13.0"
 _GIB = 1 << 30
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like"
 _NEW = "new_empty new_zeros new_ones new_full new_tensor new_empty_strided"
@@ -40,6 +41,8 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
         setattr(torch.cuda, name, value)
         if name in vars(torch.cuda.memory):
             setattr(torch.cuda.memory, name, value)
+    # A build for the CPU has no version, which projects that ask for a GPU's features compare.
+    torch.version.cuda = torch.version.cuda or CUDA_VERSION
     torch.cuda.nvtx._nvtx = _Ranges()
     torch_accelerator.install(torch)
     _replace_factories(torch)

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _HEAD = re.compile(
     r"(.*head_?dim.*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim)", re.I
 )
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
-_HEADS = re.compile(r"(n?h|hq|hv|n?_?heads?|num_(kv_|q_|v_)?heads|nheads|ngroups|g)", re.I)
+_HEADS = re.compile(
+    r"(n?h|hq|hv|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
+    re.I,
+)
 _ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
+_TAPS = re.compile(r"k[hw]|kernel(_?(size|h|w|height|width))?|(d_?)?conv(_width)?|width", re.I)
+_FILTER = re.compile(r"w|weights?|filters?|kernel", re.I)
 _VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
+_LOGITS = re.compile(r"logits", re.I)
 # Of a quantization: the group of MX formats, and the least of the others.
 _GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
+_TAP_COUNT = 4
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _METHODS = (
     "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
     "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
 )
 _SAME = frozenset(_METHODS.split())
-_OF_ITSELF = ("contiguous", "detach", "clone", "cuda", "requires_grad_", "zero_", "fill_")
+_OF_SAME_RANK = ("transpose", "permute", "t", "movedim")
+_OF_ITSELF = ("detach", "clone", "cuda", "requires_grad_", "zero_", "fill_")
 _CASTS = {
     "float": "float32",
     "half": "float16",
@@ -49,12 +57,27 @@ class AssumedSize(int):
 class AssumedTensor:
     """A tensor of which little is known; `dtype` and `rank` are None if nothing says them.
 
-    Tensors of one `name` without a `dtype` are of one type.
+    Tensors of one `name` without a `dtype` are of one type. `channels_last`: adjacent in memory are
+    the elements along dimension 1.
     """
 
     name: str
     dtype: Any = None
     rank: int | None = None
+    channels_last: bool = False
+
+    @property
+    def dimensions(self) -> int:
+        """The rank. Raises Unknown if nothing shows it."""
+        if self.rank is None:
+            raise Unknown
+        return self.rank
+
+    def stride(self, at: int) -> int:
+        """The stride of the dimension `at`."""
+        if self.channels_last:
+            return 1 if at in (1, 1 - (self.rank or 0)) else SIZE
+        return 1 if at == -1 or (self.rank is not None and at == self.rank - 1) else SIZE
 
     def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""
@@ -65,7 +88,12 @@ class AssumedTensor:
         is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
         if name and is_head and _HEAD.fullmatch(name):
             return _HEAD_SIZE
+        if name and _TAPS.fullmatch(name) and _FILTER.fullmatch(self.name):
+            return _TAP_COUNT
         if name and _VOCABULARY.fullmatch(name):
+            return _VOCABULARY_SIZE
+        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or 4))
+        if is_last and _LOGITS.search(self.name):
             return _VOCABULARY_SIZE
         if name and _BATCH.fullmatch(name):
             return _BATCH_SIZE
@@ -73,7 +101,6 @@ class AssumedTensor:
             return _HEAD_COUNT
         if name and _GROUP.fullmatch(name):
             return _GROUP_SIZE
-        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or 4))
         if not name and is_last and _ATTENTION.fullmatch(self.name):
             return _HEAD_SIZE
         return SIZE
@@ -103,8 +130,7 @@ class Shape:
         if isinstance(at, slice):
             return self
         if self.is_strides:
-            rank = self.tensor.rank
-            return 1 if at == -1 or (rank is not None and at == rank - 1) else SIZE
+            return self.tensor.stride(at)
         return self.tensor.size(at)
 
 
@@ -127,14 +153,17 @@ class Method:
         if name in ("is_contiguous", "is_cuda"):
             return True
         if name in ("dim", "ndimension"):
-            raise Unknown
+            return tensor.dimensions
         if name in ("to", "view", "type") or _NEW.fullmatch(name):
             dtype = dtype_in(arguments, keywords) or tensor.dtype
             return AssumedTensor(tensor.name, dtype, tensor.rank if name == "to" else None)
         if name in _CASTS:
             return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
+        if name == "contiguous":
+            return replace(tensor, channels_last=False)
         if name in _SAME:
-            return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype)
+            rank = tensor.rank if name in _OF_SAME_RANK else None
+            return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype, rank)
         raise Unknown
 
 

@@ -11,7 +11,7 @@ import builtins
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,12 +69,14 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 class Scope:
     """The names at a place in a function: `known` of the function, `globals_` of its module.
 
-    `ranks` are the names that are used as tensors, with the number of dimensions or None.
+    `ranks` are the names that are used as tensors, with the number of dimensions or None. `broken`
+    counts the conditions that do not hold although the program goes on.
     """
 
     globals_: Mapping[str, Any]
     known: dict[str, Any] = field(default_factory=dict)
     ranks: Mapping[str, int | None] = field(default_factory=dict)
+    broken: int = 0
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression, or UNKNOWN."""
@@ -83,6 +85,11 @@ class Scope:
         except Exception:
             # Code of the project, computed with what it was not written for.
             return UNKNOWN
+
+    def expect(self, test: ast.expr, holds: bool) -> None:
+        """Note if a condition does not have the value that the program needs to go on."""
+        value = self.value(test)
+        self.broken += isinstance(value, (bool, int)) and bool(value) != holds
 
     def _value(self, node: ast.expr) -> Any:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -116,7 +123,9 @@ class Scope:
             return torch_().device("cuda", 0)
         if node.attr in ("is_cuda", "requires_grad"):
             return True
-        if node.attr in ("ndim", "itemsize"):
+        if node.attr == "ndim":
+            return owner.dimensions
+        if node.attr == "itemsize":
             raise Unknown
         return Method(owner, node.attr)
 
@@ -124,6 +133,9 @@ class Scope:
         owner = self._value(node.value)
         if isinstance(owner, AssumedTensor):
             return owner
+        if isinstance(owner, dict):
+            key = self.value(node.slice)
+            return _any_entry(owner) if key is UNKNOWN and owner else owner[key]
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
             return owner[slice(*(None if b is None else self._value(b) for b in bounds))]
@@ -234,6 +246,26 @@ class Scope:
             return SIZE * SIZE if name == "prod" else SIZE
         raise Unknown
 
+    def assign_all(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
+        """Bind the names of a tuple to values, one of which may be starred: `*x.shape, n`."""
+        count = len(targets) - len(values) + 1
+        waiting = list(targets)
+        for each in values:
+            starred = isinstance(each, ast.Starred)
+            value = self.value(each.value if isinstance(each, ast.Starred) else each)
+            taken = [waiting.pop(0) for _ in range(count if starred else 1) if waiting]
+            for at, target in enumerate(taken):
+                self.assign(target, _part(value, at, target, count) if starred else value)
+
+    def size_named(self, target: ast.expr, value: ast.expr) -> AssumedSize | None:
+        """The size in `heads = x.shape[1]`, which the name on the left tells; None of others."""
+        if not (isinstance(target, ast.Name) and isinstance(value, ast.Subscript)):
+            return None
+        shape, at = self.value(value.value), self.value(value.slice)
+        if not isinstance(shape, Shape) or shape.is_strides or type(at) is not int:
+            return None
+        return shape.tensor.size(at, target.id)
+
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a name, or the names of a tuple."""
         if isinstance(target, ast.Name):
@@ -247,12 +279,18 @@ class Scope:
                 self.assign(part, _part(value, at, part, len(target.elts)))
 
 
+def _any_entry(table: Mapping[Any, Any]) -> Any:
+    """An entry of a table whose key is unknown: any is a plausible setting, fp32 always works."""
+    single = torch_().float32
+    return table[single] if single in table else next(iter(table.values()))
+
+
 def _part(value: Any, at: int, target: ast.expr, count: int) -> Any:
     """The part of a value that goes to one of `count` targets."""
     if isinstance(value, Shape):
         name = target.id if isinstance(target, ast.Name) else ""
         if value.is_strides:
-            return 1 if at == count - 1 else SIZE
+            return replace(value.tensor, rank=count).stride(at)
         return value.tensor.size(at, name)
     if isinstance(value, (tuple, list)) and at < len(value):
         return value[at]

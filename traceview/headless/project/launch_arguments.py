@@ -61,7 +61,7 @@ def _passed(
     named = {k.arg for k in call.keywords}
     # Constexprs follow the strides, and mostly come by name or from an autotuner.
     runtime = [p for p in parameters if not p.is_constexpr and p.name not in named]
-    unpacked = {id(a): scope.value(a.value) for a in starred}
+    unpacked = {id(a): _several(a.value, scope) for a in starred}
     lengths = [len(v) for v in unpacked.values() if isinstance(v, (tuple, list))]
     rest = len(runtime) - (len(call.args) - len(starred)) - sum(lengths)
     share = max(0, rest) // max(len(starred) - len(lengths), 1)
@@ -77,6 +77,14 @@ def _passed(
             yield keyword.arg, value
         elif isinstance(value, dict):
             yield from value.items()
+
+
+def _several(node: ast.expr, scope: Scope) -> Any:
+    """The value of what is unpacked; of `(a, b) if x is not None else 0` only the pair can be."""
+    value = scope.value(node)
+    if isinstance(node, ast.IfExp) and isinstance(value, int):
+        return scope.value(node.body)
+    return value
 
 
 def _unpacked(

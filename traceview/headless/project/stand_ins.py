@@ -129,6 +129,9 @@ def fill(module: ModuleType) -> None:
     def missing(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "Version":
+            # Comparisons with a stand-in would take the branch for old versions.
+            return _imported("packaging.version").Version
         if name in _PASSED_ON:
             return sys.modules.get(_PASSED_ON[name]) or _imported(_PASSED_ON[name])
         value = StandIn(f"{module.__name__}.{name}")

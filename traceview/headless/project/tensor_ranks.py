@@ -38,11 +38,13 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         starred = any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
         if name and not starred:
             yield name, len(node.targets[0].elts)
-    index: ast.expr | None = None
-    if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Tuple):
-        name = _shape_of(node.left)
-        if name:
-            yield name, len(node.comparators[0].elts)
+        elif isinstance(node.value, ast.Tuple) and not starred:
+            rest = len(node.targets[0].elts) - len(node.value.elts) + 1
+            shapes = (each.value for each in node.value.elts if isinstance(each, ast.Starred))
+            yield from ((owner, rest) for shape in shapes if (owner := _shape_of(shape)))
+    if isinstance(node, ast.Compare):
+        yield from _compared(node)
+    name, index = None, None
     if isinstance(node, ast.Subscript):
         name, index = _shape_of(node.value), node.slice
     elif isinstance(node, ast.Call) and node.args:
@@ -51,11 +53,30 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         yield name, index.value + 1
 
 
+def _compared(node: ast.Compare) -> Iterator[tuple[str, int]]:
+    """The ranks in `x.shape == (m, n)` and `x.ndim == 2`."""
+    right = node.comparators[0]
+    name = _shape_of(node.left)
+    if name and isinstance(right, ast.Tuple):
+        yield name, len(right.elts)
+    name = _counted_of(node.left) if isinstance(node.ops[0], ast.Eq) else None
+    if name and isinstance(right, ast.Constant) and type(right.value) is int:
+        yield name, right.value
+
+
 def _shape_of(node: ast.expr) -> str | None:
     """The name of the tensor in `x.shape`, `x.size()`, `x.stride`."""
     node = node.func if isinstance(node, ast.Call) and not node.args else node
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.value.id if node.attr in ("shape", "size", "stride") else None
+    return None
+
+
+def _counted_of(node: ast.expr) -> str | None:
+    """The name of the tensor in `x.ndim` and `x.dim()`."""
+    node = node.func if isinstance(node, ast.Call) and not node.args else node
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id if node.attr in ("ndim", "dim") else None
     return None
 
 

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from traceview.headless.project.assumed_tensor import (
@@ -20,12 +21,14 @@ from traceview.headless.project.assumed_tensor import (
 )
 from traceview.headless.project.expressions import Scope
 from traceview.headless.project.tensor_ranks import Function, tensor_ranks
+from traceview.headless.signatures import inference
 
 _SIZED = re.compile(
     r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
     r"(^|_)[a-z]$|^n_|_n$",
     re.IGNORECASE,
 )
+_BLOCK = 64
 _DTYPES = {
     "Long": "int64",
     "Int": "int32",
@@ -46,18 +49,67 @@ def scope_at(
 ) -> Scope:
     """The names that are known where a call is made.
 
-    What a parameter is comes from a caller in the same module, up to `depth` callers away.
+    What a parameter is comes from a caller in the same module, up to `depth` callers away. Tensors
+    are contiguous; they are in channels-last order where that breaks fewer of the function's
+    assertions and conditions of the call.
     """
-    scope = Scope(globals_)
     if function is None:
+        scope = Scope(globals_)
         _run(module.body, scope, call)
         return scope
+    scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
+    if not scope.broken:
+        return scope
+    other = _scope_in(call, function, module, globals_, depth, channels_last=True)
+    return other if other.broken < scope.broken else scope
+
+
+def _scope_in(
+    call: ast.Call,
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int,
+    *,
+    channels_last: bool,
+) -> Scope:
+    """The names at a call in a function, for tensors of one memory layout."""
+    scope = Scope(globals_)
     scope.ranks = tensor_ranks(function)
     caller = _caller(function, module, globals_, depth)
     for name, value in _parameters(function, scope):
         scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
+    instance = _instance(function, module, globals_)
+    if instance:
+        scope.known[function.args.args[0].arg] = instance
+    for value in scope.known.values() if channels_last else ():
+        if isinstance(value, AssumedTensor):
+            value.channels_last = (value.rank or 0) >= 3
     _run(function.body, scope, call)
     return scope
+
+
+def _instance(
+    function: Function, module: ast.Module, globals_: Mapping[str, Any]
+) -> SimpleNamespace | None:
+    """The object that a method is of, with what its `__init__` sets without calling anything."""
+    owner = next(
+        (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and function in n.body), None
+    )
+    methods = [node for node in owner.body if isinstance(node, Function)] if owner else []
+    made = next((method for method in methods if method.name == "__init__"), None)
+    if made is None or not function.args.args:
+        return None
+    scope, instance = Scope(globals_), SimpleNamespace()
+    scope.known |= dict(_parameters(made, scope))
+    for node in ast.walk(made):
+        if not isinstance(node, ast.Assign) or any(isinstance(n, ast.Call) for n in ast.walk(node)):
+            continue
+        value = scope.value(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and value is not UNKNOWN:
+                setattr(instance, target.attr, value)
+    return instance
 
 
 def _caller(
@@ -120,6 +172,8 @@ def _typical(name: str, annotation: str) -> Any:
         return UNKNOWN
     if annotation == "bool":
         return False
+    if annotation == "int" and inference.is_block(name):
+        return AssumedSize(_BLOCK)
     if annotation == "int" and _SIZED.search(name):
         return AssumedTensor(name).size(name=name)
     if annotation == "float":
@@ -154,6 +208,7 @@ def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
 def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
     branches = [b for b in (node.body, node.orelse) if _holds(b, until)]
     if branches:
+        scope.expect(node.test, branches[0] is node.body)
         return _run(branches[0], scope, until)
     test = scope.value(node.test)
     if test is UNKNOWN:
@@ -174,9 +229,7 @@ def _first_of(value: Any) -> Any:
 
 def _run_simple(node: ast.stmt, scope: Scope) -> None:
     if isinstance(node, ast.Assign):
-        value = scope.value(node.value)
-        for target in node.targets:
-            scope.assign(target, value)
+        _assign(node, scope)
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
         scope.assign(node.target, scope.value(node.value))
     elif isinstance(node, ast.Assert):
@@ -186,8 +239,21 @@ def _run_simple(node: ast.stmt, scope: Scope) -> None:
         scope.assign(node.target, scope.value(grown))
 
 
+def _assign(node: ast.Assign, scope: Scope) -> None:
+    names, values = node.targets[0], node.value
+    parts = values.elts if isinstance(values, ast.Tuple) else []
+    starred = sum(isinstance(part, ast.Starred) for part in parts)
+    if isinstance(names, ast.Tuple) and starred == 1:
+        scope.assign_all(names.elts, parts)
+        return
+    value = scope.size_named(names, values) or scope.value(values)
+    for target in node.targets:
+        scope.assign(target, value)
+
+
 def _assume(test: ast.expr, scope: Scope) -> None:
     """Take what `assert bits in [8, 4, 2, 1]` allows: of a size the largest, else the middle."""
+    scope.expect(test, True)
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
         return
     allowed, value = scope.value(test.comparators[0]), scope.value(test.left)

@@ -37,6 +37,10 @@ _TYPES = {
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
 _BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+# Positions, and functions that take fp32 alone.
+_OF_OWN_TYPE = frozenset(
+    ("argmax", "argmin", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid")
+)
 _RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_dims", "permute")
 
 
@@ -124,7 +128,9 @@ class Usage:
     @cached_property
     def unrolled(self) -> frozenset[str]:
         """The parameters that count the turns of an unrolled loop."""
-        turns = (part for call in self._calls("static_range") for part in ast.walk(call))
+        # With a step of its own, a loop has fewer turns than its bound.
+        counted = (call for call in self._calls("static_range") if len(call.args) < 3)
+        turns = (part for call in counted for part in ast.walk(call))
         own = {node.id for node in turns if isinstance(node, ast.Name)}
         return frozenset(own & set(self.parameters))
 
@@ -306,9 +312,9 @@ class Usage:
 
 
 def _makes_own_type(node: ast.AST) -> bool:
-    """Whether the type of a value says nothing of the operands: a comparison, a position."""
-    positions = isinstance(node, ast.Call) and _called(node) in ("argmax", "argmin")
-    return positions or isinstance(node, ast.Compare)
+    """Whether the type of a value says nothing of the operands: a comparison, an exponential."""
+    has_own = isinstance(node, ast.Call) and _called(node) in _OF_OWN_TYPE
+    return has_own or isinstance(node, ast.Compare)
 
 
 def is_pointer_name(name: str) -> bool:

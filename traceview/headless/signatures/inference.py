@@ -17,17 +17,25 @@ from traceview.headless.signatures.notation import Parameter, Value, argument, c
 from traceview.ptx.model import Argument
 
 _FLOAT = re.compile(
-    r"eps(ilon)?|(\w+_)?scale|alpha|beta\d?|gamma|lr|learning_rate|momentum|weight_decay|decay|"
+    r"eps(ilon)?(_\w+)?|(\w+_)?scale(_[a-z])?|alpha|beta\d?|gamma|lr|learning_rate|momentum|weight_decay|decay|"
     r"p|prob|dropout(_p)?|temperature|softcap|slope|negative_slope|factor|inv_\w+|scalar",
     re.IGNORECASE,
 )
-_INTEGER_DATA = re.compile(r"count|hist|lock|index|indices|idx|ids|label|seq_?len", re.IGNORECASE)
+# Of constexprs, which are sizes rather than numbers.
+_FLOAT_CONSTANT = re.compile(
+    r"eps(ilon)?(_\w+)?|temperature|(\w+_)?scale|lr|momentum|weight_decay|softcap|dropout(_p)?",
+    re.IGNORECASE,
+)
+_INTEGER_DATA = re.compile(
+    r"count|hist|lock|index|indices|idx|ids|label|seq_?len|numel|offsets|indptr", re.IGNORECASE
+)
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
 # Of several tensors of one kind: stride_am1 and stride_ak1 are those of the first of A.
 _NUMBERED = re.compile(
     r"(?P<tensor>stride_?[a-z]\w*?)_?(?P<dimension>[a-z])(?P<number>\d)", re.IGNORECASE
 )
+_STRIDE_OF = re.compile(r"(?P<tensor>stride_\w+)_(?P<dimension>[a-z]{2,})", re.IGNORECASE)
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
@@ -36,7 +44,7 @@ _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re
 _PRECISION = re.compile(r"precision", re.IGNORECASE)
 _DATA_TYPE = re.compile(r"dtype$|^acc_type$", re.IGNORECASE)
 _SIZES = (
-    (r"group", 8),
+    (r"group|top_?k$", 8),
     (r"num_?stages|stages", 2),
     (r"num_?warps", 4),
     (r"num_(?:sms|programs|ctas)", 132),
@@ -172,9 +180,11 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     numbered = _numbered_strides(listed)
     rest = set(listed).difference(*numbered)
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
-    matches = (_STRIDE.fullmatch(n) or _STRIDE_LAST.fullmatch(n) for n in listed if n in rest)
+    patterns = (_STRIDE_OF, _STRIDE, _STRIDE_LAST)
+    matches = (next(filter(None, (p.fullmatch(n) for p in patterns)), None) for n in listed)
     for found in filter(None, matches):
-        tensors[found["tensor"]].append(found)
+        if found[0] in rest:
+            tensors[found["tensor"]].append(found)
     named = {pointer.lower().partition("_")[0] for pointer in pointers}
     return frozenset(group[-1] for group in numbered) | frozenset(
         group[-1][0]
@@ -215,6 +225,8 @@ def _constexpr(
         return "tl.float32"
     if name in usage.flags or _FLAG.match(name):
         return False
+    if _FLOAT_CONSTANT.fullmatch(name):
+        return 1.0
     stride = _stride_value(name, parameters)
     return _size(name, parameters, usage, defaults) if stride is None else stride
 

@@ -6,6 +6,7 @@ has a `kind`: compiled, launched, note, left_out, counts, failed.
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 from collections import Counter
@@ -173,7 +174,7 @@ def leaves_of(signature: Mapping[Any, Any]) -> Iterator[tuple[Place, str, Any]]:
 
 
 def plain(value: Any) -> Value:
-    """A constexpr as a JSON value: types as tl.float16, functions by name."""
+    """A constexpr as a JSON value: types as tl.float16, functions and members of enums by name."""
     import triton.language as tl
 
     value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
@@ -181,6 +182,8 @@ def plain(value: Any) -> Value:
         return value
     if isinstance(value, tl.dtype):
         return _type_words().get(str(value), str(value))
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
     text = str(getattr(value, "__name__", None) or repr(value))
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 

@@ -6,6 +6,7 @@ They come from the calls in the source of its project, else from the source of t
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -74,6 +75,16 @@ class Guesses:
             if attempt.arguments not in seen:
                 seen.add(attempt.arguments)
                 yield attempt
+
+    def without_nones(self, attempt: Attempt, line: str) -> Attempt | None:
+        """The attempt with a tensor for each None that a source line needs; None without any."""
+        words = set(re.findall(r"\w+", line))
+        guessed = inference.guess(self.jitted.parameters, self.usage)
+        replaced = tuple(
+            like if (a.type, a.value) == ("constexpr", None) and a.name in words else a
+            for a, like in zip(attempt.arguments, guessed, strict=True)
+        )
+        return replace(attempt, arguments=replaced) if replaced != attempt.arguments else None
 
     def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
         nothing = LaunchArguments("")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import enum
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from traceview.headless.project.assumed_tensor import AssumedTensor
@@ -48,6 +50,11 @@ class Jitted:
         return str(self.function.__name__)
 
     @property
+    def choices(self) -> int:
+        """The number of configurations and heuristics."""
+        return len(self.configurations) + len(self.heuristics)
+
+    @property
     def module(self) -> str:
         """The module that it is defined in."""
         return str(self.function.fn.__module__)
@@ -76,7 +83,8 @@ class Jitted:
         integers = (a for a in arguments if a.type.startswith(("i", "u")))
         values: dict[str, Any] = {a.name: AssumedTensor(a.name) for a in arguments}
         values |= {a.name: _ANY_INTEGER for a in integers} | dict(known or {})
-        values |= {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
+        names = self.function.fn.__globals__
+        values |= {a.name: resolved(a.value, names) for a in arguments if a.type == "constexpr"}
         chosen: dict[str, Value] = {}
         for name, choose in self.heuristics.items():
             try:
@@ -87,13 +95,18 @@ class Jitted:
 
 
 def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
-    """The jitted functions among a module's names, without duplicates."""
-    seen: set[int] = set()
+    """The jitted functions among a module's names, without duplicates.
+
+    Where one stands alone and under an autotuner, as in `tuned = triton.autotune(…)(kernel)`, it is
+    the latter that is launched.
+    """
+    found: dict[int, Jitted] = {}
     for value in list(names.values()):
         jitted = _unwrapped(value)
-        if jitted and id(jitted.function) not in seen:
-            seen.add(id(jitted.function))
-            yield jitted
+        if jitted:
+            known = found.setdefault(id(jitted.function), jitted)
+            found[id(jitted.function)] = max(known, jitted, key=lambda each: each.choices)
+    yield from found.values()
 
 
 def compile_for(
@@ -105,11 +118,11 @@ def compile_for(
     """
     from triton.compiler import compile as compile_
 
-    numbered = list(enumerate(arguments))
+    numbered, names = list(enumerate(arguments)), jitted.function.fn.__globals__
     source = _source_type(jitted.function)(
         jitted.function,
         {a.name: a.type for a in arguments},
-        {(at,): resolved(a.value) for at, a in numbered if a.type == "constexpr"},
+        {(at,): resolved(a.value, names) for at, a in numbered if a.type == "constexpr"},
         {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
     )
     return compile_(source, target=target, options=dict(options))
@@ -126,12 +139,19 @@ def _source_type(function: Any) -> Any:
     return GluonASTSource
 
 
-def resolved(value: Value) -> Any:
-    """The Python value of a constexpr: tl.float16 is Triton's type of that name."""
+def resolved(value: Value, names: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """The Python value of a constexpr: tl.float16 is Triton's type of that name.
+
+    `names` are those of the kernel's module, for a member of an enum such as `Mode.FAST`.
+    """
     import triton.language as tl
 
     name = notation.dtype_name(value)
-    return getattr(tl, name, value) if name else value
+    if name:
+        return getattr(tl, name, value)
+    owner, _, member = value.partition(".") if isinstance(value, str) else ("", "", "")
+    kind = names.get(owner)
+    return kind.__members__.get(member, value) if isinstance(kind, enum.EnumMeta) else value
 
 
 def _unwrapped(value: Any) -> Jitted | None:

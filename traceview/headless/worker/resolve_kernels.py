@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import triton_driver
 from traceview.headless.fakes.triton_driver import Gpu
 from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.conditions import condition_of
 from traceview.headless.project.kernel_factories import call_kernel_factories
 from traceview.headless.project.launch_arguments import (
     LaunchArguments,
@@ -49,6 +51,7 @@ _DESCRIBE = (
     "--signature"
 )
 _CORRECT = "correct the kernel"
+_NONE_LINE = re.compile(r"`([^`]*)`: .*(?:NoneType|None)\b")
 _NO_KEYWORDS = "JIT functions do not support **"
 _NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
 _INSTALL = "install it and what it imports, or run this where it is installed"
@@ -97,6 +100,11 @@ class KernelResolution:
     def _jitted(self) -> dict[str, Jitted]:
         found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
         return self._inner | self._undecorated | found
+
+    @functools.cached_property
+    def _described(self) -> set[str]:
+        """The names of the kernels whose arguments have been told."""
+        return set()
 
     @property
     def _inner(self) -> dict[str, Jitted]:
@@ -186,7 +194,12 @@ class KernelResolution:
         if self.options.kernel and known:
             early = f" (it {ending.failure})" if ending.failure else ""
             what = f"{name} has no Triton kernel {self.options.kernel[:60]!r}{early}"
-            return InputError(what, f"it has: {', '.join(known)}")
+            others = f"it has: {', '.join(known)}"
+            condition = condition_of(self.script.path, self.options.kernel)
+            if condition:
+                what = f"{what}: {condition}, which does not hold here"
+                others = f"{others}; another --arch may fulfil the condition"
+            return InputError(what, others)
         if ending.failure:
             is_old = _NO_KEYWORDS in ending.failure
             remedy = _NAME_CONSTANTS if is_old else "no kernel was compiled before that"
@@ -277,13 +290,19 @@ class KernelResolution:
         """Compile the first attempt that can be; return what was wrong with the first of all."""
         jitted, problem = guesses.jitted, None
         missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
-        for attempt in guesses.attempts(configuration):
+        waiting, listed = list[Attempt](), guesses.attempts(configuration)
+        while attempt := waiting.pop() if waiting else next(listed, None):
             remark = inference.in_words(attempt.arguments, attempt.origin)
             failed = self._tried(jitted, attempt, configuration, deadline)
+            needs_tensor = _NONE_LINE.search(failed.text) if failed else None
+            repaired = guesses.without_nones(attempt, needs_tensor[1]) if needs_tensor else None
             if failed is None:
                 self.log.how = "called" if attempt.origin else "guessed"
+                # The configurations of a kernel differ in what the heading of each shows.
+                remarks = () if jitted.name in self._described else (remark,)
+                self._described.add(jitted.name)
                 wrong = self._compile(
-                    jitted, attempt.arguments, configuration, (remark,), attempt.options
+                    jitted, attempt.arguments, configuration, remarks, attempt.options
                 )
                 return Problem(wrong) if wrong else None
             verb = "does not compile" + (" " if failed.is_slow else ": ")
@@ -293,13 +312,15 @@ class KernelResolution:
             problem = problem or Problem(f"{text}; {remark}")
             if deadline.passed or missing:
                 break
+            waiting += [repaired] if repaired else []
         return Problem(f"{jitted.name} {_takes_descriptors(missing)}") if missing else problem
 
     def _tried(
         self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig, deadline: Deadline
     ) -> Problem | None:
         """Compile without reporting it; return what is wrong with it, or None."""
-        seconds = max(_LEAST_S, deadline.left_s / 2)
+        # What a call passes is right, if slow: nothing else deserves the time more.
+        seconds = max(_LEAST_S, deadline.left_s / (1 if attempt.origin else 2))
         options = self._options(attempt, configuration)
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
         is_global = problem is not None and "global variable" in problem.text

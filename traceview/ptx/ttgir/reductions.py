@@ -51,6 +51,12 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
             yield WarpReduction(op.line, _purpose(op, module, users), not op.shape)
 
 
+def scalar_reduction_lines(module: IrModule) -> frozenset[SourceLine | None]:
+    """The lines of reductions to one value, of which each warp exchanges its part alone."""
+    reductions = (op for op in module.operations if op.opcode == "tt.reduce")
+    return frozenset(op.line for op in reductions if not op.shape)
+
+
 @dataclass(frozen=True)
 class TileReduction:
     """A reduction outside of loops of `size` elements along an axis, whose result is stored.

@@ -55,3 +55,12 @@ def normalized(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
 def total(x_ptr, y_ptr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(y_ptr, tl.sum(tl.load(x_ptr + offsets)))
+
+
+@triton.jit
+def standardized(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    for start in range(0, count, BLOCK):
+        x = tl.load(x_ptr + start + offsets)
+        x -= tl.sum(x) / BLOCK
+        tl.store(y_ptr + start + offsets, x / tl.sqrt(tl.sum(x * x)))

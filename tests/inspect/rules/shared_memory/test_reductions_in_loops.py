@@ -24,7 +24,7 @@ def test_a_block_is_reduced_to_pick_one_element(findings_on):
     (finding,) = findings_on("picked", INDICES)
     assert finding.severity == "medium"
     assert finding.message == (
-        "1 reduction in the hottest loop, at looped_kernels.py:14, picks one element of a block, "
+        "1 reduction in the innermost loop, at looped_kernels.py:14, picks one element of a block, "
         "but combines all warps through shared memory in each iteration (3 barriers)"
     )
     assert finding.action.startswith("Load the one value in the loop with a scalar tl.load")
@@ -49,3 +49,13 @@ def test_a_reduction_that_is_needed_there(findings_on, name):
 
 def test_one_warp_has_nobody_to_wait_for(findings_on):
     assert findings_on("summed", num_warps=1) == []
+
+
+def test_an_exchange_of_one_value_per_warp_is_not_narrow(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.shared_memory.looped_kernels import standardized
+
+    report = Retried(standardized, FLOATS, with_ttgir=True).alone()
+    shared = [a for a in report.accesses if (a.level, a.space) == ("sass", "shared")]
+    assert sum(access.count for access in shared if access.loop_depth) >= 8
+    assert not [each for each in report.findings if "shared-memory accesses" in each.message]

@@ -1,9 +1,12 @@
 """Which causes are put to the test at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.inspect.rules.vector_width.causes import too_few_elements
+from traceview.inspect.rules.vector_width.reason import NarrowReason
 from traceview.ptx.model import Argument
 
 
@@ -23,3 +26,34 @@ def test_tiles_of_a_product_that_fit_nowhere_are_not_tried(instruction, factor, 
     compiled = a_compiled(f"{instruction}.x %r1;", arguments=arguments, num_warps=1)
     causes = too_few_elements(compiled, factor, tiles=True)
     assert [cause.change.constexprs for cause in causes] == [(("BLOCK_M", n),) for n in sizes]
+
+
+def reason(cause, **others):
+    return NarrowReason(cause, "Transpose the data", "basis", **others)
+
+
+@pytest.mark.parametrize(
+    ("causes", "joined"),
+    [
+        (
+            ["apart by sx, that is all", "apart by sy, that is all"],
+            "apart by sx or sy, that is all",
+        ),
+        (["apart by a", "apart by b", "apart by c"], "apart by a, b or c"),
+        ([f"apart by {name}" for name in "abcde"], "apart by a, b, c or 2 more"),
+        (["apart by a", "apart by a"], "apart by a"),
+        (["apart by a", "far by b"], None),
+        (["apart by a", "apart by the other"], None),
+    ],
+)
+def test_causes_that_differ_in_a_name_are_one(causes, joined):
+    first, *others = map(reason, causes)
+    found = first.joined(others)
+    assert (found and found.cause) == joined
+
+
+def test_causes_of_other_remedies_or_of_trials_stay_apart():
+    one, other = reason("apart by a"), reason("apart by b")
+    assert one.joined([replace(other, remedy="Pad n")]) is None
+    assert one.joined([replace(other, widened_bits=128)]) is None
+    assert one.joined([replace(other, proven=True)]) is None

@@ -1,4 +1,4 @@
-"""Reductions across warps in the hottest loop that the loop does not need."""
+"""Reductions across warps in loops that do not need them in each iteration."""
 
 from __future__ import annotations
 
@@ -25,14 +25,9 @@ _REMEDIES: dict[Purpose, str] = {
 
 def reductions_in_loops(kernel: KernelContext) -> Iterator[Finding]:
     """Blocks reduced to pick one element, or to accumulate, in each iteration."""
-    mix = kernel.mix
-    if kernel.ttgir is None or mix is None:
-        return
-    hot = {line.source for line in mix.lines if line.in_hottest_loop}
     by_purpose: dict[Purpose, list[WarpReduction]] = defaultdict(list)
-    for reduction in warp_reductions(kernel.ttgir):
-        if reduction.source in hot:
-            by_purpose[reduction.purpose].append(reduction)
+    for reduction in warp_reductions(kernel.ttgir) if kernel.ttgir else ():
+        by_purpose[reduction.purpose].append(reduction)
     for purpose, remedy in _REMEDIES.items():
         if by_purpose[purpose]:
             yield _finding(kernel, by_purpose[purpose], remedy)
@@ -43,6 +38,7 @@ def _finding(kernel: KernelContext, same: Sequence[WarpReduction], remedy: str) 
     places, values = lines_in_message(lines)
     picks = same[0].purpose == "pick"
     one = len(same) == 1
+    where = "the innermost loop" if one else "innermost loops"
     verb = (
         f"{'picks' if one else 'pick'} one element of a block"
         if picks
@@ -52,7 +48,7 @@ def _finding(kernel: KernelContext, same: Sequence[WarpReduction], remedy: str) 
     severity: Severity = "medium" if picks or any(each.is_scalar for each in same) else "low"
     return Finding(
         severity,
-        f"{{reductions:reduction}} in the hottest loop, at {places}, {verb}, but "
+        f"{{reductions:reduction}} in {where}, at {places}, {verb}, but "
         f"{'combines' if one else 'combine'} all warps through shared memory in each iteration"
         + (" ({barriers:barrier})" if barriers else ""),
         remedy,

@@ -20,6 +20,7 @@ from traceview.inspect.rules.remedies import (
 )
 from traceview.inspect.sass_vs_ptx import widths, widths_text
 from traceview.ptx.model import Access, Compiled, Level
+from traceview.ptx.ttgir.reductions import scalar_reduction_lines
 from traceview.units import Value
 
 _MANY = 8
@@ -27,8 +28,13 @@ _NARROW_BITS = 32
 
 
 def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
-    """Many narrow accesses of shared memory in loops; outside of loops they cost little."""
-    compiled, accesses, trials = kernel.compiled, kernel.accesses, kernel.trials
+    """Many narrow accesses of shared memory in loops; outside of loops they cost little.
+
+    What a reduction to one value exchanges between warps is one value each, and is left out.
+    """
+    compiled, trials = kernel.compiled, kernel.trials
+    exchanges = scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
+    accesses = [access for access in kernel.accesses if access.source not in exchanges]
     level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
     narrow = _narrow(access for access in accesses if access.level == level)
     count = sum(access.count for access in narrow)
@@ -39,6 +45,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
         """The accesses of shared memory in loops; None if any of them is still narrow."""
         found = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
+        found = tuple(access for access in found if access.source not in exchanges)
         return None if _narrow(found) else tuple(a for a in found if _is_in_loop(a))
 
     tries = tested_remedies(_remedies(compiled), trials, left)

@@ -39,6 +39,7 @@ _MADE = {
 }
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
+_LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
 _MORE = "Give each block more work, such as several rows, so that a thread has more of the tile"
 _PER_GROUP = (
     "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
@@ -85,6 +86,7 @@ def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
 def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     elements, each = math.prod(limit.shape), limit.share.adjacent
     threads = _WARP * (compiled.num_warps or 1)
+    fewer = _LARGER if compiled.num_warps == 1 else _FEWER
     adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
     tile = " × ".join(f"{size:,}" for size in limit.shape)
     if compiled.is_gluon:
@@ -94,8 +96,8 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     if "slice" in limit.share.kind:
         return f"the layout is that of a larger tile and gives each thread {adjacent}", _MORE
     if elements * limit.element_bytes < VECTOR_BYTES * threads:
-        return f"a tile of {tile} elements is too small for {threads:,} threads", _FEWER
-    return f"the layout gives each thread {adjacent} of a tile of {tile}", _FEWER
+        return f"a tile of {tile} elements is too small for {threads:,} threads", fewer
+    return f"the layout gives each thread {adjacent} of a tile of {tile}", fewer
 
 
 def _of_values(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceview.findings import SEVERITIES, Evidence, Finding, Severity
@@ -64,11 +64,26 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
             reason = _reason(narrow, kernel.compiled, kernel.trials)
             alike[narrow.width, reason].append((narrow, severity))
     total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
-    for (_, reason), same in alike.items():
+    for reason, same in _of_one_remedy(alike):
         group = [narrow for narrow, _ in same]
         severity = min((severity for _, severity in same), key=SEVERITIES.index)
         finding = _finding(group, reason, severity, kernel.compiled, total)
         yield Advice(finding, reason.remedies, reason.otherwise or reason.remedy)
+
+
+def _of_one_remedy(
+    alike: Mapping[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]],
+) -> Iterator[tuple[NarrowReason, list[tuple[Narrow, Severity]]]]:
+    """The accesses by reason; those whose reasons differ in a name alone are together."""
+    waiting = [(reason, list(same)) for (_, reason), same in alike.items()]
+    while waiting:
+        reason, same = waiting.pop(0)
+        others = [each for each in waiting if each[0].joined([reason])]
+        whole = reason.joined([other for other, _ in others])
+        if others and whole:
+            waiting = [each for each in waiting if each not in others]
+            same = [*same, *(narrow for _, found in others for narrow in found)]
+        yield whole or reason, same
 
 
 def _narrow(
@@ -129,7 +144,8 @@ def _finding(
     )
     places, values = lines_in_message([line for line, _ in lines], [lead for _, lead in lines])
     accesses = [access for narrow in group for access in narrow.accesses]
-    width = group[0].width
+    each_width = {narrow.width for narrow in group}
+    width, most = max(each_width), "up to " * (len(each_width) > 1)
     values |= {
         "width_bits": width,
         "wanted_bits": WIDE_BITS,
@@ -145,7 +161,7 @@ def _finding(
     inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
     return Finding(
         severity,
-        f"Global {places} move {{width_bits:bit}} per thread per instruction instead of "
+        f"Global {places} move {most}{{width_bits:bit}} per thread per instruction instead of "
         f"{WIDE_BITS} ({{widths}}){_because(reason)}{_far_apart(group)}",
         reason.remedy,
         subject=subject_of(group[0].place[0], compiled),

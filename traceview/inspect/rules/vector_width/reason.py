@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from traceview.inspect.rules.remedies import Remedy
 from traceview.inspect.rules.vector_width.causes import Suspects
@@ -11,6 +12,8 @@ from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.addresses.slicing import Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.model import Access, Compiled, RequestCost, SourceLine
+
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,31 @@ class NarrowReason:
     widened_bits: int | None = None
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
+
+    def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
+        """One reason for all, if their causes differ in one name and none was recompiled."""
+        every = (self, *others)
+        if len({(each.remedy, each.proven) for each in every}) > 1:
+            return None
+        if any(each.remedies or each.widened_bits for each in every):
+            return None
+        cause = _joined([each.cause for each in every])
+        return replace(self, cause=cause) if cause else None
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Texts that differ in one word, as one text: `elements are stride_x or stride_y apart`."""
+    words = [text.split() for text in dict.fromkeys(texts)]
+    places = [at for at, each in enumerate(zip(*words, strict=False)) if len(set(each)) > 1]
+    if len({len(each) for each in words}) > 1 or len(places) > 1:
+        return ""
+    if not places:
+        return texts[0]
+    (at,) = places
+    names = [each[at].rstrip(",") for each in words]
+    more = [
+        *names[:_MOST_NAMES],
+        *([f"{len(names) - _MOST_NAMES} more"] * (len(names) > _MOST_NAMES)),
+    ]
+    listed = f"{', '.join(more[:-1])} or {more[-1]}" + "," * words[0][at].endswith(",")
+    return " ".join([*words[0][:at], listed, *words[0][at + 1 :]])
