@@ -109,3 +109,11 @@ def test_a_function_of_a_package_that_is_not_installed_is_named(tmp_path):
         "gelu does not compile: it calls no_such_package.ops.doubled, which could not be imported"
     )
     assert caught.value.remedy.startswith("install it and what it imports, or run this where")
+
+
+def test_an_assertion_of_the_kernel_is_its_line_alone(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(GELU.replace("    at =", "    tl.static_assert(BLOCK == 3)\n    at ="))
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path, signature="*fp32:16, i32:16, 1024")
+    assert caught.value.what.endswith("script.py:13, `tl.static_assert(BLOCK == 3)`")

@@ -108,5 +108,5 @@ class Retried:
             num_stages=options["num_stages"],
             dynamic_shared_bytes=made.metadata.shared,
             grid=grid,
-            stages={"ttgir": str(made.asm["ttgir"])} if self.with_ttgir else {},
+            stages={n: str(made.asm[n]) for n in ("ttir", "ttgir")} if self.with_ttgir else {},
         )

@@ -24,7 +24,8 @@ OF_TRITON_1 = "which only Triton 1 knew"
 def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     """An error on one line. `functions` are jitted functions: one of them has the line."""
     inner = _innermost(error)
-    message = getattr(inner, "error_message", None) or str(inner)
+    # Without a message of its own, its text is the source around the line.
+    message = inner.error_message or "" if hasattr(inner, "error_message") else str(inner)
     missing = _STAND_IN.search(str(message))
     if missing:
         return f"it calls {missing[1]}{_place(inner, functions)}, {NOT_IMPORTED}"
@@ -32,7 +33,7 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     if gathered:
         return f"it takes **{gathered}, {OF_TRITON_1},{_place(inner, functions)}"
     text = " ".join(_plain(str(message)).split())[:_MOST_LETTERS]
-    return f"{type(error).__name__}{_place(inner, functions)}: {text}"
+    return f"{type(error).__name__}{_place(inner, functions)}{': ' * bool(text)}{text}"
 
 
 def is_of_source(error: BaseException) -> bool:

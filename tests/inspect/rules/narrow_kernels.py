@@ -135,3 +135,17 @@ def scaled_groups(x_ptr, scale_ptr, y_ptr, GROUPS: tl.constexpr, BLOCK: tl.const
         scale = tl.load(scale_ptr + rows * GROUPS + group)
         total += scale * tl.load(x_ptr + group * BLOCK + rows)
     tl.store(y_ptr + rows, total)
+
+
+@triton.jit
+def every_third(x_ptr, y_ptr, TILE: tl.constexpr):
+    block = tl.program_id(0)
+    offsets = block * 3 + tl.arange(0, TILE)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
+
+
+@triton.jit
+def from_a_list(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
+    block, offsets = tl.program_id(0), tl.arange(0, BLOCK)
+    start = tl.load(starts_ptr + block)
+    tl.store(y_ptr + block * BLOCK + offsets, tl.load(x_ptr + start + offsets))

@@ -148,6 +148,38 @@ def test_an_address_that_a_loop_advances(triton_cache, monkeypatch):
     assert "the address depends on a value advanced by the loop at narrow_" in finding.message
 
 
+@pytest.fixture
+def untried(triton_cache, monkeypatch):
+    """The findings on a kernel of narrow_kernels.py with TTGIR, without recompiling it."""
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules import narrow_kernels
+
+    def found(kernel, signature, **options):
+        kernel = getattr(narrow_kernels, kernel)
+        return Retried(kernel, signature, with_ttgir=True, **options).alone().findings
+
+    return found
+
+
+def test_blocks_that_start_anywhere(untried):
+    (finding,) = untried("every_third", f"{POINTERS}, 512")
+    assert "because blocks start at multiples of 4 bytes, not of 16 (block, " in finding.message
+    assert finding.action.startswith("Let blocks start a multiple of 16 bytes apart")
+
+
+def test_a_value_to_declare_is_named(untried):
+    findings = untried("from_a_list", "*fp32:16, *i32:16, *fp32:16, 512")
+    (finding,) = (each for each in findings if "loads" in each.message)
+    assert "the address depends on a loaded value (start, narrow_kernels.py" in finding.message
+    assert finding.action == ("If start is a multiple of 16, declare it: tl.multiple_of(start, 16)")
+
+
+def test_one_warp_cannot_be_fewer(untried):
+    one, four = (untried("gelu", f"{POINTERS}, i32:16, 64", num_warps=n) for n in (1, 4))
+    assert {each.action.partition(",")[0] for each in one} == {"Use a larger block"}
+    assert {each.action.partition(" (")[0] for each in four} == {"Use fewer warps"}
+
+
 def test_elements_apart_along_which_a_loop_walks(findings):
     found = findings("scaled_groups", f"{POINTERS}, *fp32:16, 16, 512")
     (finding,) = (f for f in found if "apart" in f.message)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 _HEAD = re.compile(
-    r"(.*head_?dim.*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim)", re.I
+    r"(.*head_?dim.*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
+    re.I,
 )
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
 _HEADS = re.compile(

@@ -44,6 +44,7 @@ _FLAG = re.compile(r"(is|has|use|with|do|return|enable|allow)_|causal|even_", re
 _PRECISION = re.compile(r"precision", re.IGNORECASE)
 _DATA_TYPE = re.compile(r"dtype$|^acc_type$", re.IGNORECASE)
 _SIZES = (
+    (r"q(uant)?_?group", 128),
     (r"group|top_?k$", 8),
     (r"num_?stages|stages", 2),
     (r"num_?warps", 4),

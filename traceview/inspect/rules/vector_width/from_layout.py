@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from traceview import units
 from traceview.inspect.kernel_report import line_name
 from traceview.inspect.rules.vector_width.causes import not_known_divisible, specialized
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -49,7 +50,11 @@ _NO_WRAP = (
     "Mask the elements beyond the end instead of wrapping around, or declare runs: "
     "tl.max_contiguous(tl.multiple_of(offsets, 16), 16)"
 )
-_MULTIPLE = "If the value is a multiple of 16, declare it: tl.multiple_of(value, 16)"
+_OTHER_BLOCKS = (
+    f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
+    "per block"
+)
+_MULTIPLE = "If {0} is a multiple of 16, declare it: tl.multiple_of({0}, 16)"
 _RUNS = (
     "Where it consists of contiguous runs, declare that: "
     "tl.max_contiguous(tl.multiple_of(value, 16), 16)"
@@ -113,15 +118,25 @@ def _of_values(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     what = _described(culprit)
     if not what:
         return "", ""
+    if limit.limit == "alignment" and culprit.opcode == "tt.get_program_id":
+        where, multiple = what.removeprefix("the program id"), limit.alignment * limit.element_bytes
+        start = f"multiples of {units.counted(multiple, 'byte')}, not of {VECTOR_BYTES}"
+        return f"blocks start at {start}{where}", _OTHER_BLOCKS
     if limit.limit == "mask":
-        return f"the mask depends on {what}", _MULTIPLE
+        return f"the mask depends on {what}", _multiple(culprit)
     if limit.limit == "alignment":
-        return f"the address depends on {what}, whose alignment is not known", _MULTIPLE
+        return f"the address depends on {what}, whose alignment is not known", _multiple(culprit)
     if what.startswith("a quotient"):
         return f"the offset is {what}, so its elements are not known to be adjacent", _PER_GROUP
     if what.startswith("a remainder"):
         return f"the offset is {what}, so its elements are not known to be adjacent", _NO_WRAP
     return f"the offset depends on {what}, so its elements are not known to be adjacent", _RUNS
+
+
+def _multiple(culprit: Culprit) -> str:
+    """The remedy for a value that may be a multiple of 16, by its name if the source has one."""
+    name = culprit.name if (culprit.name or "").isidentifier() else None
+    return _MULTIPLE.format(name or "the value").replace("(the value", "(value")
 
 
 def _described(culprit: Culprit) -> str:
