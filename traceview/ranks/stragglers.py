@@ -90,9 +90,8 @@ def stragglers(
     chosen = [
         rank for rank in candidates if outstanding[rank] >= max(least_ns, _LEAST_SHARE * whole)
     ]
-    late_ranks = [
-        _straggler(ranks, matched, late, rank, marked[rank], chosen, needs) for rank in chosen
-    ]
+    job = _Job(ranks, matched, late, chosen, needs)
+    late_ranks = [_straggler(job, rank, marked[rank]) for rank in chosen]
     if needs is not None and needs.launch_bound:
         late_ranks = [each for each in late_ranks if _is_sure(each, span_ns)]
     return tuple(sorted(late_ranks, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
@@ -159,15 +158,20 @@ def _is_late_on_average(own: Integers, others: Integers) -> bool:
     return bool(difference.mean() > _SURE * error)
 
 
-def _straggler(
-    ranks: Sequence[RankFigures],
-    matched: Sequence[MatchedCommunicator],
-    late: Lateness,
-    rank: int,
-    marked: Mask,
-    chosen: Sequence[int],
-    needs: Needs | None,
-) -> Straggler:
+@dataclass(frozen=True)
+class _Job:
+    """The figures of a job, and which of its ranks are stragglers."""
+
+    ranks: Sequence[RankFigures]
+    matched: Sequence[MatchedCommunicator]
+    late: Lateness
+    chosen: Sequence[int]
+    needs: Needs | None
+
+
+def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
+    """A chosen rank: its cause, place and cost in the marked steps."""
+    ranks, matched, late, needs = job.ranks, job.matched, job.late, job.needs
     # Who fell behind in one step is late in later ones as well.
     free = needs is not None and needs.launch_bound
     shown = np.ones(len(marked), bool) if free else marked
@@ -176,7 +180,7 @@ def _straggler(
     late_ns = late.late_ns[rank, marked]
     whole_ns = int(late_ns.sum())
     waited = [
-        _waited(ranks, of, rank, rows, at, chosen)
+        _waited(ranks, of, rank, rows, at, job.chosen)
         for of, rows, at in zip(matched, late.rows, own, strict=True)
     ]
     others_wait_ns, saved_ns = (sum(each) for each in zip(*waited, strict=True))
@@ -184,9 +188,9 @@ def _straggler(
     if cause != GPU_WORK:
         place = _cpu_place(ranks, rank, late, marked) if needs is not None else None
         place = place or _place(ranks[rank], late.rows, own)
-    more_work = _has_more_work(ranks, rank, chosen)
+    more_work = _has_more_work(ranks, rank, job.chosen)
     if needs is not None and free:
-        saved_ns = min(_forecast_ns(needs, chosen, even=more_work), whole_ns)
+        saved_ns = min(_forecast_ns(needs, job.chosen, even=more_work), whole_ns)
     else:
         saved_ns = _longer_or_waited_ns(late, rank, marked, saved_ns)
         saved_ns -= saved_ns // len(ranks) if more_work else 0

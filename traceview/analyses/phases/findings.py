@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -170,7 +171,7 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
             "traceview record --python-samples",
         )
         remedy += f" Record with {how} to see which compiler this is."
-    return _finding(trace, process, chosen, severity, template, remedy, values, None)
+    return _finding(trace, process, chosen, severity, _Wording(template, remedy, values))
 
 
 def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
@@ -196,8 +197,8 @@ def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
     if call:
         where, named = call.place()
         template, values = f"{template} The call is{where}.", {**values, **named}
-    remedy = _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL)
-    finding = _finding(trace, process, chosen, severity, template, remedy, values, share)
+    wording = _Wording(template, _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL), values)
+    finding = _finding(trace, process, chosen, severity, wording, share)
     subject = call.subject() if call else finding.subject
     return replace(finding, subject=subject, time_at_stake_ns=compile_ns)
 
@@ -238,17 +239,24 @@ def _working_ns(every: Phases, process: int) -> int:
     return int(ended.max() - begun.min()) if len(begun) and len(ended) else 0
 
 
+class _Wording(NamedTuple):
+    """A message as a template, its remedy, and its own values."""
+
+    template: str
+    remedy: str
+    values: dict[str, Cell]
+
+
 def _finding(
     trace: Trace,
     process: int,
     chosen: Mask,
     severity: Severity,
-    template: str,
-    remedy: str,
-    values: dict[str, Cell],
-    share: float | None,
+    wording: _Wording,
+    share: float | None = None,
 ) -> Finding:
     """A finding about some windows of one process; its window is the longest of them."""
+    template, remedy, values = wording
     windows = compilation(trace)
     compile_ns, tool = _total(trace, chosen)
     duration = np.where(chosen, windows.end_ns - windows.start_ns, -1)

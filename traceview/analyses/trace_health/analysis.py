@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result, TableSpec
+from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health.checks import STATUSES, Check
@@ -28,50 +28,17 @@ from traceview.analyses.trace_health.completeness import (
 )
 from traceview.analyses.trace_health.profiler_cost import profiler_cost
 from traceview.analyses.trace_health.recording_cost import recording_cost
+from traceview.analyses.trace_health.tables import CHECKS, DIAGNOSTICS, OVERHEADS
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
 from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
-from traceview.tables import NULL, Column, Table, Texts
+from traceview.tables import NULL, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.units import Value
-
-CHECKS = TableSpec(
-    "checks",
-    "one row per check; `blind` and `warning` come first",
-    (
-        Column("check", "text", "what was checked"),
-        Column("status", "text", "blind (some answer is impossible or wrong), warning, note or ok"),
-        Column("detail", "text", "what was found", prose=True),
-        Column("remedy", "text", "how to record it", nullable=True, prose=True),
-    ),
-    brief=("check", "status", "detail", "remedy"),
-)
-OVERHEADS = TableSpec(
-    "overheads",
-    "profiler overhead by purpose",
-    (
-        Column("name", "text", "purpose"),
-        Column("kind", "text", "profiler, cupti or queue-full"),
-        Column("calls", "int64", "times it occurred"),
-        Column("total_ns", "int64", "total time"),
-        Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
-    ),
-    brief=("name", "kind", "calls", "total_ns", "in_gpu_span_ns"),
-)
-DIAGNOSTICS = TableSpec(
-    "diagnostics",
-    "warnings and errors of the recorder",
-    (
-        Column("severity", "text", "warning or error"),
-        Column("times", "int64", "times it was reported"),
-        Column("text", "text", "the message", prose=True),
-    ),
-    brief=("severity", "times", "text"),
-)
 
 
 def compute(trace: Trace) -> Result:

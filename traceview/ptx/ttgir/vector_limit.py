@@ -8,7 +8,7 @@ makes that one small is followed back to the operation or the argument that it c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from traceview.ptx.model import SourceLine
@@ -69,9 +69,14 @@ class VectorLimit:
     vector_bytes: int = VECTOR_BYTES
 
     @property
+    def widest(self) -> int:
+        """The elements that an instruction moves at most."""
+        return max(1, self.vector_bytes // self.element_bytes)
+
+    @property
     def elements(self) -> int:
         """The elements per instruction."""
-        wide = max(1, self.vector_bytes // self.element_bytes)
+        wide = self.widest
         common = wide if self.mask is None else self.mask
         return min(wide, self.share.adjacent, self.contiguity, self.alignment, common)
 
@@ -113,38 +118,28 @@ def _limit(
     common = infos.get(mask, unknown(shape)).constancy[axis] if mask else None
     contiguity = _at_most(address.contiguity[axis])
     alignment = max(1, _at_most(address.divisibility[axis]) // size)
-    wide = max(1, vector_bytes // size)
     trace = _Trace(module, infos, axis)
-    limit, culprit = _smallest(
-        trace, pointer, mask, wide, contiguity, alignment, common, share, size
-    )
     arrays = frozenset(name.lstrip("%") for name in trace.pointers(pointer))
-    return VectorLimit(
+    by_layout = VectorLimit(
         op.line, ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
-        limit, culprit, vector_bytes,
+        "layout", None, vector_bytes,
     )  # fmt: skip
+    return _by_smallest(by_layout, trace, pointer, mask)
 
 
-def _smallest(
-    trace: _Trace,
-    pointer: str,
-    mask: str | None,
-    wide: int,
-    contiguity: int,
-    alignment: int,
-    common: int | None,
-    share: ThreadShare,
-    size: int,
-) -> tuple[Limit, Culprit | None]:
-    """Of what is equally small, the address comes before the mask, and the layout last."""
-    least = min(wide, contiguity, alignment, wide if common is None else common)
-    if least < wide and least < max(share.adjacent, 2):
-        if contiguity == least:
-            return "contiguity", trace.culprit(pointer, "contiguity", wide)
-        if alignment == least:
-            return "alignment", trace.culprit(pointer, "divisibility", wide * size)
-        return "mask", trace.culprit(mask or "", "constancy", wide)
-    return "layout", None
+def _by_smallest(access: VectorLimit, trace: _Trace, pointer: str, mask: str | None) -> VectorLimit:
+    """The access with what limits it; of equals the address, then the mask, then the layout."""
+    wide, common = access.widest, access.mask
+    least = min(wide, access.contiguity, access.alignment, wide if common is None else common)
+    if least >= min(wide, max(access.share.adjacent, 2)):
+        return access
+    if access.contiguity == least:
+        culprit = trace.culprit(pointer, "contiguity", wide)
+        return replace(access, limit="contiguity", culprit=culprit)
+    if access.alignment == least:
+        culprit = trace.culprit(pointer, "divisibility", wide * access.element_bytes)
+        return replace(access, limit="alignment", culprit=culprit)
+    return replace(access, limit="mask", culprit=trace.culprit(mask or "", "constancy", wide))
 
 
 def _at_most(value: int) -> int:

@@ -24,7 +24,7 @@ from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Even
 from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
-from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times
+from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
 from traceview.trace.schema.ranges import OPERATORS
 
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
@@ -70,11 +70,8 @@ class CpuWork:
         """The events that have a time, and start and end of each."""
         spans = times(events)
         self.negative += spans.negative
-        if spans.sound.all():
-            return events, spans.start, spans.end
-        self.undated += int((~spans.sound).sum())
-        kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
-        return kept, spans.start[spans.sound], spans.end[spans.sound]
+        self.undated += spans.undated
+        return with_times(events, spans)
 
     def add_calls(self, events: Events) -> None:
         events, start, end = self.timed(events)

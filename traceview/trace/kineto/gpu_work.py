@@ -22,6 +22,7 @@ from traceview.trace.kineto.values import (
     amounts,
     integers,
     times,
+    with_times,
 )
 
 Staged = dict[str, Array | Texts]
@@ -78,11 +79,8 @@ class GpuWork:
 
     def _timed(self, events: Events) -> tuple[Events, Integers, Integers]:
         spans = times(events)
-        if spans.sound.all():
-            return events, spans.start, spans.end
-        self.undated += int((~spans.sound).sum())
-        kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
-        return kept, spans.start[spans.sound], spans.end[spans.sound]
+        self.undated += spans.undated
+        return with_times(events, spans)
 
 
 def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Array]:

@@ -81,6 +81,11 @@ class Times:
     sound: np.ndarray[Any, np.dtype[np.bool_]]
     negative: int
 
+    @property
+    def undated(self) -> int:
+        """How many events have no time."""
+        return int((~self.sound).sum())
+
 
 def times(events: Events) -> Times:
     start = nanoseconds([event.ts for event in events])
@@ -90,3 +95,11 @@ def times(events: Events) -> Times:
     length = np.where(sound, length, 0).clip(0, FARTHEST_NS)
     start = np.where(sound, start, 0).clip(-FARTHEST_NS, FARTHEST_NS)
     return Times(start, start + length, sound, int(negative.sum()))
+
+
+def with_times(events: Events, spans: Times) -> tuple[Events, Integers, Integers]:
+    """The events that have a time, and start and end of each."""
+    if spans.sound.all():
+        return events, spans.start, spans.end
+    kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
+    return kept, spans.start[spans.sound], spans.end[spans.sound]

@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
 from traceview.analyses.gpu_idle.findings.details import NEARLY_ALL, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
+    IdleTime,
     Shown,
     gap_finding,
     most_idle,
@@ -85,9 +86,8 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
         return
-    wording = opening_sentence(
-        trace, device, rest_ns, own, lost_by(trace, cause), action_for(trace, cause)
-    )
+    idle = IdleTime(device, own, rest_ns)
+    wording = opening_sentence(trace, idle, lost_by(trace, cause), action_for(trace, cause))
     add_not_counted(wording, parts.by_doing())
     line = longest_line(trace, parts.rest, rest_ns)
     site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
@@ -101,7 +101,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
         severity = _behind_data(wording, trace, device, severity, parts)
     add_other_gpus(wording, trace, steady & ~own)
     shown = _shown(trace, device, cause, parts.rest, line)
-    finding = gap_finding(trace, severity, wording, device, own, shown, rest_ns)
+    finding = gap_finding(trace, severity, wording, idle, shown)
     yield replace(
         finding,
         subject=line.subject() if line else finding.subject,
@@ -143,7 +143,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     source = line.source if line else None
     works = part.doing == CPU
     action = other_work_remedy(trace, source) if works else OFF_CPU_ACTIONS[part.doing]
-    wording = opening_sentence(trace, device, idle_ns, within, OFF_CPU_LOST[part.doing], action)
+    idle = IdleTime(device, within, idle_ns)
+    wording = opening_sentence(trace, idle, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line and works and line.time_ns < idle_ns:
@@ -155,7 +156,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
         wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
-    finding = gap_finding(trace, severity, wording, device, within, shown, idle_ns)
+    finding = gap_finding(trace, severity, wording, idle, shown)
     if part.doing == SLEEP:
         # The part of a sleep that the GPU still works through goes as well where the CPU is late.
         finding = replace(finding, saving="at-least")

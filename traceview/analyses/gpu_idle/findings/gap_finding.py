@@ -20,6 +20,14 @@ from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
 
+class IdleTime(NamedTuple):
+    """Idle time of one GPU (row in devices): how much of the time of which gaps."""
+
+    device: int
+    gaps: Mask
+    idle_ns: int
+
+
 class Shown(NamedTuple):
     """The evidence of a finding: cells of a table row, and a gap (row in gaps), or the longest."""
 
@@ -28,10 +36,9 @@ class Shown(NamedTuple):
     gap: int | None = None
 
 
-def opening_sentence(
-    trace: Trace, device: int, idle_ns: int, own: Mask, lost: str, action: str
-) -> Wording:
+def opening_sentence(trace: Trace, idle: IdleTime, lost: str, action: str) -> Wording:
     """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
+    device, own, idle_ns = idle
     gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}
     # Rare samples stand for gaps without any, too: how many these are is not known.
@@ -40,19 +47,13 @@ def opening_sentence(
 
 
 def gap_finding(
-    trace: Trace,
-    severity: Severity,
-    wording: Wording,
-    device: int,
-    own: Mask,
-    shown: Shown,
-    idle_ns: int,
+    trace: Trace, severity: Severity, wording: Wording, idle: IdleTime, shown: Shown
 ) -> Finding:
     """The finding for some gaps of one GPU; its window is the gap that shows it.
 
     Time of warm-up is not part of a step.
     """
-    every = gaps(trace)
+    every, (device, own, idle_ns) = gaps(trace), idle
     table, row, gap = shown
     if gap is None:
         gap = int(np.argmax(np.where(own, every.idle_ns, -1)))

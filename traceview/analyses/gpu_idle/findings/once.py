@@ -8,6 +8,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.findings.gap_finding import (
+    IdleTime,
     Shown,
     gap_finding,
     most_idle,
@@ -36,18 +37,18 @@ def one_time(trace: Trace) -> Iterator[Finding]:
     device, idle_ns = most_idle(trace, once)
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
-    own = once & (every.device == device)
+    idle = IdleTime(device, once & (every.device == device), idle_ns)
     lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
-    wording = opening_sentence(trace, device, idle_ns, own, lost, action)
-    add_jit(wording, trace, own)
+    wording = opening_sentence(trace, idle, lost, action)
+    add_jit(wording, trace, idle.gaps)
     compiling_ns = int(every.idle_ns[(every.cause == COMPILATION) & (every.device == device)].sum())
     if compiling_ns:
         wording.template = wording.template.removesuffix(".")
         wording.add(", not counting {compiling_ns} of compilation.", compiling_ns=compiling_ns)
-    add_other_gpus(wording, trace, once & ~own)
+    add_other_gpus(wording, trace, once & ~idle.gaps)
     row = Shown("devices", gpu_cells(trace, device))
-    yield gap_finding(trace, "info", wording, device, own, row, idle_ns)
+    yield gap_finding(trace, "info", wording, idle, row)
 
 
 def without_work(trace: Trace) -> Iterator[Finding]:
