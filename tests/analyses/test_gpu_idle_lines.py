@@ -234,6 +234,13 @@ def test_compilation_is_left_to_phases(tmp_path):
     assert result.findings == ()
 
 
+def test_a_launch_of_a_compiled_kernel_is_no_compilation(tmp_path):
+    launcher = (f"{SITE}/triton/backends/nvidia/driver.py", 700, "__call__")
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), launcher, MAIN, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "activity") == [("cpu",)]
+
+
 def test_a_frame_of_generated_code_is_named_after_its_compiler(tmp_path):
     generated = ("/tmp/torchinductor_me/5m/c5mujy2g.py", 1200, "call")
     result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), generated, MAIN, gap_ms=4), tmp_path)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from traceview.facts.phases import compilers
 from traceview.facts.phases.algorithm_trials import algorithm_trials
 from traceview.facts.phases.configuration_trials import ConfigurationTrials, configuration_trials
 from traceview.facts.ranges.origins import range_name_forms
+from traceview.facts.samples.compiler_frames import compiler_frames
 from traceview.intervals import Intervals
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -264,38 +264,6 @@ def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     start, end, at = np.concatenate(starts), np.concatenate(ends), np.concatenate(tools)
     for each in groups.different(at[at >= 0]).tolist():
         yield each, intervals.union(start[at == each], end[at == each])
-
-
-class CompilerFrames(NamedTuple):
-    """The outermost frame in a compiler, one row per stack, −1 without any.
-
-    `row` is that of the frame in python_frames, `tool` an index into `compilers.TOOLS`.
-    """
-
-    tool: Integers
-    row: Integers
-
-
-@fact
-def compiler_frames(trace: Trace) -> CompilerFrames:
-    """The compiler in each stack; none where that is imported or shut down."""
-    frames = trace.tables["python_frames"]
-    files, stack = frames.texts("file"), frames["stack"]
-    known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
-    tool = known[files.codes]
-    result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
-    # By stack, innermost frame first: the last one written is the outermost.
-    rows = np.flatnonzero(tool >= 0)
-    result[stack[rows]] = tool[rows]
-    outermost = np.full(len(result), -1, np.int64)
-    outermost[stack[rows]] = rows
-    functions = frames.texts("function")
-    idle = functions.isin([name for name in functions.values if compilers.IDLE.match(str(name))])
-    result[(outermost >= 0) & idle[outermost]] = -1
-    importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
-    imports = np.flatnonzero(files.isin(importing))
-    result[stack[imports[imports > outermost[stack[imports]]]]] = -1
-    return CompilerFrames(result, np.where(result >= 0, outermost, -1))
 
 
 def _xla_ranges(trace: Trace, process: int) -> Intervals:

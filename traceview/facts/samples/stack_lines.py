@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
+from traceview.facts.samples.compiler_frames import compiler_frames
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
@@ -21,18 +22,7 @@ DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file"
 _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
 _GENERATED = re.compile(r"/torchinductor_[^/]*/")
-# Frames are written `torch/nn/functional.py::linear`. These are of compilers, by the modules that
-# PyTorch 2, Triton 3, JAX, CuPy and Numba install.
-_COMPILES = re.compile(
-    r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py::"
-    r"|torch/_inductor/(graph|scheduler|lowering|async_compile|select_algorithm)\.py::"
-    r"|torch/_inductor/(codegen|fx_passes|compile_worker)/"
-    r"|torch/_inductor/codecache\.py::(?!__call__|run)|torch/utils/cpp_extension\.py::"
-    r"|triton/(compiler|backends)/|triton/runtime/(build|cache)\.py::"
-    r"|jax/_src/compiler\.py::|cupy/cuda/compiler\.py::"
-    r"|numba/core/(compiler|compiler_machinery|typeinfer|lowering|codegen)\.py::"
-    r"|numba/cuda/(compiler|codegen|cudadrv/nvvm)\.py::"
-)
+# Frames are written `torch/nn/functional.py::linear`.
 _IMPORTS = re.compile(r"^<frozen importlib\._bootstrap")
 _LOADER = re.compile(
     r"torch/utils/data/dataloader\.py::"
@@ -68,11 +58,8 @@ class StackLines:
 
 @fact
 def stack_lines(trace: Trace) -> StackLines:
-    return find_lines(trace.recorded("python_frames"))
-
-
-def find_lines(frames: Table) -> StackLines:
     """The lines of the distinct stacks, whose frames come in order of stack and depth."""
+    frames = trace.recorded("python_frames")
     file, function = frames.texts("file"), frames.texts("function")
     pairs = groups.group(file.codes, function.codes)
     names = [f"{file[row]}::{function[row]}" for row in pairs.first.tolist()]
@@ -108,7 +95,7 @@ def find_lines(frames: Table) -> StackLines:
         return result
 
     rules = (
-        (below_user(_COMPILES), COMPILATION),
+        (compiler_frames(trace).tool >= 0, COMPILATION),
         (below_user(_IMPORTS), IMPORT),
         (anywhere(_FETCH), DATA_LOADING),
         (anywhere(_LOADER), DATA_WAIT),

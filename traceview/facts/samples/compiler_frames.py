@@ -1,0 +1,43 @@
+"""The compiler that each sampled Python stack shows at work."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.facts.phases import compilers
+from traceview.tables import Integers
+from traceview.trace import Trace, fact
+
+
+class CompilerFrames(NamedTuple):
+    """The outermost frame in a compiler, one row per stack, −1 without any.
+
+    `row` is that of the frame in python_frames, `tool` an index into `compilers.TOOLS`.
+    """
+
+    tool: Integers
+    row: Integers
+
+
+@fact
+def compiler_frames(trace: Trace) -> CompilerFrames:
+    """The compiler in each stack; none where that is imported or shut down."""
+    frames = trace.recorded("python_frames")
+    files, stack = frames.texts("file"), frames["stack"]
+    known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
+    tool = known[files.codes]
+    result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
+    # By stack, innermost frame first: the last one written is the outermost.
+    rows = np.flatnonzero(tool >= 0)
+    result[stack[rows]] = tool[rows]
+    outermost = np.full(len(result), -1, np.int64)
+    outermost[stack[rows]] = rows
+    functions = frames.texts("function")
+    idle = functions.isin([name for name in functions.values if compilers.IDLE.match(str(name))])
+    result[(outermost >= 0) & idle[outermost]] = -1
+    importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
+    imports = np.flatnonzero(files.isin(importing))
+    result[stack[imports[imports > outermost[stack[imports]]]]] = -1
+    return CompilerFrames(result, np.where(result >= 0, outermost, -1))
