@@ -84,8 +84,8 @@ def _functions() -> dict[str, Any]:
             return {}
     except (StopIteration, OSError, ValueError):
         return {}
-    found = {name: getattr(library, name, None) for name in _RESULTS}
-    for name, function in found.items():
+    functions = {name: getattr(library, name, None) for name in _RESULTS}
+    for name, function in functions.items():
         if function is not None:
             function.restype = _RESULTS[name]
-    return {name: function for name, function in found.items() if function is not None}
+    return {name: function for name, function in functions.items() if function is not None}

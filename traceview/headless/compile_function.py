@@ -40,15 +40,15 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
 
 def _jitted(function: Any) -> Jitted:
     try:
-        found = list(jitted_in({"": function}))
+        jitted = list(jitted_in({"": function}))
     except ImportError as error:
         what = f"compiling a function needs Triton, which cannot be imported ({error})"
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
-    if not found:
+    if not jitted:
         what = f"{getattr(function, '__name__', function)!r:.80} is not a @triton.jit function"
         remedy = "pass one, or a target of `traceview ptx`; unset TRITON_INTERPRET, if it is set"
         raise InputError(what, remedy)
-    return found[0]
+    return jitted[0]
 
 
 def _target(arch: str) -> Any:

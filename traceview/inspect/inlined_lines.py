@@ -65,5 +65,5 @@ def _is_of_project(file: str, kernel_file: str) -> bool:
 
 
 def _package(file: str) -> str:
-    found = _PACKAGE.match(file)
-    return found[0] if found else ""
+    match = _PACKAGE.match(file)
+    return match[0] if match else ""

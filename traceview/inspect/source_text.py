@@ -56,11 +56,11 @@ def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
 
 def _read(path: Path) -> str:
     """The text of a source file. Raises OSError, or ValueError for what is none."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         # Code names any file it likes: a device may have no end, a pipe no writer.
         raise ValueError("it is not a regular file")
-    if found.st_size > _MOST_BYTES:
+    if status.st_size > _MOST_BYTES:
         raise ValueError("it is too large to show")
     return path.read_text("utf-8", "replace")
 

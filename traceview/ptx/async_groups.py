@@ -71,11 +71,11 @@ def async_waits(function: Function, mix: InstructionMix) -> tuple[AsyncWait, ...
     queues = _Queues(_mbarrier_kinds(body))
     for instruction in before:
         queues.step(instruction)
-    found: list[AsyncWait] = []
+    waits: list[AsyncWait] = []
     for _ in range(_ITERATIONS):
-        found = [wait for each in body for wait in queues.step(each)]
+        waits = [wait for each in body for wait in queues.step(each)]
     # A wait for what was waited for already does nothing.
-    return tuple(wait for wait in found if wait.in_flight > wait.left)
+    return tuple(wait for wait in waits if wait.in_flight > wait.left)
 
 
 def _mbarrier_kinds(body: list[Instruction]) -> Mapping[Place, str]:

@@ -52,16 +52,16 @@ class SharedVariable(NamedTuple):
 
 def read_header(text: str) -> Header | None:
     """Parse the text of `.entry` or `.func` up to its brace; None if it is not a header."""
-    found = HEADER.fullmatch(text)
-    if not found:
+    match = HEADER.fullmatch(text)
+    if not match:
         return None
-    parameters = (LAST_NAME.search(each.strip()) for each in (found["parameters"] or "").split(","))
+    parameters = (LAST_NAME.search(each.strip()) for each in (match["parameters"] or "").split(","))
     limits = {
         name: tuple(int(number) for number in numbers.split(",") if number)
-        for name, numbers in LIMIT.findall(STRING.sub("", found["rest"]))
+        for name, numbers in LIMIT.findall(STRING.sub("", match["rest"]))
     }
     names = tuple(each[1] for each in parameters if each)
-    return Header(found["name"], found["kind"] == "entry", names, limits)
+    return Header(match["name"], match["kind"] == "entry", names, limits)
 
 
 def read_shared(text: str) -> list[SharedVariable]:
@@ -70,10 +70,10 @@ def read_shared(text: str) -> list[SharedVariable]:
     Empty for other directives and for `extern` variables, which a launch or another module
     allocates. Raises ValueError for a size that is not a number.
     """
-    found = SHARED.match(text)
-    if not found:
+    match = SHARED.match(text)
+    if not match:
         return []
-    align, vector, bits, end = 0, 1, 0, found.end()
+    align, vector, bits, end = 0, 1, 0, match.end()
     while modifier := MODIFIER.match(text, end):
         align = int(modifier["align"] or align)
         vector = VECTORS.get(modifier["word"], vector)
@@ -100,8 +100,8 @@ def _length(extent: str) -> int:
     if extent == "WARP_SZ":
         return WARP_THREADS
     for form, base in INTEGERS:
-        if found := form.fullmatch(extent):
-            return int(found[1], base)
+        if match := form.fullmatch(extent):
+            return int(match[1], base)
     raise ValueError(f"{extent!r} is not an integer")
 
 

@@ -15,9 +15,9 @@ def plain_name(symbol: str) -> str:
     """
     start = _MANGLED.match(symbol)
     name, at = symbol, start.end() if start else len(symbol)
-    while found := _LENGTH.match(symbol, at):
-        at = found.end() + int(found[1])
-        name = symbol[found.end() : at]
+    while match := _LENGTH.match(symbol, at):
+        at = match.end() + int(match[1])
+        name = symbol[match.end() : at]
     return name if name and at <= len(symbol) else symbol
 
 

@@ -99,50 +99,50 @@ class Source:
     def statements(self) -> Iterator[Statement]:
         """All statements in order. Raises PtxSyntaxError at the first that is not PTX."""
         text, at, line, counted = self.text, 0, 1, 0
-        while found := STATEMENT.match(text, at):
-            kind, at = found.lastgroup or "", found.end()
+        while match := STATEMENT.match(text, at):
+            kind, at = match.lastgroup or "", match.end()
             if kind == "end":
                 return
-            start = found.start(2 if kind == "instruction" else kind)
+            start = match.start(2 if kind == "instruction" else kind)
             line += text.count("\n", counted, start)
             counted = start
             if kind == "instruction":
-                operands = found[3]
+                operands = match[3]
                 if TWO_WORDS.search(operands):
-                    self._missing_end(operands, found.start(3))
-                yield Statement(kind, start, line, operands, found[2], found[1])
+                    self._missing_end(operands, match.start(3))
+                yield Statement(kind, start, line, operands, match[2], match[1])
             elif kind == "directive" or kind == "irregular":
                 statement, at = self._irregular(start, line)
                 yield statement
             elif kind == "stray":
                 self.fail(start, "not the beginning of a PTX statement")
             elif kind != "registers":
-                yield Statement(kind, start, line, found[kind])
+                yield Statement(kind, start, line, match[kind])
 
     def _missing_end(self, operands: str, start: int) -> NoReturn:
-        found = TWO_WORDS.search(operands)
-        assert found
-        self.fail(start + found.end(), "a ',' or ';' is missing before")
+        match = TWO_WORDS.search(operands)
+        assert match
+        self.fail(start + match.end(), "a ',' or ';' is missing before")
 
     def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
         """A statement of uncommon form, and its end."""
         if self.text[start] == ".":
             return self._directive(start, line)
         plain, end = self._pieces(start)
-        found = INSTRUCTION.fullmatch(plain)
-        if not found:
+        match = INSTRUCTION.fullmatch(plain)
+        if not match:
             self.fail(start, "not a PTX instruction")
-        if TWO_WORDS.search(found[3]):
+        if TWO_WORDS.search(match[3]):
             self.fail(start, "a ',' or ';' is missing in")
-        return Statement("instruction", start, line, found[3], found[2], found[1]), end
+        return Statement("instruction", start, line, match[3], match[2], match[1]), end
 
     def _directive(self, start: int, line: int) -> tuple[Statement, int]:
         word = self.text[start : start + 16].split(None, 1)[0]
         if unended := UNENDED.get(word):
-            found = unended.match(self.text, start)
-            if not found:
+            match = unended.match(self.text, start)
+            if not match:
                 self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
-            return Statement("directive", start, line, found[0]), found.end()
+            return Statement("directive", start, line, match[0]), match.end()
         plain, end = self._pieces(start)
         opens = self.text[end - 1] == "{"
         # A pragma ends with a ';', even within a function header.

@@ -60,10 +60,10 @@ class LineTracker:
 
 
 def _read_loc(text: str) -> tuple[tuple[str, ...], tuple[str, ...] | None, Chain]:
-    found = LOC.match(text)
-    assert found, text
-    callers = tuple((file, int(line)) for file, line in CALLER.findall(found[7] or ""))
-    return found.group(1, 2, 3), found.group(4, 5, 6) if found[4] else None, callers
+    match = LOC.match(text)
+    assert match, text
+    callers = tuple((file, int(line)) for file, line in CALLER.findall(match[7] or ""))
+    return match.group(1, 2, 3), match.group(4, 5, 6) if match[4] else None, callers
 
 
 class FileTable:
@@ -76,10 +76,10 @@ class FileTable:
 
     def add(self, text: str) -> None:
         """Add a `.file` directive."""
-        found = FILE.match(text)
-        assert found, text
-        path = f"{found[2]}/{found[3]}" if found[3] else found[2]
-        self._paths[found[1]] = path
+        match = FILE.match(text)
+        assert match, text
+        path = f"{match[2]}/{match[3]}" if match[3] else match[2]
+        self._paths[match[1]] = path
         self._by_name.setdefault(PurePosixPath(path).name, []).append(path)
 
     def origin(self, chain: Chain, home: str) -> Origin:

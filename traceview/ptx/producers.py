@@ -85,9 +85,9 @@ def own_name(symbol: str) -> str | None:
     `gelu.forward` for Warp's gelu_1a2b3c4d_cuda_kernel_forward.
     """
     for mangling in _MANGLINGS:
-        if (found := mangling.symbol.fullmatch(symbol)) and "name" in found.groupdict():
-            name = _CUTE_ARGUMENTS.split(found["name"], maxsplit=1)[0]
-            part = found.groupdict().get("part")
+        if (match := mangling.symbol.fullmatch(symbol)) and "name" in match.groupdict():
+            name = _CUTE_ARGUMENTS.split(match["name"], maxsplit=1)[0]
+            part = match.groupdict().get("part")
             return f"{name}.{part}" if part else name
     return None
 

@@ -183,10 +183,10 @@ def _described(description: str) -> str | None:
     return _DESCRIPTIONS.get(description.lower(), description or None)
 
 
-def _named(found: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
-    strides = {(stride_of(each.ranks), each.size) for each in found}
-    named = [replace(each, name=each.name or _name(each, total, strides)) for each in found]
-    guessed = [each.name == WORLD and not of.name for each, of in zip(named, found, strict=True)]
+def _named(groups: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
+    strides = {(stride_of(each.ranks), each.size) for each in groups}
+    named = [replace(each, name=each.name or _name(each, total, strides)) for each in groups]
+    guessed = [each.name == WORLD and not of.name for each, of in zip(named, groups, strict=True)]
     if sum(each.name == WORLD for each in named) == 1:
         return named
     # Which of several is the default group, and what the others are for, is not recorded.
@@ -218,11 +218,11 @@ def stride_of(ranks: Sequence[int]) -> int | None:
     return apart.pop() if len(apart) == 1 else None
 
 
-def _labelled(found: Sequence[ProcessGroups], total: int) -> Iterable[ProcessGroups]:
+def _labelled(groups: Sequence[ProcessGroups], total: int) -> Iterable[ProcessGroups]:
     """Each with a unique label: its name, or its size, and a number where that repeats."""
-    labels = [each.name or _size_text(each.size, total) for each in found]
+    labels = [each.name or _size_text(each.size, total) for each in groups]
     often, seen = Counter(labels), Counter[str]()
-    for each, label in zip(found, labels, strict=True):
+    for each, label in zip(groups, labels, strict=True):
         seen[label] += 1
         yield replace(each, label=label if often[label] == 1 else f"{label} #{seen[label]}")
 

@@ -53,23 +53,23 @@ POOL = (
 
 def memory_findings(trace: Trace) -> Iterator[Finding]:
     """Allocation in the loop first, then growth by device."""
-    if found := recurring(trace):
-        yield from _in_the_loop(trace, found)
+    if loop := recurring(trace):
+        yield from _in_the_loop(trace, loop)
     for device, found_growth in growth(trace).items():
         if found_growth and found_growth.leaks:
             yield _leak(trace, device, found_growth)
 
 
-def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
-    span_ns = steady_spans_ns(trace).get(found.device, 0)
-    severity = severity_of(found.idle_ns, span_ns)
+def _in_the_loop(trace: Trace, loop: Recurring) -> Iterator[Finding]:
+    span_ns = steady_spans_ns(trace).get(loop.device, 0)
+    severity = severity_of(loop.idle_ns, span_ns)
     if severity is None:
         return
     every = gaps(trace)
-    longest = found.gap_rows[np.argmax(every.idle_ns[found.gap_rows])]
-    line, values = freeing_line(trace, found), _loop_values(trace, found)
+    longest = loop.gap_rows[np.argmax(every.idle_ns[loop.gap_rows])]
+    line, values = freeing_line(trace, loop), _loop_values(trace, loop)
     free = str(values["freeing_call"])
-    per = " per step" if found.steps else " in all"
+    per = " per step" if loop.steps else " in all"
     where = ""
     if line:
         where = " It frees at {freeing_line}" + (", calling {inner}." if line.inner else ".")
@@ -79,8 +79,8 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
         f"The loop allocates and frees GPU memory: {{allocations:call}} of {{allocating_call}} and "
         f"{{releases}} of {{freeing_call}}{per} take {{call_ns}} of CPU time, and the GPU sits "
         f"idle for {{idle_ns}} around them.{where}",
-        _remedy(trace, found, line),
-        found.idle_ns,
+        _remedy(trace, loop, line),
+        loop.idle_ns,
         Subject("line", line.name, line.file, line.line) if line else Subject("call", free),
         Evidence(
             values,
@@ -89,25 +89,25 @@ def _in_the_loop(trace: Trace, found: Recurring) -> Iterator[Finding]:
             int(every.start_ns[longest]),
             int(every.end_ns[longest]),
         ),
-        share_pct(found.idle_ns, span_ns),
+        share_pct(loop.idle_ns, span_ns),
         CAUSES[ALLOCATION],
-        lost_in(every, np.isin(np.arange(len(every)), found.gap_rows)),
+        lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
     )
 
 
-def _loop_values(trace: Trace, found: Recurring) -> dict[str, Cell]:
+def _loop_values(trace: Trace, loop: Recurring) -> dict[str, Cell]:
     """Figures per step, or of the whole loop where there are no steps."""
-    allocate, free = _longest_calls(trace, found)
-    number = max(found.steps, 1)
+    allocate, free = _longest_calls(trace, loop)
+    number = max(loop.steps, 1)
     return {
         "allocating_call": allocate,
         "freeing_call": free,
-        "allocations": _per(found.allocations, number),
-        "releases": _per(found.releases, number),
-        "steps": found.steps,
-        "call_ns": found.call_ns // number,
-        "idle_ns": found.idle_ns // number,
-        "peak_bytes": int(levels(trace)[found.device].bytes.max(initial=0)),
+        "allocations": _per(loop.allocations, number),
+        "releases": _per(loop.releases, number),
+        "steps": loop.steps,
+        "call_ns": loop.call_ns // number,
+        "idle_ns": loop.idle_ns // number,
+        "peak_bytes": int(levels(trace)[loop.device].bytes.max(initial=0)),
     }
 
 
@@ -115,10 +115,10 @@ def _per(calls: int, number: int) -> int:
     return max(round(calls / number), 1)
 
 
-def _longest_calls(trace: Trace, found: Recurring) -> tuple[str, str]:
+def _longest_calls(trace: Trace, loop: Recurring) -> tuple[str, str]:
     """The allocating and the freeing function in which most time passed."""
-    freed = freeing_calls(trace)[found.calls]
-    return _longest(trace, found.calls[~freed]), _longest(trace, found.calls[freed])
+    freed = freeing_calls(trace)[loop.calls]
+    return _longest(trace, loop.calls[~freed]), _longest(trace, loop.calls[freed])
 
 
 def _longest(trace: Trace, calls: Integers) -> str:
@@ -130,14 +130,14 @@ def _longest(trace: Trace, calls: Integers) -> str:
     return str(names.values[int(np.argmax(total))])
 
 
-def _remedy(trace: Trace, found: Recurring, line: FreeingLine | None) -> str:
+def _remedy(trace: Trace, loop: Recurring, line: FreeingLine | None) -> str:
     """The remedy by allocator: torch frees on request, or when its pool is full."""
     if line and line.inner and "empty_cache" in line.inner:
         return REMOVE
     if framework(trace) != "torch":
         return POOL
-    total = int(trace.devices["total_memory_bytes"][found.device])
-    peak = int(levels(trace)[found.device].bytes.max(initial=0))
+    total = int(trace.devices["total_memory_bytes"][loop.device])
+    peak = int(levels(trace)[loop.device].bytes.max(initial=0))
     return SHRINK if total != NULL and peak > _FULL * total else REMOVE
 
 
@@ -155,10 +155,10 @@ class FreeingLine:
         return f"{self.file.rpartition('/')[2]}:{self.line}"
 
 
-def freeing_line(trace: Trace, found: Recurring) -> FreeingLine | None:
+def freeing_line(trace: Trace, loop: Recurring) -> FreeingLine | None:
     """The line with most Python samples inside freeing calls; None with fewer than three."""
     samples, calls = trace.recorded("python_samples"), api_calls(trace)
-    freed, stacks = found.calls[freeing_calls(trace)[found.calls]], stack_lines(trace)
+    freed, stacks = loop.calls[freeing_calls(trace)[loop.calls]], stack_lines(trace)
     hit = np.zeros(len(samples), bool)
     for thread in groups.different(calls.thread[freed]).tolist():
         own = freed[calls.thread[freed] == thread]

@@ -59,13 +59,13 @@ def compute(trace: Trace) -> Result | Skipped:
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
     if devices and not any(_has_rates(all_peaks[device]) for device in devices):
         return _peaks_unknown(trace, devices[0])
-    found = points(items, all_peaks)
-    labels = _labels(found)
-    rows = (_row(point, label, trace) for point, label in zip(found, labels, strict=True))
+    kernel_points = points(items, all_peaks)
+    labels = _labels(kernel_points)
+    rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
     table = Table.from_rows(KERNELS.columns, rows)
-    reported = _reported(trace, items, found, table)
+    reported = _reported(trace, items, kernel_points, table)
     return Result(
-        {"kernels": table, "roofs": _ceilings(trace, found, all_peaks)},
+        {"kernels": table, "roofs": _ceilings(trace, kernel_points, all_peaks)},
         tuple(finding for _, finding in reported),
         _summary(table, items, known),
         (*_notes(trace, items, known), *_warm_up_notes([point for point, _ in reported])),
@@ -104,14 +104,16 @@ def _peaks_unknown(trace: Trace, device: int) -> Skipped:
     )
 
 
-def _labels(found: Sequence[RooflinePoint]) -> list[str]:
+def _labels(kernel_points: Sequence[RooflinePoint]) -> list[str]:
     """The label of each point, with the declaring range where several ranges share it."""
-    ranges = Counter(label for label, _ in {(point.label, point.declared_in) for point in found})
+    ranges = Counter(
+        label for label, _ in {(point.label, point.declared_in) for point in kernel_points}
+    )
     return [
         f"{point.label} in {point.declared_in}"
         if point.declared_in and ranges[point.label] > 1
         else point.label or ""
-        for point in found
+        for point in kernel_points
     ]
 
 

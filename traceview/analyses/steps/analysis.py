@@ -43,8 +43,8 @@ from traceview.trace import Selection, Trace
 def compute(trace: Trace) -> Result:
     # The parts of a step do not depend on which steps are selected.
     whole = trace.restricted(Selection()) if trace.selection else trace
-    found = steps(whole)
-    chosen = selected(trace, found.process, found.cpu_start_ns)
+    all_steps = steps(whole)
+    chosen = selected(trace, all_steps.process, all_steps.cpu_start_ns)
     labels = step_names(whole)
     return Result(
         Deferred(
@@ -57,7 +57,7 @@ def compute(trace: Trace) -> Result:
         ),
         tuple(step_findings(whole, chosen, labels)),
         summary={"steps_from": steps_source(whole)},
-        notes=_notes(whole, chosen) if len(found) else (_no_steps(whole),),
+        notes=_notes(whole, chosen) if len(all_steps) else (_no_steps(whole),),
     )
 
 
@@ -102,8 +102,8 @@ def _kinds(trace: Trace) -> Texts:
 
 def _location(trace: Trace, rows: Array) -> dict[str, Integers]:
     """Process, thread and host of some steps."""
-    found = steps(trace)
-    process, thread = picked(found.process, rows), picked(found.thread, rows)
+    all_steps = steps(trace)
+    process, thread = picked(all_steps.process, rows), picked(all_steps.thread, rows)
     return {
         "process_id": picked(trace.processes["process_id"], process),
         "thread_id": picked(trace.threads["thread_id"], thread),
@@ -112,19 +112,19 @@ def _location(trace: Trace, rows: Array) -> dict[str, Integers]:
 
 
 def _series(trace: Trace, chosen: Mask) -> Table:
-    found, timed, parts = steps(trace), pace(trace), step_parts(trace)
+    all_steps, timed, parts = steps(trace), pace(trace), step_parts(trace)
     rows = np.flatnonzero(chosen)
     loop = groups.group(timed.loop[rows])
     first = rows[loop.first]
     steady = timed.timed[rows] & ~timed.warm_up[rows]
-    working = steady & (found.operations[rows] > 0)
+    working = steady & (all_steps.operations[rows] > 0)
     late = timed.outlier[rows]
     duration_ns, excess = timed.duration_ns[rows], (timed.duration_ns - timed.median_ns)[rows]
 
     def total(values: Integers, counted: Mask) -> Integers:
         return groups.sums(loop, np.where(counted, values, 0))
 
-    cpu = total((found.cpu_end_ns - found.cpu_start_ns)[rows], steady)
+    cpu = total((all_steps.cpu_end_ns - all_steps.cpu_start_ns)[rows], steady)
     table = Table(
         SERIES.columns,
         {
@@ -148,8 +148,8 @@ def _series(trace: Trace, chosen: Mask) -> Table:
 def _ninetieth(loop: Groups, duration_ns: Integers, counted: Mask) -> Integers:
     """90th percentile of the counted times of each loop."""
     rows = np.flatnonzero(counted)
-    found = groups.quantile(loop.ids[rows], loop.size, duration_ns[rows], 0.9)
-    return np.where(groups.count(loop, counted) > 0, np.rint(found).astype(np.int64), NULL)
+    quantile_ns = groups.quantile(loop.ids[rows], loop.size, duration_ns[rows], 0.9)
+    return np.where(groups.count(loop, counted) > 0, np.rint(quantile_ns).astype(np.int64), NULL)
 
 
 def _pct(part: Integers, whole: Integers) -> npt.NDArray[np.float64]:
@@ -159,11 +159,11 @@ def _pct(part: Integers, whole: Integers) -> npt.NDArray[np.float64]:
 
 
 def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:
-    found, timed, parts = steps(trace), pace(trace), step_parts(trace)
+    all_steps, timed, parts = steps(trace), pace(trace), step_parts(trace)
     excess = np.where(timed.outlier, timed.duration_ns - timed.median_ns, 0)
-    by_cost = np.lexsort((found.cpu_start_ns, -excess))
+    by_cost = np.lexsort((all_steps.cpu_start_ns, -excess))
     order = row_numbers(by_cost[chosen[by_cost]])
-    none = found.operations[order] == 0
+    none = all_steps.operations[order] == 0
     return Table(
         STEPS.columns,
         {
@@ -175,10 +175,10 @@ def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:
             "gpu_idle_ns": np.where(none, NULL, parts.idle_ns[order]),
             "sync_wait_ns": picked(parts.sync_wait_ns, order),
             "launches": picked(parts.launches, order),
-            "operations": picked(found.operations, order),
-            "lead_ns": np.where(none, NULL, (found.gpu_end_ns - found.cpu_end_ns)[order]),
-            "cpu_ns": (found.cpu_end_ns - found.cpu_start_ns)[order],
-            "cpu_start_ns": found.cpu_start_ns[order],
+            "operations": picked(all_steps.operations, order),
+            "lead_ns": np.where(none, NULL, (all_steps.gpu_end_ns - all_steps.cpu_end_ns)[order]),
+            "cpu_ns": (all_steps.cpu_end_ns - all_steps.cpu_start_ns)[order],
+            "cpu_start_ns": all_steps.cpu_start_ns[order],
             "series": loop_names(trace).take(order),
             **_location(trace, order),
         },

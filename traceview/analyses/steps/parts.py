@@ -121,8 +121,8 @@ class _Visits:
 
     @classmethod
     def of(cls, trace: Trace, gpus: _Gpus, rows: Integers) -> _Visits:
-        found, timed = steps(trace), pace(trace)
-        series = found.series[rows]
+        all_steps, timed = steps(trace), pace(trace)
+        series = all_steps.series[rows]
         count = gpus.gpus[series]
         first = np.cumsum(count) - count
         every = np.repeat(rows, count)
@@ -132,7 +132,7 @@ class _Visits:
             first,
             count,
             pair,
-            found.process[every].astype(np.int64),
+            all_steps.process[every].astype(np.int64),
             gpus.device[pair],
             timed.begin_ns[every],
             timed.end_ns[every],
@@ -149,30 +149,30 @@ class _Visits:
 @fact
 def step_parts(trace: Trace) -> Parts:
     """The parts of each step, in the rows of steps."""
-    found, timed = steps(trace), pace(trace)
-    waited = _sync_wait(trace, found)
+    all_steps, timed = steps(trace), pace(trace)
+    waited = _sync_wait(trace, all_steps)
     # Column by column, so that those of causes that do not occur take no memory.
-    part = np.zeros((len(found), len(PARTS)), np.int64, order="F")
-    between, once = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
-    working = np.flatnonzero(found.operations > 0)
+    part = np.zeros((len(all_steps), len(PARTS)), np.int64, order="F")
+    between, once = np.zeros(len(all_steps), np.int64), np.zeros(len(all_steps), np.int64)
+    working = np.flatnonzero(all_steps.operations > 0)
     if len(working):
         gpus = _gpus(trace)
         for first in range(0, len(working), _AT_ONCE):
             visits = _Visits.of(trace, gpus, working[first : first + _AT_ONCE])
             _fill_in(part, gpus, visits)
             between[visits.steps], once[visits.steps] = _aside(trace, gpus, visits)
-    alone = np.flatnonzero(found.operations == 0)
+    alone = np.flatnonzero(all_steps.operations == 0)
     part[alone, _PLACE[WAITING]] = waited[alone]
     part[alone, _PLACE[COMPUTING]] = (timed.duration_ns - waited)[alone]
-    aside = map(thrifty, (between, once, waited, _launches(trace, found)))
+    aside = map(thrifty, (between, once, waited, _launches(trace, all_steps)))
     return Parts(part, *aside)
 
 
 def _gpus(trace: Trace) -> _Gpus:
-    found, ops, gap = steps(trace), operations(trace), gaps(trace)
+    all_steps, ops, gap = steps(trace), operations(trace), gaps(trace)
     step, devices = step_of_operations(trace), len(trace.devices)
     rows = np.flatnonzero(step >= 0)
-    series = found.series[step[rows]]
+    series = all_steps.series[step[rows]]
     pairs = groups.group(series, ops.device[rows])
     count = np.bincount(series[pairs.first])
     order = in_order(gap.device, gap.start_ns)
@@ -250,9 +250,9 @@ def _ends(lanes: Lanes, visits: _Visits) -> tuple[LanePosition, LanePosition]:
 
 def _aside(trace: Trace, gpus: _Gpus, visits: _Visits) -> tuple[Integers, Integers]:
     """`between_ns` and `once_ns` of each step: see Parts."""
-    found = steps(trace)
+    all_steps = steps(trace)
     left = _left(trace)[visits.steps]
-    entered = np.maximum(found.cpu_start_ns[visits.steps], left)
+    entered = np.maximum(all_steps.cpu_start_ns[visits.steps], left)
     first, last = (
         np.clip(np.repeat(time, visits.gpus), visits.begin_ns, visits.end_ns)
         for time in (left, entered)
@@ -268,25 +268,27 @@ def _left(trace: Trace) -> Integers:
 
     For the first one of a series, when it begins.
     """
-    found = steps(trace)
-    working = np.flatnonzero(found.operations > 0)
+    all_steps = steps(trace)
+    working = np.flatnonzero(all_steps.operations > 0)
     result = pace(trace).begin_ns.copy()
-    again = np.flatnonzero(~groups.opens(found.series[working]))
-    result[working[again]] = found.cpu_end_ns[working[again - 1]]
+    again = np.flatnonzero(~groups.opens(all_steps.series[working]))
+    result[working[again]] = all_steps.cpu_end_ns[working[again - 1]]
     return result
 
 
-def _sync_wait(trace: Trace, found: Steps) -> Integers:
+def _sync_wait(trace: Trace, all_steps: Steps) -> Integers:
     """Time that the thread of each step spent in waits for the GPU during the step."""
     blocking = waits(trace)
     drains = np.isin(blocking.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
     covered = Lanes.union(
         blocking.thread[drains], blocking.start_ns[drains], blocking.end_ns[drains]
     )
-    return covered.overlap(found.thread.astype(np.int64), found.cpu_start_ns, found.cpu_end_ns)
+    return covered.overlap(
+        all_steps.thread.astype(np.int64), all_steps.cpu_start_ns, all_steps.cpu_end_ns
+    )
 
 
-def _launches(trace: Trace, found: Steps) -> Integers:
+def _launches(trace: Trace, all_steps: Steps) -> Integers:
     made = np.flatnonzero(call_kinds(trace) == CallKind.LAUNCH)
     step = step_of_calls(trace, made)
-    return np.bincount(step[step >= 0], minlength=len(found)).astype(np.int64)
+    return np.bincount(step[step >= 0], minlength=len(all_steps)).astype(np.int64)

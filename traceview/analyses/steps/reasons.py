@@ -174,8 +174,10 @@ def _calls(trace: Trace, wait: Integers) -> list[tuple[str, str | None]]:
     """The call of each wait, and the range that it was made in."""
     blocking, tree = waits(trace), range_tree(trace)
     api = trace.api_calls.texts("name").take(blocking.call[wait]).decode()
-    found = attribute(trace, blocking.thread[wait], blocking.process[wait], blocking.start_ns[wait])
+    ranges = attribute(
+        trace, blocking.thread[wait], blocking.process[wait], blocking.start_ns[wait]
+    )
     return [
         (str(name), str(tree.paths[path]) if path >= 0 else None)
-        for name, path in zip(api, found.path(tree).tolist(), strict=True)
+        for name, path in zip(api, ranges.path(tree).tolist(), strict=True)
     ]

@@ -31,10 +31,10 @@ _WORDS = {
 }
 
 
-def reason_clause(found: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
+def reason_clause(listed: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
     """Reasons as a template and its values: `7.00 ms more idle time (launch-late)`."""
     clauses, values = [], dict[str, Value]()
-    for number, reason in enumerate(found, 1):
+    for number, reason in enumerate(listed, 1):
         values[f"more_{number}_ns"] = reason.more_ns
         clause = f"{{more_{number}_ns}} more {_part(reason, number)}"
         values |= {f"part_{number}": reason.part} if reason.part else {}
@@ -59,10 +59,10 @@ def _part(reason: Reason, number: int) -> str:
 @fact
 def reason_texts(trace: Trace) -> Texts:
     """The reasons of each warm-up step and outlier in words; absent for the others."""
-    found = reasons(trace)
+    of_steps = reasons(trace)
     codes = np.full(len(steps(trace)), -1, np.int32)
-    codes[found.rows] = np.arange(len(found.rows))
-    return MadeTexts(codes, _ReasonTexts(found))
+    codes[of_steps.rows] = np.arange(len(of_steps.rows))
+    return MadeTexts(codes, _ReasonTexts(of_steps))
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,8 @@ def inner_call(symbol: str) -> str | None:
 
 def operator(symbol: str) -> str | None:
     """The operator or function of torch's library in a frame, such as `aten::addmm`."""
-    found = _OPERATOR.search(symbol)
-    if found:
-        return f"aten::{found[1]}"
+    match = _OPERATOR.search(symbol)
+    if match:
+        return f"aten::{match[1]}"
     function = _FUNCTION.search(symbol)
     return function[1] if function else None

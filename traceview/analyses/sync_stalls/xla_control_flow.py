@@ -37,8 +37,8 @@ def remedy(trace: Trace, pattern: Integers, idle_ns: Integers) -> str | None:
     patterns, lost = range_tree(trace).patterns, dict.fromkeys(_REMEDIES, 0)
     each = groups.group(pattern)
     for row, own_ns in zip(pattern[each.first].tolist(), groups.sums(each, idle_ns), strict=True):
-        found = _OPERATION.search(patterns[row]) if row >= 0 else None
-        if found:
-            lost[found[1]] += int(own_ns)
+        match = _OPERATION.search(patterns[row]) if row >= 0 else None
+        if match:
+            lost[match[1]] += int(own_ns)
     kind = max(lost, key=lambda kind: lost[kind])
     return _REMEDIES[kind] if 0 < np.sum(idle_ns) <= 2 * lost[kind] else None

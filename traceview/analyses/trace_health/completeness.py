@@ -108,8 +108,8 @@ def _bounded_and_whole(trace: Trace) -> bool:
 
 def _paired(trace: Trace) -> bool:
     """Whether there is GPU work, all of it with its launch, and no launch without its work."""
-    found = unpaired(trace)
-    return bool(len(operations(trace)) and not found.launches.any() and not found.operations.any())
+    loose = unpaired(trace)
+    return bool(len(operations(trace)) and not loose.launches.any() and not loose.operations.any())
 
 
 def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:

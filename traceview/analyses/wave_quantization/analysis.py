@@ -136,15 +136,15 @@ def _occupancy_columns(grids: LaunchedGrids, rows: Integers) -> dict[str, Array 
     }
 
 
-def _grids(found: GridSweeps, chosen: Integers) -> Table:
+def _grids(sweeps: GridSweeps, chosen: Integers) -> Table:
     """One row per grid of the chosen sweeps; the first of each has none before to compare with."""
-    size = (found.end - found.first)[chosen]
+    size = (sweeps.end - sweeps.first)[chosen]
     sweep = np.repeat(np.arange(len(chosen)), size)
     last = np.cumsum(size)
-    place = np.arange(len(sweep)) - np.repeat(last - size, size) + found.first[chosen][sweep]
-    grids, row, wave_ns = found.grids, found.rows[place], found.wave_ns[chosen][sweep]
+    place = np.arange(len(sweep)) - np.repeat(last - size, size) + sweeps.first[chosen][sweep]
+    grids, row, wave_ns = sweeps.grids, sweeps.rows[place], sweeps.wave_ns[chosen][sweep]
     leads = groups.opens(sweep) if len(sweep) else np.zeros(0, bool)
-    labels = Texts.of(_labels(found, chosen))
+    labels = Texts.of(_labels(sweeps, chosen))
     verdicts = Texts.of(name for name in MEASURED if name)
     columns: dict[str, Array | Texts] = {
         "kernel": Texts(labels.codes[sweep], labels.values),
@@ -153,21 +153,21 @@ def _grids(found: GridSweeps, chosen: Integers) -> Table:
         "calls": grids.configurations.calls[row],
         "median_ns": grids.configurations.median_ns[row],
         "predicted_ns": grids.whole[row] * wave_ns,
-        "predicted_ratio": np.where(leads, np.nan, found.predicted[place]),
-        "measured_ratio": np.where(leads, np.nan, found.measured[place]),
-        "measured": Texts(found.verdict[place].astype(np.int32) - np.int32(1), verdicts.values),
-        "wave_blocks": found.at_once[chosen][sweep],
+        "predicted_ratio": np.where(leads, np.nan, sweeps.predicted[place]),
+        "measured_ratio": np.where(leads, np.nan, sweeps.measured[place]),
+        "measured": Texts(sweeps.verdict[place].astype(np.int32) - np.int32(1), verdicts.values),
+        "wave_blocks": sweeps.at_once[chosen][sweep],
         "wave_ns": wave_ns,
     }
     return Table(GRIDS.columns, columns)
 
 
-def _labels(found: GridSweeps, chosen: Integers) -> list[str]:
+def _labels(sweeps: GridSweeps, chosen: Integers) -> list[str]:
     """A unique name for each sweep."""
     seen: Counter[str] = Counter()
     labels = []
-    kernels = found.grids.configurations.label.take(found.rows[found.first[chosen]]).decode()
-    for kernel, at_once in zip(kernels, found.at_once[chosen].tolist(), strict=True):
+    kernels = sweeps.grids.configurations.label.take(sweeps.rows[sweeps.first[chosen]]).decode()
+    for kernel, at_once in zip(kernels, sweeps.at_once[chosen].tolist(), strict=True):
         label = f"{kernel}, {at_once:,} per wave"
         seen[label] += 1
         labels.append(f"{label} ({seen[label]})" if seen[label] > 1 else label)

@@ -157,7 +157,7 @@ def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers
 
 
 def _lines(
-    count: int, found: Integers, file: Texts, line: Array, text: Texts
+    count: int, rows: Integers, file: Texts, line: Array, text: Texts
 ) -> tuple[Texts, Texts]:
     """`train.py:75` and a hash of the code there, for the rows `found` of `count`."""
     each = groups.group(file.codes, line, text.codes)
@@ -168,7 +168,7 @@ def _lines(
         names.append(f"{name}:{number}")
         codes.append(hash_of(f"{name}:{code or number}"))
     number_of = np.full(count, -1, np.int32)
-    number_of[found] = each.ids
+    number_of[rows] = each.ids
     return Texts(number_of, object_array(names)), Texts(number_of, object_array(codes))
 
 

@@ -241,13 +241,13 @@ def _quality(times: CollectiveTimes, one: Integers, other: Integers, places: Int
     return _Quality(places, apart_ns, together, len(change) - together)
 
 
-def _sure(found: _Quality, one: Integers, other: Integers) -> bool:
+def _sure(quality: _Quality, one: Integers, other: Integers) -> bool:
     """Whether a constant lag leaves next to nothing unexplained."""
     most = min(len(one), len(other)) - 1
-    return found.apart_ns <= _SURE_NS and found.together >= most
+    return quality.apart_ns <= _SURE_NS and quality.together >= most
 
 
-def _whole(times: CollectiveTimes, one: Integers, other: Integers, found: _Quality) -> bool:
+def _whole(times: CollectiveTimes, one: Integers, other: Integers, quality: _Quality) -> bool:
     """Whether two streams of one named communicator pair off in order, though some ends differ.
 
     The sender of a small message or a broadcast leaves before its receivers: that no pair is
@@ -255,8 +255,8 @@ def _whole(times: CollectiveTimes, one: Integers, other: Integers, found: _Quali
     """
     number = times.communicator[one[0]]
     named = number != NULL and number == times.communicator[other[0]]
-    in_order = len(one) == len(other) and bool((found.places == np.arange(len(other))).all())
-    return bool(named and in_order and found.together >= _MOSTLY_TOGETHER * len(other))
+    in_order = len(one) == len(other) and bool((quality.places == np.arange(len(other))).all())
+    return bool(named and in_order and quality.together >= _MOSTLY_TOGETHER * len(other))
 
 
 def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int | None:

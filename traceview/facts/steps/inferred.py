@@ -50,8 +50,10 @@ def with_steps(trace: Trace) -> Trace:
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace
-    found = [_passes(trace, process) for process in groups.different(operations(trace).process)]
-    passes = [each for each in found if each is not None]
+    by_process = [
+        _passes(trace, process) for process in groups.different(operations(trace).process)
+    ]
+    passes = [each for each in by_process if each is not None]
     if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
     ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
@@ -130,29 +132,29 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     pause[1:] = np.maximum(start[1:] - end[:-1], 0)
     kind = _kinds(trace, ops, rows)
     marked = _marked(trace, ops, rows)
-    found = find_repetition(kind, pause, _optimizer(trace, ops, rows), marked)
-    if found is not None and found.lag < _SHORT:
+    passes = find_repetition(kind, pause, _optimizer(trace, ops, rows), marked)
+    if passes is not None and passes.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop.
-        found = find_repetition(_with_sizes(trace, ops, rows, kind), pause, None, marked)
-    if found is None or ("range" in trace.run and not _covers_most(found, len(rows))):
+        passes = find_repetition(_with_sizes(trace, ops, rows, kind), pause, None, marked)
+    if passes is None or ("range" in trace.run and not _covers_most(passes, len(rows))):
         return None
-    if trace.recorder == TORCH_PROFILER and within_one_call(found.first, found.end, kind, marked):
+    if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
-    last = np.append(found.first[1:], found.end) - 1
+    last = np.append(passes.first[1:], passes.end) - 1
     until = np.maximum.accumulate(end[last])
-    begin = np.append(start[found.first[0]], until[:-1])
+    begin = np.append(start[passes.first[0]], until[:-1])
     thread = _thread(trace, process, calls["thread"][call])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
 
 
-def _covers_most(found: Repetition, launches: int) -> bool:
+def _covers_most(passes: Repetition, launches: int) -> bool:
     """Whether the loop is the range that was recorded (an epoch), and not a part of it.
 
     In a range that is one step, an optimizer's updates of its parameters repeat as well.
     """
-    return found.end - int(found.first[0]) >= _MOST_OF_A_RANGE * launches
+    return passes.end - int(passes.first[0]) >= _MOST_OF_A_RANGE * launches
 
 
 def _mostly_lost(trace: Trace, process: int, call: Array) -> bool:

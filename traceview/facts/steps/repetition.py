@@ -115,19 +115,19 @@ def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
 
 
 def _not_layers(
-    found: Repetition, kind: Integers, pause_ns: Integers, marked: Mask | None
+    passes: Repetition, kind: Integers, pause_ns: Integers, marked: Mask | None
 ) -> Repetition | None:
     """The passes, or groups of them, where these are steps; None where that is not known."""
-    first, end, lag = found.first, found.end, found.lag
+    first, end, lag = passes.first, passes.end, passes.lag
     if marked is not None and mostly_marked(first, end, marked):
-        return found
+        return passes
     group = grouping(first, lag, pause_ns)
     if group:
         begins = first[group.first :: group.passes] + group.offset
         return _whole_passes(begins, end, lag * group.passes)
     usual = first[np.append(np.diff(first), end - first[-1]) == lag][:_MOST_PASSES]
     if not len(usual):
-        return found
+        return passes
     layered = repeats_inside(kind[usual[0] : usual[0] + lag])
     if marked is not None and not layered:
         calls = in_equal_groups(first, lag, marked)
@@ -135,7 +135,7 @@ def _not_layers(
             return _whole_passes(calls, end, int(np.median(np.diff(calls))))
     pauses = np.median(pause_ns[usual[:, None] + np.arange(lag)], axis=0)
     if layered or float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0):
-        return found
+        return passes
     after = between_other_launches(first, lag)
     if after is None:
         return None

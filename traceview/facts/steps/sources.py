@@ -14,11 +14,11 @@ from traceview.trace import Trace, fact
 @fact
 def steps_source(trace: Trace) -> StepsSource:
     """What the steps of a trace are taken from."""
-    found = steps(trace)
+    all_steps = steps(trace)
     # Without any GPU work recorded, steps of the CPU are steps as well.
-    working = np.flatnonzero((found.operations > 0) | (not len(operations(trace))))
+    working = np.flatnonzero((all_steps.operations > 0) | (not len(operations(trace))))
     if not len(working):
         return "none"
     from_ranges = trace.recorded("ranges")
-    row = int(range_tree(trace).row[found.range[working[0]]])
+    row = int(range_tree(trace).row[all_steps.range[working[0]]])
     return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")

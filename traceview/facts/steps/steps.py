@@ -172,16 +172,16 @@ class Pace:
 @fact
 def pace(trace: Trace) -> Pace:
     """The duration of each step, and which steps are warm-up or outliers in their loop."""
-    found = steps(trace)
-    working = found.operations > 0
-    timed = working | ~_with(found.series, working)[found.series]
+    all_steps = steps(trace)
+    working = all_steps.operations > 0
+    timed = working | ~_with(all_steps.series, working)[all_steps.series]
     rows = np.flatnonzero(timed)
-    begin, end = found.cpu_start_ns.copy(), found.cpu_end_ns.copy()
-    begin[rows], end[rows], own = _times(trace, found.take(rows))
+    begin, end = all_steps.cpu_start_ns.copy(), all_steps.cpu_end_ns.copy()
+    begin[rows], end[rows], own = _times(trace, all_steps.take(rows))
     classes = classify((end - begin)[rows], own)
-    warm_up, outlier = np.zeros(len(found), bool), np.zeros(len(found), bool)
+    warm_up, outlier = np.zeros(len(all_steps), bool), np.zeros(len(all_steps), bool)
     warm_up[rows], outlier[rows] = classes.warm_up, classes.outlier
-    loop = _loop_of_all(found.series, timed, own)
+    loop = _loop_of_all(all_steps.series, timed, own)
     return Pace(
         begin, end, loop, timed, warm_up, outlier, classes.median_ns[loop], classes.limit_ns[loop]
     )
@@ -204,24 +204,26 @@ def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
     return own[np.maximum(last, first[series])] if len(series) else own
 
 
-def _times(trace: Trace, found: Steps) -> tuple[Integers, Integers, Integers]:
+def _times(trace: Trace, all_steps: Steps) -> tuple[Integers, Integers, Integers]:
     """Begin, end and loop of the timed steps."""
-    entered = enters(found.series, range_tree(trace).parent[found.range])
-    first = entered | restarts(found.series, numbers(found.names))
-    begin, end = _between(found, first)
-    together = are_alike(end - begin, np.cumsum(first) - 1, found.series)
-    series = groups.opens(found.series)
-    begin, end = _between(found, np.where(together, entered, first))
+    entered = enters(all_steps.series, range_tree(trace).parent[all_steps.range])
+    first = entered | restarts(all_steps.series, numbers(all_steps.names))
+    begin, end = _between(all_steps, first)
+    together = are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
+    series = groups.opens(all_steps.series)
+    begin, end = _between(all_steps, np.where(together, entered, first))
     return begin, end, np.cumsum(np.where(together, series, first)) - 1
 
 
-def _between(found: Steps, first: Mask) -> tuple[Integers, Integers]:
+def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     """Begin and end of the timed steps; `first` are those that begin a loop."""
-    none = found.operations == 0
-    end = np.where(none, found.cpu_end_ns, _reached(found.series, found.gpu_end_ns))
+    none = all_steps.operations == 0
+    end = np.where(none, all_steps.cpu_end_ns, _reached(all_steps.series, all_steps.gpu_end_ns))
     before = np.append(end[:1], end[:-1])
-    started = np.where(none, found.cpu_start_ns, np.minimum(found.cpu_start_ns, found.gpu_start_ns))
-    opens = groups.opens(found.series)
+    started = np.where(
+        none, all_steps.cpu_start_ns, np.minimum(all_steps.cpu_start_ns, all_steps.gpu_start_ns)
+    )
+    opens = groups.opens(all_steps.series)
     later = np.where(opens | none, started, np.maximum(before, started))
     return np.minimum(np.where(first | none, later, before), end), end
 
@@ -242,27 +244,27 @@ def warm_up_end_ns(trace: Trace) -> int:
     Of three or more steps of the series the first is warm-up in any case, since it loads code and
     fills caches. The least int64 without steps, and where only warm-up is selected.
     """
-    found = steps(trace)
-    work = found.operations > 0
+    all_steps = steps(trace)
+    work = all_steps.operations > 0
     never = int(np.iinfo(np.int64).min)
     if not work.any():
         return never
-    series = found.series == found.series[work][np.argmin(found.cpu_start_ns[work])]
+    series = all_steps.series == all_steps.series[work][np.argmin(all_steps.cpu_start_ns[work])]
     rows = np.flatnonzero(work & series)
     timed = pace(trace)
     warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
     early = max(int(warm.sum()), int(len(rows) >= WARMED_UP_STEPS))
-    end = int(found.cpu_start_ns[rows[early]])
+    end = int(all_steps.cpu_start_ns[rows[early]])
     last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
     return end if last >= end else never
 
 
-def steps_ahead(found: Steps) -> Integers:
+def steps_ahead(all_steps: Steps) -> Integers:
     """Steps of the series that the CPU has begun beyond each one when its GPU work starts."""
-    if not len(found):
+    if not len(all_steps):
         return np.zeros(0, np.int64)
-    key = Key(found.series, found.cpu_start_ns)
-    starts = key.of(found.series, found.cpu_start_ns)
-    begun = np.searchsorted(starts, key.of(found.series, found.gpu_start_ns), side="right")
-    result: Integers = np.maximum(begun - 1 - np.arange(len(found)), 0)
+    key = Key(all_steps.series, all_steps.cpu_start_ns)
+    starts = key.of(all_steps.series, all_steps.cpu_start_ns)
+    begun = np.searchsorted(starts, key.of(all_steps.series, all_steps.gpu_start_ns), side="right")
+    result: Integers = np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
     return result

@@ -118,8 +118,8 @@ def notation(arguments: Sequence[Argument]) -> str:
 
 def dtype_name(value: Value) -> str | None:
     """The Triton data type in a value such as `tl.float16`: `float16`; else None."""
-    found = _DTYPE.fullmatch(value) if isinstance(value, str) else None
-    return found[1] if found else None
+    match = _DTYPE.fullmatch(value) if isinstance(value, str) else None
+    return match[1] if match else None
 
 
 def check_names(given: Collection[str], names: Sequence[str]) -> None:

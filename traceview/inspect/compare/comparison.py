@@ -190,15 +190,15 @@ def _arguments(kernel: KernelReport) -> dict[str, Value]:
 
 
 def _resources(kernel: KernelReport) -> dict[str, Value]:
-    found = kernel.occupancy
+    occupancy = kernel.occupancy
     return {
         "registers": kernel.registers,
         "spill_bytes": kernel.spill_bytes,
         "stack_bytes": kernel.stack_bytes,
         "shared_memory_bytes": kernel.shared_memory_bytes,
-        "theoretical_occupancy_pct": found.theoretical_occupancy_pct if found else None,
-        "blocks_per_sm": found.blocks_per_sm if found else None,
-        "limited_by": " and ".join(found.limiters) if found else None,
+        "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
+        "blocks_per_sm": occupancy.blocks_per_sm if occupancy else None,
+        "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
         "waves": kernel.waves,
         "elements_per_thread": kernel.elements_per_thread,
     }

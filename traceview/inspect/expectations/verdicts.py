@@ -122,7 +122,7 @@ def _widths(
         return False, f"it has no {wanted.space} {wanted.kind}{loops}{which}", ()
     shown = sorted(failing or sized, key=lambda access: access.width_bits or 0)
     sources = tuple(dict.fromkeys(line_name(access.source) for access in failing))
-    found = _places(shown) or "bulk copies (TMA)"
+    places = _places(shown) or "bulk copies (TMA)"
     full = full_width_bits(kernel.compiled.arch)
     if (
         failing
@@ -130,8 +130,8 @@ def _widths(
         and condition.comparison == ">="
         and condition.limit > full
     ):
-        found += f"; {kernel.compiled.arch} moves at most {full} bits at once"
-    return not failing, found, sources
+        places += f"; {kernel.compiled.arch} moves at most {full} bits at once"
+    return not failing, places, sources
 
 
 def _places(accesses: Sequence[Access]) -> str:

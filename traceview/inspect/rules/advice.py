@@ -51,9 +51,9 @@ class Reconciliation:
     applied: Change = field(default_factory=Change)
     _inspected: dict[int, Found] = field(default_factory=dict)
 
-    def settle(self, found: Iterable[Finding | Advice]) -> list[Finding]:
+    def settle(self, findings: Iterable[Finding | Advice]) -> list[Finding]:
         """All findings in their order, with those remedies that hold together."""
-        listed = list(found)
+        listed = list(findings)
         tuned = [each for each in listed if isinstance(each, Advice)]
         tuned.sort(key=lambda advice: SEVERITIES.index(advice.finding.severity))
         settled = {id(advice): self._settled(advice) for advice in tuned}

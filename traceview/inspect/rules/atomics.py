@@ -163,8 +163,8 @@ def _relaxed(ptx: str, lines: Collection[int]) -> str:
 
 
 def _order(access: Access) -> str:
-    found = _ORDERED.search(access.opcode)
-    return found[2] if found else ""
+    match = _ORDERED.search(access.opcode)
+    return match[2] if match else ""
 
 
 def _system_wide(

@@ -47,6 +47,6 @@ def is_amd(start: bytes) -> bool:
 
 def refuse_amd_cache(folder: Path) -> None:
     """Raise InputError if a Triton cache holds kernels for AMD GPUs."""
-    found = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
-    if found:
-        raise InputError(f"{folder} holds kernels for AMD GPUs ({found.name})", _REMEDY)
+    binary = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
+    if binary:
+        raise InputError(f"{folder} holds kernels for AMD GPUs ({binary.name})", _REMEDY)

@@ -70,11 +70,11 @@ def _of_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
 def _inside(path: Path) -> Iterator[Compiled]:
     """The kernels that nvcc put into a file of the host: cubins; PTX where it has nothing else."""
     try:
-        found = fatbin.entries(path) if fatbin.has_fatbin(path) else []
-        cubins = [entry for entry in found if entry.kind == "cubin"]
-        for entry in cubins or found:
+        entries = fatbin.entries(path) if fatbin.has_fatbin(path) else []
+        cubins = [entry for entry in entries if entry.kind == "cubin"]
+        for entry in cubins or entries:
             yield from kernels_of_entry(entry, path)
     except TraceFormatError as error:
         raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
-    if not found:
+    if not entries:
         raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")

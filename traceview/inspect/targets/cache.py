@@ -100,16 +100,16 @@ def _read_if_there(path: Path, *suffixes: str) -> str | None:
 def _from_ir(text: str) -> tuple[tuple[Argument, ...], tuple[str, int] | None]:
     """Arguments, and the file and line of the kernel's `def`, from Triton IR."""
     function = _FUNCTION.search(text)
-    found = list(_PARAMETER.finditer(function["parameters"])) if function else []
-    place = found[0]["place"] if found else "#loc"
+    parameters = list(_PARAMETER.finditer(function["parameters"])) if function else []
+    place = parameters[0]["place"] if parameters else "#loc"
     at = re.search(rf'^{place} = loc\("(.*)":(\d+):\d+\)', text, re.MULTILINE)
-    return tuple(map(_argument, found)), (at[1], int(at[2])) if at else None
+    return tuple(map(_argument, parameters)), (at[1], int(at[2])) if at else None
 
 
-def _argument(found: re.Match[str]) -> Argument:
-    divisible = _DIVISIBLE.search(found["attributes"] or "")
+def _argument(match: re.Match[str]) -> Argument:
+    divisible = _DIVISIBLE.search(match["attributes"] or "")
     return Argument(
-        found["name"], _type(found["type"]), bool(divisible and int(divisible[1]) % 16 == 0)
+        match["name"], _type(match["type"]), bool(divisible and int(divisible[1]) % 16 == 0)
     )
 
 

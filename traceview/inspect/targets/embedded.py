@@ -29,15 +29,15 @@ def embedded_kernels(
     is not a kernel or none for the architecture, and what `fatbin.entries` raises.
     """
     try:
-        found = fatbin.entries(path)
-        arch = _chosen(path, found, options.arch)
-        same = [entry for entry in found if entry.arch == arch]
+        entries = fatbin.entries(path)
+        arch = _chosen(path, entries, options.arch)
+        same = [entry for entry in entries if entry.arch == arch]
         kernels = paired_code([k for entry in same for k in kernels_of_entry(entry, path)])
     except (TraceFormatError, InputError) as error:
         if str(path) in error.what:
             raise
         raise type(error)(f"{path}: {error.what}", error.remedy) from None
-    others = sorted({entry.arch for entry in found} - {arch}, key=_number)
+    others = sorted({entry.arch for entry in entries} - {arch}, key=_number)
     also = f"; it has {', '.join(others)}, too (--arch)" if others else ""
     note(f"{path.name}: {units.counted(len(kernels), 'kernel')} for {arch}{also}")
     return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
@@ -64,8 +64,8 @@ def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
     return cubins + [k for k in kernels if not k.cubin and (k.name, k.arch) not in both]
 
 
-def _chosen(path: Path, found: Sequence[FatbinEntry], wanted: str | None) -> str:
-    archs = sorted({entry.arch for entry in found}, key=_number)
+def _chosen(path: Path, entries: Sequence[FatbinEntry], wanted: str | None) -> str:
+    archs = sorted({entry.arch for entry in entries}, key=_number)
     if not archs:
         raise InputError(f"{path} holds no GPU code", _REMEDY)
     plain = wanted.rstrip("af") if wanted else DEFAULT_ARCH

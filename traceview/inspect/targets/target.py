@@ -168,9 +168,9 @@ def _given(
     )
 
 
-def _no_kernel(target: str, kernel: str | None, found: Sequence[Compiled]) -> tuple[str, str]:
-    whole = demangled(each.name for each in found)
-    short = (own_name(each.name) or short_name(whole[each.name]) for each in found)
+def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:
+    whole = demangled(each.name for each in kernels)
+    short = (own_name(each.name) or short_name(whole[each.name]) for each in kernels)
     names = list(dict.fromkeys(short))
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"

@@ -83,28 +83,28 @@ class _Reader:
 
     def read(self, text: str) -> Iterator[Function]:
         for number, line in enumerate(text.splitlines(), 1):
-            if found := _INSTRUCTION.match(line):
-                self._instruction(found, number)
-            elif found := _FROM.match(line):
-                self._made_from(found)
-            elif found := _LABEL.match(line):
-                yield from self._label(found["label"])
-            elif found := _FUNCTION.match(line):
-                self._declared.add(found["name"])
-            elif found := _KERNEL.match(line):
-                self._kernels.add(found["name"])
+            if match := _INSTRUCTION.match(line):
+                self._instruction(match, number)
+            elif match := _FROM.match(line):
+                self._made_from(match)
+            elif match := _LABEL.match(line):
+                yield from self._label(match["label"])
+            elif match := _FUNCTION.match(line):
+                self._declared.add(match["name"])
+            elif match := _KERNEL.match(line):
+                self._kernels.add(match["name"])
         yield from self._close()
 
-    def _instruction(self, found: re.Match[str], number: int) -> None:
+    def _instruction(self, match: re.Match[str], number: int) -> None:
         self._in_chain = False
         if self._open is None:
             return
         *helpers, source = self._chain or (None,)
         self._open.instructions.append(
             Instruction(
-                opcode=found["opcode"],
-                operands=found["operands"],
-                predicate=found["guard"],
+                opcode=match["opcode"],
+                operands=match["operands"],
+                predicate=match["guard"],
                 line=number,
                 source=source,
                 inlined=tuple(line for line in helpers if line),
@@ -112,13 +112,13 @@ class _Reader:
             )
         )
 
-    def _made_from(self, found: re.Match[str]) -> None:
-        place = SourceLine(_OVERWRITTEN.sub("~/", found["file"]), int(found["line"]))
+    def _made_from(self, match: re.Match[str]) -> None:
+        place = SourceLine(_OVERWRITTEN.sub("~/", match["file"]), int(match["line"]))
         if place.file == PTX_FILE:
             self._ptx_line = place.line
             return
         self._chain = (*self._chain, place) if self._in_chain else (place,)
-        self._in_chain = bool(found["inlined"])
+        self._in_chain = bool(match["inlined"])
 
     def _label(self, label: str) -> Iterator[Function]:
         if label in self._declared:
@@ -170,8 +170,8 @@ def _jumps(code: list[Instruction], labels: dict[str, int]) -> Iterator[Jump]:
 
 
 def _target_of(jump: Instruction, labels: dict[str, int]) -> int | None:
-    found = _JUMP_TARGET.search(jump.operands)
-    return labels.get(found["label"]) if found else None
+    match = _JUMP_TARGET.search(jump.operands)
+    return labels.get(match["label"]) if match else None
 
 
 def with_sources_of(sass: Listing, ptx: Listing) -> Listing:

@@ -94,16 +94,16 @@ def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
         sections = list(ELFFile(file).iter_sections())
     except (ELFError, struct.error, ValueError, LookupError, ArithmeticError, TypeError) as error:
         raise TraceFormatError(f"the ELF file is damaged: {type(error).__name__}", _AGAIN) from None
-    found = [
+    ranges = [
         (int(s["sh_offset"]), int(s["sh_offset"] + s["sh_size"]))
         for s in sections
         if s.name in _SECTIONS
     ]
-    if not found and any(s.name == _AMD_SECTION for s in sections):
+    if not ranges and any(s.name == _AMD_SECTION for s in sections):
         raise InputError("its code is for AMD GPUs", "traceview ptx reads code for NVIDIA GPUs")
-    if any(end > len(data) for _, end in found):
+    if any(end > len(data) for _, end in ranges):
         raise _truncated()
-    return found
+    return ranges
 
 
 def _entries(data: mmap.mmap, start: int, end: int) -> Iterator[FatbinEntry]:

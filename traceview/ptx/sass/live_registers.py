@@ -125,17 +125,17 @@ def _masks(instruction: Instruction) -> tuple[int, int]:
 
 def _read_by(text: str, at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
     read, in_address = 0, "[" in text
-    for found in _REGISTER.finditer(text):
-        width = 2 if found[2] else 1
+    for match in _REGISTER.finditer(text):
+        width = 2 if match[2] else 1
         if not in_address and width == 1:
             width = _source_width(at, root, modifiers, opcode)
-        read |= _run(int(found[1]), width)
+        read |= _run(int(match[1]), width)
     return read
 
 
 def _first(text: str) -> int | None:
-    found = _REGISTER.search(text)
-    return int(found[1]) if found else None
+    match = _REGISTER.search(text)
+    return int(match[1]) if match else None
 
 
 def _run(first: int, width: int) -> int:
@@ -193,8 +193,8 @@ def _accumulators(opcode: str, modifiers: Sequence[str]) -> int:
 
 
 def _listed(opcode: str) -> int:
-    found = _MATRICES.search(opcode) or _TENSOR_MEMORY.search(opcode)
-    return int(found[1]) if found else 1
+    match = _MATRICES.search(opcode) or _TENSOR_MEMORY.search(opcode)
+    return int(match[1]) if match else 1
 
 
 def _memory_width(modifiers: Sequence[str]) -> int:

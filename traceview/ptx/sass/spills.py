@@ -65,8 +65,8 @@ def _spills(
 
 
 def _register(text: str) -> int:
-    found = _REGISTER.search(text)
-    return int(found[1]) if found else -1
+    match = _REGISTER.search(text)
+    return int(match[1]) if match else -1
 
 
 def _size(instruction: Instruction) -> int:

@@ -42,7 +42,7 @@ def stage_lines(stage: str, text: str) -> tuple[StageLine, ...]:
 
 
 def _mlir(text: str) -> Iterator[StageLine]:
-    places = Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
+    places = Places({match["name"]: match["text"] for match in _LOCATION.finditer(text)})
     known: dict[str, SourceLine | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#loc"):
@@ -71,7 +71,7 @@ def _llir(text: str) -> Iterator[StageLine]:
 
 def _debug_lines(text: str) -> Callable[[str], SourceLine | None]:
     """The function from the number of debug metadata to the outermost line of its inlining."""
-    nodes = {found[1]: (found[2], found[3]) for found in _METADATA.finditer(text)}
+    nodes = {match[1]: (match[2], match[3]) for match in _METADATA.finditer(text)}
     known: dict[str, SourceLine | None] = {}
 
     def source_of(number: str) -> SourceLine | None:
@@ -100,9 +100,9 @@ def _file(number: str, nodes: Mapping[str, tuple[str, str]]) -> str | None:
     """The file of a scope: its own, or that of the scope around it."""
     for _ in range(_DEEPEST):
         kind, text = nodes.get(number, ("", ""))
-        found = _FILE.search(text) if kind == "File" else None
-        if found:
-            return f"{found[2]}/{found[1]}" if found[2] else found[1]
+        match = _FILE.search(text) if kind == "File" else None
+        if match:
+            return f"{match[2]}/{match[1]}" if match[2] else match[1]
         references = dict(_REFERENCE.findall(text))
         number = references.get("file") or references.get("scope", "")
         if not number:

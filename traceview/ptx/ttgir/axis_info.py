@@ -183,10 +183,10 @@ def _power_of_two(value: int) -> int:
 
 
 def _constant(op: IrOperation, _: Sequence[AxisInfo]) -> AxisInfo | None:
-    found = _DENSE.search(op.rest)
-    if not found:
+    match = _DENSE.search(op.rest)
+    if not match:
         return None
-    text = found[1] or found[2]
+    text = match[1] or match[2]
     value = {"true": 1, "false": 0}.get(text) if text in ("true", "false") else int(text)
     shape = op.shape or (1,)
     ones = (1,) * len(shape)
@@ -194,10 +194,10 @@ def _constant(op: IrOperation, _: Sequence[AxisInfo]) -> AxisInfo | None:
 
 
 def _range(op: IrOperation, _: Sequence[AxisInfo]) -> AxisInfo | None:
-    found = _RANGE.search(op.rest)
-    if not found:
+    match = _RANGE.search(op.rest)
+    if not match:
         return None
-    end, start = int(found[1]), int(found[2])
+    end, start = int(match[1]), int(match[2])
     return AxisInfo((end - start,), (_power_of_two(start),), (1,))
 
 

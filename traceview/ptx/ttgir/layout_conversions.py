@@ -177,8 +177,8 @@ def _stored(
 
 def size_bytes(type_: str) -> int:
     """The bytes of a tensor type; an i1 takes one."""
-    found = _ELEMENT.match(type_.partition("tensor<")[2])
-    bits = 64 if found and found["pointer"] else int((found and found["bits"]) or 32)
+    match = _ELEMENT.match(type_.partition("tensor<")[2])
+    bits = 64 if match and match["pointer"] else int((match and match["bits"]) or 32)
     return prod(shape_of(type_)) * max(8, bits) // 8
 
 

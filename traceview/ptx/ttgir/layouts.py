@@ -30,8 +30,8 @@ class ThreadShare:
 
 def layout_of(type_: str, layouts: Mapping[str, str]) -> str:
     """The layout of a tensor type, with its names resolved; empty where it has none."""
-    found = _IN_TENSOR.search(type_)
-    return _resolved(found[1], layouts) if found else ""
+    match = _IN_TENSOR.search(type_)
+    return _resolved(match[1], layouts) if match else ""
 
 
 def thread_share(layout: str, shape: Sequence[int]) -> ThreadShare | None:

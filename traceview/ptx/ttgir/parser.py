@@ -99,8 +99,8 @@ def shape_of(type_: str) -> tuple[int, ...]:
 
 def parse_ttgir(text: str) -> IrModule:
     """Parse a module; what is not an operation is passed over."""
-    places = Places({found["name"]: found["text"] for found in _LOCATION.finditer(text)})
-    layouts = {found["name"]: found["text"] for found in _LAYOUT.finditer(text)}
+    places = Places({match["name"]: match["text"] for match in _LOCATION.finditer(text)})
+    layouts = {match["name"]: match["text"] for match in _LAYOUT.finditer(text)}
     function = _FUNCTION.search(text)
     parameters = tuple(_parameters(function["arguments"])) if function else ()
     body = text[function.end() :] if function else text
@@ -116,9 +116,9 @@ class Places:
     def line(self, name: str) -> SourceLine | None:
         for _ in range(len(self._texts)):
             text = self._texts.get(name, "")
-            found = _FILE_LINE.match(text)
-            if found:
-                return SourceLine(found["file"], int(found["line"]))
+            match = _FILE_LINE.match(text)
+            if match:
+                return SourceLine(match["file"], int(match["line"]))
             inner = _CALL.match(text) or _NAMED.match(text)
             if inner is None:
                 return None
@@ -126,17 +126,17 @@ class Places:
         return None
 
     def variable(self, name: str) -> str | None:
-        found = _NAMED.match(self._texts.get(name, ""))
-        return found["name"] if found else None
+        match = _NAMED.match(self._texts.get(name, ""))
+        return match["name"] if match else None
 
 
 def _parameters(text: str) -> Iterator[IrParameter]:
-    for found in _ARGUMENT.finditer(text):
+    for match in _ARGUMENT.finditer(text):
         hints = {
             name: int(numbers.split(",")[0])
-            for name, numbers in _NUMBER_ATTRIBUTE.findall(found["attributes"] or "")
+            for name, numbers in _NUMBER_ATTRIBUTE.findall(match["attributes"] or "")
         }
-        yield IrParameter(found["name"], found["type"].strip(), hints)
+        yield IrParameter(match["name"], match["type"].strip(), hints)
 
 
 class _Scopes:
@@ -190,14 +190,14 @@ def _operations(body: str, places: Places) -> list[IrOperation]:
             at = around.pop() if around else None
             if at is not None:
                 listed[at] = _closed(listed[at], line, places)
-        found = _OPERATION.match(line)
+        match = _OPERATION.match(line)
         opens = line.rstrip().endswith("{")
-        if found:
-            listed.append(_operation(found, places, scopes, opens))
+        if match:
+            listed.append(_operation(match, places, scopes, opens))
         elif opens:
             scopes.enter()
         if opens:
-            around.append(len(listed) - 1 if found else at)
+            around.append(len(listed) - 1 if match else at)
     return listed
 
 
@@ -234,22 +234,22 @@ def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:
     return f" {scopes.resolve(loop['variable'])} = {values} iter_args({carried}) {loop['rest']}"
 
 
-def _operation(found: re.Match[str], places: Places, scopes: _Scopes, opens: bool) -> IrOperation:
-    rest = found["rest"]
+def _operation(match: re.Match[str], places: Places, scopes: _Scopes, opens: bool) -> IrOperation:
+    rest = match["rest"]
     location = _END_LOCATION.search(rest)
     rest = rest[: location.start()] if location else rest
     at = location[1] if location else None
     depth = scopes.depth
-    outside = list(_results(found["results"] or ""))
+    outside = list(_results(match["results"] or ""))
     rest = _resolved(rest, scopes, opens)
     results = _defined(outside, scopes, opens)
     head, _, types = rest.rpartition(" : ")
     return IrOperation(
-        found["name"],
+        match["name"],
         results,
         tuple(_VALUE.findall(head or rest)),
         rest,
-        _result_type(found["name"], types),
+        _result_type(match["name"], types),
         places.line(at) if at is not None else None,
         places.variable(at) if at is not None else None,
         depth,

@@ -50,8 +50,8 @@ def _environment(comparison: RunComparison) -> Iterator[str]:
 
 
 def _changes(comparison: RunComparison) -> Iterator[str]:
-    found = changes(comparison)
-    for change, signed in zip(found, change_differences(comparison, found), strict=True):
+    listed = changes(comparison)
+    for change, signed in zip(listed, change_differences(comparison, listed), strict=True):
         yield f"- **{signed}** {coded(change.text)}"
     yield ""
 

@@ -118,8 +118,8 @@ def _sure(comparison: RunComparison) -> tuple[str, str]:
 
 def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
     """Difference, direction and sentence of each change."""
-    found = changes(comparison)
-    for change, signed in zip(found, change_differences(comparison, found), strict=True):
+    listed = changes(comparison)
+    for change, signed in zip(listed, change_differences(comparison, listed), strict=True):
         yield signed, "high" if change.delta_ns > 0 else "faster", change.text
 
 

@@ -76,13 +76,13 @@ def _environment(comparison: RunComparison) -> RenderableType | None:
 
 
 def _changes(comparison: RunComparison, width: int) -> RenderableType | None:
-    found = changes(comparison)
-    if not found:
+    listed = changes(comparison)
+    if not listed:
         return None
-    differences = change_differences(comparison, found)
+    differences = change_differences(comparison, listed)
     rows = grid("right", "")
     room = width - max(map(cell_len, differences)) - GAP
-    for change, signed in zip(found, differences, strict=True):
+    for change, signed in zip(listed, differences, strict=True):
         # Wrapped here: a grid would break kernel names anywhere.
         lines = wrapped(visible(change.text, SENTENCE), max(room, 20), 4)
         rows.add_row(Text(signed, _style(change.delta_ns)), Text("\n".join(lines)))

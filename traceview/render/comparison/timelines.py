@@ -28,8 +28,8 @@ class SideTimeline:
 
 def side_timelines(traces: Sequence[Trace | None]) -> list[SideTimeline]:
     """Those of both sides; none where a side has no recording to draw."""
-    found = list(_timelines(traces))
-    return found if len(found) == len(traces) else []
+    timelines = list(_timelines(traces))
+    return timelines if len(timelines) == len(traces) else []
 
 
 def _timelines(traces: Sequence[Trace | None]) -> Iterator[SideTimeline]:

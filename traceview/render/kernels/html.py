@@ -125,7 +125,7 @@ def render_diff_html(diff: Diff, version: str) -> str:
     """The page of a comparison. `version` is traceview's own."""
     names = names_of(diff)
     views = [_comparison(c, diff, f"c{n}", names) for n, c in enumerate(diff.comparisons, 1)]
-    found = [
+    findings = [
         finding
         for view, comparison in zip(views, diff.comparisons, strict=True)
         for finding in _compared_findings(view, comparison, diff)
@@ -135,7 +135,7 @@ def render_diff_html(diff: Diff, version: str) -> str:
         Style(_STYLES, more=_rules([kernel for view in views for _, kernel in view.kernels])),
         title=_title([version.report.target for version in diff.versions]),
         facts=[("versions", " → ".join(diff.labels))],
-        findings=_ranked(found),
+        findings=_ranked(findings),
         comparisons=views,
         left_out=left_out(diff),
         version=version,
@@ -153,8 +153,8 @@ def _rules(kernels: Iterable[KernelView]) -> Markup:
     return Markup("\n").join(map(Markup, lines))
 
 
-def _ranked(found: Iterable[KernelFindingView]) -> list[KernelFindingView]:
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+def _ranked(findings: Iterable[KernelFindingView]) -> list[KernelFindingView]:
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool:

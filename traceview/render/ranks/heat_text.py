@@ -201,9 +201,9 @@ def _style(letter: str) -> str:
 
 def _legend(letters: Array, width: int) -> list[Text]:
     """The meaning of each letter that occurs, and of capitals."""
-    found = {letter.lower() for letter in np.unique(letters).tolist()}
+    shown = {letter.lower() for letter in np.unique(letters).tolist()}
     meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
-    used = [each for each in meanings if each[0] in found]
+    used = [each for each in meanings if each[0] in shown]
     scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
     lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
     return [Text(line, "dim") for line in lines]

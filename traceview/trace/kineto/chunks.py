@@ -146,16 +146,16 @@ class ChromeTrace:
         start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start[:1] == b"[":
             return start[1:]
-        while not (found := _EVENTS.search(text)):
+        while not (match := _EVENTS.search(text)):
             more = self._more(BLOCK_BYTES) if len(text) < MOST_HEADER_BYTES else b""
             if not more:
                 raise TraceFormatError(
                     "it is JSON without traceEvents, so not a trace of torch.profiler", USE_TRACE
                 )
             text += more
-        head = text[: found.start()].removeprefix(b"\xef\xbb\xbf").strip()
+        head = text[: match.start()].removeprefix(b"\xef\xbb\xbf").strip()
         self.metadata |= _object(head.removeprefix(b"{").rstrip().rstrip(b","))
-        return text[found.end() :]
+        return text[match.end() :]
 
     def _cut(self, text: bytes) -> tuple[list[KinetoEvent], int] | None:
         """The events up to a late boundary, and the length of their text."""
@@ -174,15 +174,15 @@ class ChromeTrace:
         """The events at the end of the file, and the keys that follow them."""
         text = text.rstrip()
         chosen = None
-        for found in _LAST.finditer(text):
-            rest = text[found.end(1) :].strip()
+        for match in _LAST.finditer(text):
+            rest = text[match.end(1) :].strip()
             footer = _object(rest.removeprefix(b",").removesuffix(b"}")) if rest else {}
             whole = not rest or (rest.endswith(b"}") and (footer or rest == b"}"))
             if whole:
                 self.metadata |= footer
-                chosen = found
+                chosen = match
                 break
-            chosen = chosen or found
+            chosen = chosen or match
         if chosen is None:
             self.truncated = True
             cut = text.rfind(b"}")
@@ -215,9 +215,9 @@ class ChromeTrace:
         """The events of a text of which some are malformed."""
         edges = [0]
         ends = []
-        for found in _BETWEEN.finditer(text):
-            ends.append(found.start() + 1)
-            edges.append(found.end())
+        for match in _BETWEEN.finditer(text):
+            ends.append(match.start() + 1)
+            edges.append(match.end())
         ends.append(len(text))
         events: list[KinetoEvent] = []
         broken: list[Span] = []

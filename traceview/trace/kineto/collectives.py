@@ -93,12 +93,12 @@ def _peer(args: Any, kind: str | None) -> Any:
 
 
 def collective_tables(
-    found: Collectives, settled: SettledOwners, distributed: Mapping[str, Any]
+    collectives: Collectives, settled: SettledOwners, distributed: Mapping[str, Any]
 ) -> tuple[Staged, Staged]:
     """The collective_calls and communicators tables."""
-    parts = found.parts
+    parts = collectives.parts
     provisional, group = parts.take("thread", np.int32), parts.take("group")
-    listed = [_Group.of(key, distributed.get("rank")) for key in found.groups]
+    listed = [_Group.of(key, distributed.get("rank")) for key in collectives.groups]
     number = np.array([each.number for each in listed], np.int64)
     process = settled.process[provisional]
     calls: Staged = {
@@ -106,12 +106,12 @@ def collective_tables(
         "end_ns": parts.take("end_ns"),
         "thread": settled.thread[provisional],
         "process": process,
-        "kind": found.kinds.texts(parts.take("kind", np.int32)),
+        "kind": collectives.kinds.texts(parts.take("kind", np.int32)),
         "communicator": number[group],
-        **_sizes(found, listed, group),
+        **_sizes(collectives, listed, group),
         "peer": _peers(listed, group, parts.take("peer")),
     }
-    return calls, _communicators(found, listed, group, process)
+    return calls, _communicators(collectives, listed, group, process)
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class _Group:
         return len(self.members) == self.size
 
 
-def _sizes(found: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
+def _sizes(collectives: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
     """The columns of bytes; those of an all-to-all with splits by the own rank in the group."""
     names = ("bytes", "total_bytes", "bus_bytes")
-    sizes = np.stack([found.parts.take(name) for name in names], axis=1)
-    texts, splits = list(found.splits.index), found.parts.take("splits")
-    uneven = np.flatnonzero(splits != found.splits.index.get("", -1))
+    sizes = np.stack([collectives.parts.take(name) for name in names], axis=1)
+    texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
+    uneven = np.flatnonzero(splits != collectives.splits.index.get("", -1))
     alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
     pairs = uneven[alike.first]
     known = [
@@ -170,7 +170,7 @@ def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
 
 
 def _communicators(
-    found: Collectives, listed: Sequence[_Group], group: Integers, process: Any
+    collectives: Collectives, listed: Sequence[_Group], group: Integers, process: Any
 ) -> Staged:
     places = [place for place, each in enumerate(listed) if each.own >= 0]
     chosen = [listed[place] for place in places]
@@ -180,7 +180,7 @@ def _communicators(
         "communicator": np.array([each.number for each in chosen], np.int64),
         "ranks": np.array([each.size for each in chosen], np.int32),
         "rank": np.array([each.own for each in chosen], np.int32),
-        "name": Texts.of([found.descriptions.get(place) for place in places]),
+        "name": Texts.of([collectives.descriptions.get(place) for place in places]),
         "members": Texts.of(
             [",".join(map(str, each.members)) if each.is_whole else None for each in chosen]
         ),

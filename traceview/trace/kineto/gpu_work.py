@@ -259,14 +259,14 @@ def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integ
 
 def _copy(name: str) -> tuple[str, str, str]:
     """Direction and the memory of both sides of `Memcpy HtoD (Pinned -> Device)`."""
-    found = _COPY.match(name)
-    if not found:
+    match = _COPY.match(name)
+    if not match:
         return ("unknown", "unknown", "unknown")
-    source, target = found[1].lower(), found[2].lower()
+    source, target = match[1].lower(), match[2].lower()
     direction = f"{_SIDES.get(source, '?')}2{_SIDES.get(target, '?')}"
     if "?" in direction:
         direction = "unknown"
-    memory = [(found[place] or "unknown").lower() for place in (3, 4)]
+    memory = [(match[place] or "unknown").lower() for place in (3, 4)]
     return (direction, _MEMORY.get(memory[0], memory[0]), _MEMORY.get(memory[1], memory[1]))
 
 

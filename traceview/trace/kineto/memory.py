@@ -35,11 +35,11 @@ class MemoryEvents:
         for event in chosen:
             event.dur = event.ts
         args = [event.args or NO_ARGUMENTS for event in chosen]
-        found = times(chosen)
+        spans = times(chosen)
         bytes_ = integers([one.allocated_bytes for one in args])
-        kept = found.sound & (bytes_ != NULL) & (bytes_ != 0)
+        kept = spans.sound & (bytes_ != NULL) & (bytes_ != 0)
         self.parts.add(
-            time_ns=found.start[kept],
+            time_ns=spans.start[kept],
             thread=owners.of(chosen)[kept],
             device=gpu_numbers(integers([one.device_id for one in args]))[kept],
             bytes=bytes_[kept].clip(-(1 << 50), 1 << 50),
@@ -47,12 +47,12 @@ class MemoryEvents:
         )
 
 
-def memory_events(found: MemoryEvents, settled: SettledOwners) -> Staged:
+def memory_events(events: MemoryEvents, settled: SettledOwners) -> Staged:
     """The memory_events table in order of time.
 
     What was allocated before the recording, as the first event of each GPU tells, comes first.
     """
-    parts = found.parts
+    parts = events.parts
     time = parts.take("time_ns")
     order = np.argsort(time, kind="stable")
     time = time[order]

@@ -340,26 +340,26 @@ def _in_range_order(thread: Array, start: Array, end: Array) -> bool:
 def _warnings(
     source: ChromeTrace, gathered: Gathered, tables: Mapping[str, Table]
 ) -> tuple[str, ...]:
-    found = []
+    texts = []
     if source.truncated:
-        found.append(
+        texts.append(
             f"the file ends in the middle of the trace, after {source.size:,} bytes of JSON and "
             f"{gathered.events:,} events; later events are missing"
         )
     if source.mended:
-        found.append(
+        texts.append(
             f"{source.mended:,} events are malformed JSON (names that were not escaped); they were "
             "read by their line structure"
         )
     if source.unreadable:
-        found.append(f"{source.unreadable:,} events are malformed JSON and were left out")
+        texts.append(f"{source.unreadable:,} events are malformed JSON and were left out")
     undated = gathered.gpu.undated + gathered.cpu.undated
     if undated:
-        found.append(f"{undated:,} events without a time or duration were left out")
+        texts.append(f"{undated:,} events without a time or duration were left out")
     if gathered.cpu.negative:
-        found.append(f"{gathered.cpu.negative:,} events end before they start; their duration is 0")
+        texts.append(f"{gathered.cpu.negative:,} events end before they start; their duration is 0")
     if "copies" in tables and len(tables["copies"]):
         bare = int((tables["copies"]["bytes"] == 0).sum())
         if bare:
-            found.append(f"{bare:,} copies have no size in the trace and count as 0 bytes")
-    return tuple(found)
+            texts.append(f"{bare:,} copies have no size in the trace and count as 0 bytes")
+    return tuple(texts)

@@ -28,8 +28,8 @@ def repaired(event: bytes) -> bytes:
     return _TEXT.sub(_escaped, text).encode()
 
 
-def _escaped(found: re.Match[str]) -> str:
-    text = _BACKSLASH.sub(r"\\\\", found["text"])
+def _escaped(match: re.Match[str]) -> str:
+    text = _BACKSLASH.sub(r"\\\\", match["text"])
     text = _QUOTE.sub(lambda _: chr(92) + chr(34), text)
     text = _CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
-    return f'{found["key"]}"{text}"'
+    return f'{match["key"]}"{text}"'

@@ -124,11 +124,11 @@ def _tensor(metrics: Metrics) -> dict[str, float]:
     whole: dict[str, float] = {}
     parts: dict[str, float] = {}
     for name, ops in metrics.items():
-        found = _TENSOR.fullmatch(name)
-        if not found or found[1] in _NO_FLOP:
+        match = _TENSOR.fullmatch(name)
+        if not match or match[1] in _NO_FLOP:
             continue
-        kind = _TENSOR_KINDS.get(found[1], found[1])
-        into = parts if found[2] else whole
+        kind = _TENSOR_KINDS.get(match[1], match[1])
+        into = parts if match[2] else whole
         into[kind] = into.get(kind, 0) + ops
     return {**parts, **whole}
 

@@ -91,8 +91,8 @@ def _header(path: Path, lines: Iterator[str]) -> tuple[str, str]:
     first = ""
     for line in islice(lines, _MOST_LINES_BEFORE):
         first = first or line
-        if found := _HEADER.match(line):
-            return line, found[1]
+        if match := _HEADER.match(line):
+            return line, match[1]
     seen = f"it starts with {first.strip()[:40]!r}" if first.strip() else "it is empty"
     raise InputError(f"{path} is not a CSV file of Nsight Compute ({seen})", HOW)
 
@@ -137,5 +137,5 @@ def _launch(sheet: _Sheet, row: Sequence[str]) -> dict[str, Cell] | None:
 
 def _shape(sheet: _Sheet, row: Sequence[str], column: str) -> Size | None:
     at = sheet.column.get(f"{column} Size")
-    found = _SHAPE.fullmatch(row[at].strip()) if at is not None else None
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _SHAPE.fullmatch(row[at].strip()) if at is not None else None
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None

@@ -45,8 +45,8 @@ def sound(value: float) -> float | None:
 
 def factor(unit: str) -> float | None:
     """Factor from that unit to bytes or instructions; None if it is no such unit."""
-    found = _UNIT.fullmatch(unit.strip())
-    return _PREFIXES[found[1]] if found else None
+    match = _UNIT.fullmatch(unit.strip())
+    return _PREFIXES[match[1]] if match else None
 
 
 def rate_factor(unit: str) -> float | None:
@@ -58,5 +58,5 @@ def rate_factor(unit: str) -> float | None:
 
 def seconds_in(unit: str) -> float | None:
     """Length of a unit of time in seconds; None if it is no such unit."""
-    found = _TIME_UNIT.fullmatch(unit.strip())
-    return _SECONDS[found[1]] if found else None
+    match = _TIME_UNIT.fullmatch(unit.strip())
+    return _SECONDS[match[1]] if match else None

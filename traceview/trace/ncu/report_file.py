@@ -93,13 +93,13 @@ def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]
     place = _after_header(data, path)
     while place < len(data):
         header, place = _sized(data, place)
-        found = dict(_fields(header))
-        names = _names(names, found.get(_NAMES, b""), path)
-        end = place + _number(found.get(_PAYLOAD_BYTES, 0))
-        process = _number(dict(_fields(_message(found.get(_PROCESS, b"")))).get(1, 0))
-        for _ in range(_number(found.get(_CODES, 0))):
+        fields = dict(_fields(header))
+        names = _names(names, fields.get(_NAMES, b""), path)
+        end = place + _number(fields.get(_PAYLOAD_BYTES, 0))
+        process = _number(dict(_fields(_message(fields.get(_PROCESS, b"")))).get(1, 0))
+        for _ in range(_number(fields.get(_CODES, 0))):
             _, place = _sized(data, place)
-        for _ in range(_number(found.get(_LAUNCHES, 0))):
+        for _ in range(_number(fields.get(_LAUNCHES, 0))):
             entry, place = _sized(data, place)
             rows.append(_launch(entry, names, process))
         if place > end or end > len(data) or len(rows) > MOST_LAUNCHES:

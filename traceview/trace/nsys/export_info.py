@@ -42,8 +42,8 @@ class ExportMeta:
     @property
     def schema_number(self) -> tuple[int, int] | None:
         """Major and minor schema version; None if unknown."""
-        found = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", self.schema or "")
-        return (int(found[1]), int(found[2] or 0)) if found else None
+        match = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", self.schema or "")
+        return (int(match[1]), int(match[2] or 0)) if match else None
 
     @property
     def recorder_version(self) -> str | None:
@@ -104,11 +104,11 @@ def rank_of_program(database: Database) -> dict[str, str]:
 
     A launcher tells it by variables, MPI by a table of its own.
     """
-    found = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
-    if found is None:
+    rank = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
+    if rank is None:
         return {}
     host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
-    return found.as_run() | ({} if host == _SCRUBBED else {HOST: host})
+    return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
 
 
 def _launcher_variables(database: Database) -> dict[str, str]:

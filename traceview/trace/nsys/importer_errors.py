@@ -21,7 +21,7 @@ def import_error(messages: Iterable[str]) -> str | None:
     failed = [text for text in messages if _FAILED.search(text)]
     if not failed:
         return None
-    reasons = [found[1] for text in failed if (found := _REASON.search(text))]
+    reasons = [match[1] for text in failed if (match := _REASON.search(text))]
     return (reasons or [text.strip().splitlines()[0] for text in failed])[0].strip()[:200]
 
 
@@ -32,9 +32,9 @@ def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
     no rows here: of recordings imported without an error, these tables hold 83 to 100 %.
     """
     messages = tables["diagnostics"].texts("text").decode()
-    produced = (found for text in messages if (found := _PRODUCED.search(str(text))))
+    produced = (match for text in messages if (match := _PRODUCED.search(str(text))))
     rows = sum(len(tables[name]) for name in _OF_CUPTI if name in tables)
-    return rows, sum(int(found[1]) for found in produced)
+    return rows, sum(int(match[1]) for match in produced)
 
 
 def lacks_events(tables: Mapping[str, Table]) -> bool:

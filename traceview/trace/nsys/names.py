@@ -110,9 +110,9 @@ def meanings(values: Array, known: Mapping[int, str]) -> Texts:
 def copy_directions(database: Database) -> dict[int, str]:
     """copyKind to H2D, D2H, UVM H2D, …"""
     stored = _enum(database, "ENUM_CUDA_MEMCPY_OPER")
-    found = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
+    matches = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
     read = {
-        key: f"{UNIFIED if hit[1] else ''}{hit[2]}2{hit[3]}" for key, hit in found.items() if hit
+        key: f"{UNIFIED if hit[1] else ''}{hit[2]}2{hit[3]}" for key, hit in matches.items() if hit
     }
     return {**COPY_DIRECTIONS, **read}
 

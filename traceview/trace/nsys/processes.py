@@ -250,8 +250,8 @@ def _thread_table(
     wanted = [global_ids[process] | thread for process, thread in threads]
     # A thread that renamed itself has several names; the last one counts.
     name_ids = {tid: name for tid, name in lines if type(name) is int and tid in set(wanted)}
-    found = names.of(np.array(list(name_ids.values()), np.int64))
-    named = dict(zip(name_ids, found, strict=True))
+    texts = names.of(np.array(list(name_ids.values()), np.int64))
+    named = dict(zip(name_ids, texts, strict=True))
     rows: list[dict[str, Cell]] = [
         {"process": process, "thread_id": thread, "name": named.get(global_id)}
         for (process, thread), global_id in zip(threads, wanted, strict=True)

@@ -41,15 +41,15 @@ class Rows:
         return self._length
 
     def numbers(self, name: str) -> Numbers:
-        found = self._columns.get(name)
-        if isinstance(found, Numbers):
-            return found
+        column = self._columns.get(name)
+        if isinstance(column, Numbers):
+            return column
         return Numbers(constant(0, len(self), np.int64), constant(True, len(self), bool))
 
     def texts(self, name: str) -> Texts:
-        found = self._columns.get(name)
-        if isinstance(found, Texts):
-            return found
+        column = self._columns.get(name)
+        if isinstance(column, Texts):
+            return column
         return Texts(constant(-1, len(self), np.int32), np.empty(0, object))
 
     def null(self, name: str) -> Mask:

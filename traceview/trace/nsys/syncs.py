@@ -75,8 +75,8 @@ def _kinds_by_call(staged: Staged, calls: Staged) -> Texts:
     waits = np.flatnonzero(of_call.codes >= 0)
     owner, key = _array(calls["process"])[waits], _array(calls["correlation_id"])[waits]
     process, correlation = _array(staged["process"]), _array(staged["correlation_id"])
-    found = matched(process, correlation, owner, key)
-    codes = np.append(of_call.codes[waits], np.int32(-1))[found]
+    rows = matched(process, correlation, owner, key)
+    codes = np.append(of_call.codes[waits], np.int32(-1))[rows]
     return Texts(codes, of_call.values)
 
 

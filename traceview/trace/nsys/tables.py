@@ -250,12 +250,12 @@ def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes)
     """Give each call the call chain of its repeated row."""
     _, owner = reader.owners.threads(repeats)
     chains = repeats.nullable("callchainId")
-    found = matched(
+    rows = matched(
         process, calls.nullable("correlationId"), owner, repeats.nullable("correlationId")
     )
     own = calls.nullable("callchainId")
-    take = (found >= 0) & (own == NULL)
-    return np.where(take, chains[found], own)
+    take = (rows >= 0) & (own == NULL)
+    return np.where(take, chains[rows], own)
 
 
 def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) -> Integers:
@@ -294,8 +294,10 @@ def memory_events(reader: Reader) -> Staged | None:
 
 def overheads(reader: Reader) -> Staged | None:
     parts = [_overheads(reader, source) for source in (PROFILER_OVERHEADS, CUPTI_OVERHEADS)]
-    found = [part for part in parts if part is not None]
-    return {name: _stacked([part[name] for part in found]) for name in found[0]} if found else None
+    tables = [part for part in parts if part is not None]
+    return (
+        {name: _stacked([part[name] for part in tables]) for name in tables[0]} if tables else None
+    )
 
 
 def _overheads(reader: Reader, source: ExportTable) -> Staged | None:

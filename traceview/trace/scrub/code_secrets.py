@@ -51,7 +51,7 @@ CLEAN: Mapping[str, Callable[[bytes, PrivateTexts], bytes | None]] = {
 
 def _respelt(text: bytes, private: PrivateTexts) -> bytes:
     """A list of numbers, with those replaced that spell something private."""
-    places = [found for found in _VALUES.finditer(text) if found[0][:1].isdigit()]
+    places = [match for match in _VALUES.finditer(text) if match[0][:1].isdigit()]
     spelt = bytes(min(int(place[0]), 255) for place in places)
     cleaned = private.overwritten(spelt)
     if cleaned == spelt:

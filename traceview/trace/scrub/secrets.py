@@ -28,10 +28,10 @@ def variables(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     An entry without a name belongs to a value that contains the separator; its name is empty.
     """
     for entry in text.split(b"\0" if b"\0" in text else b";"):
-        found = _VARIABLE.fullmatch(entry)
-        if found:
-            value = found[2]
-            yield found[1], value[1:-1] if value[:1] == value[-1:] == b'"' else value
+        match = _VARIABLE.fullmatch(entry)
+        if match:
+            value = match[2]
+            yield match[1], value[1:-1] if value[:1] == value[-1:] == b'"' else value
         elif entry:
             yield b"", entry
 
@@ -79,12 +79,12 @@ def shorten_homes(text: bytes) -> bytes:
     return _HOMES.sub(HOME, text)
 
 
-def _slashes(found: re.Match[bytes]) -> bytes:
-    return HOME.ljust(len(found[0]), b"/")
+def _slashes(match: re.Match[bytes]) -> bytes:
+    return HOME.ljust(len(match[0]), b"/")
 
 
-def _blank(found: re.Match[bytes]) -> bytes:
-    return b"_" * len(found[0])
+def _blank(match: re.Match[bytes]) -> bytes:
+    return b"_" * len(match[0])
 
 
 def _any_of(values: Iterable[bytes], then: bytes = b"") -> re.Pattern[bytes] | None:

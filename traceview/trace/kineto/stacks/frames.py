@@ -56,20 +56,20 @@ def frames_of(names: Sequence[str]) -> Frames:
 
 def parse_frame(name: str) -> tuple[str, int, str, bool]:
     """File, line, function, and whether it is built in; file "" for what has none."""
-    if found := _FRAME.fullmatch(name):
-        line = int(found["line"])
+    if match := _FRAME.fullmatch(name):
+        line = int(match["line"])
         return (
-            _placed(found["file"]),
+            _placed(match["file"]),
             line if 0 < line <= INT32.max else ABSENT,
-            found["function"],
+            match["function"],
             False,
         )
-    if found := _BUILTIN.fullmatch(name):
-        owner = found[2]
+    if match := _BUILTIN.fullmatch(name):
+        owner = match[2]
         known = owner and owner not in ("type", "module")
-        return "", ABSENT, f"{owner.rsplit('.', 1)[-1]}.{found[1]}" if known else found[1], True
-    if found := _MODULE.fullmatch(name):
-        return "", ABSENT, found[1] or name, False
+        return "", ABSENT, f"{owner.rsplit('.', 1)[-1]}.{match[1]}" if known else match[1], True
+    if match := _MODULE.fullmatch(name):
+        return "", ABSENT, match[1] or name, False
     return "", ABSENT, _ADDRESS.sub("", name), True
 
 

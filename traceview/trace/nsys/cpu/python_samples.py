@@ -100,9 +100,9 @@ class _Stacks:
 
     def parsed(self, text: str) -> tuple[int, int]:
         """Numbers of the stack and of the thread state of a sample; −1 for a damaged one."""
-        found = _SAMPLE.fullmatch(text)
-        if found:
-            state, stack = found[1], self._number(found[2])
+        match = _SAMPLE.fullmatch(text)
+        if match:
+            state, stack = match[1], self._number(match[2])
         else:
             state, stack = self._parsed_slowly(text)
         return stack, self.states.setdefault(state, len(self.states)) if state else -1

@@ -41,10 +41,10 @@ class Mark(NamedTuple):
 
 def parsed(text: str) -> Mark:
     """The parts of a mark's text."""
-    found = _MARK.fullmatch(text) if len(text) <= _LONGEST else None
-    if not found:
+    match = _MARK.fullmatch(text) if len(text) <= _LONGEST else None
+    if not match:
         return Mark(None, None, None, text, None)
-    file, line, function, source, hint = found.groups()
+    file, line, function, source, hint = match.groups()
     return Mark(file, int(line), function, source, hint or None)
 
 

@@ -99,11 +99,11 @@ def _parsed(text: str, names: Sequence[str]) -> list[int]:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         return [NULL] * len(names)
-    found: dict[str, object] = {}
+    parsed: dict[str, object] = {}
     # The structure is the whole text, or the value of its schema's name.
     for level in (whole, *(whole.values() if isinstance(whole, dict) else ())):
-        found |= level if isinstance(level, dict) else {}
-    return [_integer(found.get(name)) for name in names]
+        parsed |= level if isinstance(level, dict) else {}
+    return [_integer(parsed.get(name)) for name in names]
 
 
 def _integer(value: object) -> int:
