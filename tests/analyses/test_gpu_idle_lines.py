@@ -213,6 +213,7 @@ def test_how_to_see_the_lines_is_noted_once(unpack, tmp_path):
         ((QUEUE_WAIT, MAIN), "lock", "Look at what the other thread"),
         (("/usr/lib/python3.12/selectors.py", 5, "select"), "process", "Look at what the other p"),
         (("<frozen importlib._bootstrap>", 9, "_call_with_frames_removed"), "import", "Import"),
+        ((f"{SITE}/torch/_inductor/graph.py", 1, "<module>"), "import", "Import"),
     ],
 )
 def test_time_off_the_cpu_is_told_apart_by_the_library_functions(tmp_path, stack, activity, remedy):

@@ -23,7 +23,8 @@ _OWN = re.compile(r"(^|/)traceview_injected/")
 _INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
 _GENERATED = re.compile(r"/torchinductor_[^/]*/")
 # Frames are written `torch/nn/functional.py::linear`.
-_IMPORTS = re.compile(r"^<frozen importlib\._bootstrap")
+# nsys leaves out the frames of importlib, but not those of the modules that are imported.
+_IMPORTS = re.compile(r"^<frozen importlib\._bootstrap|::<module>$")
 _LOADER = re.compile(
     r"torch/utils/data/dataloader\.py::"
     r"(__next__|_next_data|_get_data|_try_get_data|__iter__|__init__|_reset|_get_iterator)$"
