@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.phases import compilers
+from traceview.facts.code import compilers
 from traceview.facts.phases.algorithm_trials import trial_runs, with_preparation
 from traceview.facts.phases.compilation import compilation, compiling
 from traceview.intervals import Intervals

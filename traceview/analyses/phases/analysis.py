@@ -22,9 +22,9 @@ from traceview.analyses.phases.findings import compilation_findings, replay_find
 from traceview.analyses.phases.phases import Phase, Phases, phases
 from traceview.analyses.phases.replays import replayed_sequences
 from traceview.analyses.phases.verdicts import verdicts
+from traceview.facts.code.compilers import TOOLS
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation
-from traceview.facts.phases.compilers import TOOLS
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Column, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace

@@ -19,10 +19,10 @@ from traceview.analyses.phases.compile_calls import compile_call
 from traceview.analyses.phases.phases import Phase, Phases
 from traceview.analyses.phases.replays import Replayed, replayed_sequences
 from traceview.analyses.recorder_wording import by_recorder
+from traceview.facts.code import compilers
 from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
-from traceview.facts.phases import compilers
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.steps.recompilation import recompilation
 from traceview.facts.steps.steps import steps

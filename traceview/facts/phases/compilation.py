@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.code import compilers
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
-from traceview.facts.phases import compilers
 from traceview.facts.phases.algorithm_trials import algorithm_trials
 from traceview.facts.phases.configuration_trials import ConfigurationTrials, configuration_trials
 from traceview.facts.ranges.origins import range_name_forms

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.facts.phases import compilers
+from traceview.facts.code import compilers
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 

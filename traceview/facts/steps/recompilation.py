@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.phases import compilers
+from traceview.facts.code import compilers
 from traceview.facts.phases.compilation import compilation, compiling, launch_times
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.tables import Integers, Mask

@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
 from traceview.analyses.gpu_idle.findings.details import NEARLY_ALL, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
-    IdleTime,
+    LostIdle,
     Shown,
     gap_finding,
     most_idle,
@@ -86,7 +86,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     severity = severity_of(rest_ns, span_ns)
     if severity is None:
         return
-    idle = IdleTime(device, own, rest_ns)
+    idle = LostIdle(device, own, rest_ns)
     wording = opening_sentence(trace, idle, lost_by(trace, cause), action_for(trace, cause))
     add_not_counted(wording, parts.by_doing())
     line = longest_line(trace, parts.rest, rest_ns)
@@ -143,7 +143,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     source = line.source if line else None
     works = part.doing == CPU
     action = other_work_remedy(trace, source) if works else OFF_CPU_ACTIONS[part.doing]
-    idle = IdleTime(device, within, idle_ns)
+    idle = LostIdle(device, within, idle_ns)
     wording = opening_sentence(trace, idle, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity

@@ -20,7 +20,7 @@ from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 
 
-class IdleTime(NamedTuple):
+class LostIdle(NamedTuple):
     """Idle time of one GPU (row in devices): how much of the time of which gaps."""
 
     device: int
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
     gap: int | None = None
 
 
-def opening_sentence(trace: Trace, idle: IdleTime, lost: str, action: str) -> Wording:
+def opening_sentence(trace: Trace, idle: LostIdle, lost: str, action: str) -> Wording:
     """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
     device, own, idle_ns = idle
     gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
@@ -47,7 +47,7 @@ def opening_sentence(trace: Trace, idle: IdleTime, lost: str, action: str) -> Wo
 
 
 def gap_finding(
-    trace: Trace, severity: Severity, wording: Wording, idle: IdleTime, shown: Shown
+    trace: Trace, severity: Severity, wording: Wording, idle: LostIdle, shown: Shown
 ) -> Finding:
     """The finding for some gaps of one GPU; its window is the gap that shows it.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.findings.gap_finding import (
-    IdleTime,
+    LostIdle,
     Shown,
     gap_finding,
     most_idle,
@@ -37,7 +37,7 @@ def one_time(trace: Trace) -> Iterator[Finding]:
     device, idle_ns = most_idle(trace, once)
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
-    idle = IdleTime(device, once & (every.device == device), idle_ns)
+    idle = LostIdle(device, once & (every.device == device), idle_ns)
     lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
     action = "Warm up before measuring; a longer run pays this once."
     wording = opening_sentence(trace, idle, lost, action)
