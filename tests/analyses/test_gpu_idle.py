@@ -497,3 +497,26 @@ def test_a_place_is_named_for_a_part_that_counts():
     assert wording.template == "The GPU sat idle for {idle_ns}."
     wording.add_part("cpu_ns", 10_000, "was Python code outside any range.")
     assert wording.template.endswith(" {cpu_ns} of that was Python code outside any range.")
+
+
+@pytest.mark.parametrize(
+    ("steps", "begins_ms", "found"),
+    [(1, 60, True), (1, 3, False), (2, 60, False)],
+    ids=["late", "soon", "several steps"],
+)
+def test_the_only_step_of_a_profiler_begins_long_before_its_work(tmp_path, steps, begins_ms, found):
+    export = Export()
+    for step in range(steps):
+        begin = step * 100_000_000
+        export.range(f"ProfilerStep#{step}", begin, begin + 100_000_000)
+        call = begin + begins_ms * 1_000_000
+        export.launch((call, call + 5_000), (call + 10_000, call + 30_000_000))
+    findings = [
+        each.message
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if "first GPU work" in each.message
+    ]
+    assert findings == found * [
+        "ProfilerStep#0 took 100 ms, and its first GPU work began after 60.0 ms: 60.0 % of it, in "
+        "which the CPU did other work. No other figure has that time."
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.analyses.gpu_idle.findings.by_cause import by_cause
-from traceview.analyses.gpu_idle.findings.once import one_time, without_work
+from traceview.analyses.gpu_idle.findings.once import before_first_work, one_time, without_work
 from traceview.analyses.gpu_idle.findings.unknown import of_unknown
 from traceview.findings import Finding
 from traceview.trace import Trace
@@ -15,5 +15,10 @@ def idle_findings(trace: Trace) -> tuple[Finding, ...]:
     `sync-stalls` reports idle time after selected synchronizations, `memory` that of allocation in
     the loop.
     """
-    idle = (*by_cause(trace), *one_time(trace), *without_work(trace))
+    idle = (
+        *by_cause(trace),
+        *one_time(trace),
+        *before_first_work(trace),
+        *without_work(trace),
+    )
     return (*idle, *of_unknown(trace))

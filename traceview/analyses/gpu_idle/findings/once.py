@@ -21,9 +21,13 @@ from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.origins import profiler_steps
 from traceview.facts.ranges.selection import selected_windows
-from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.tables import NULL
 from traceview.trace import Trace
+
+_LONG_NS = 1_000_000
 
 
 def one_time(trace: Trace) -> Iterator[Finding]:
@@ -49,6 +53,42 @@ def one_time(trace: Trace) -> Iterator[Finding]:
     add_other_gpus(wording, trace, once & ~idle.gaps)
     row = Shown("devices", gpu_cells(trace, device))
     yield gap_finding(trace, "info", wording, idle, row)
+
+
+def before_first_work(trace: Trace) -> Iterator[Finding]:
+    """The part of the only step that a profiler marked which had passed when GPU work began.
+
+    It lies before all gaps, so no figure of the GPU has it.
+    """
+    ranges, ops = trace.recorded("ranges"), operations(trace)
+    rows = np.flatnonzero(profiler_steps(trace) & (ranges["end_ns"] != NULL))
+    if len(rows) != 1 or trace.selection.include:
+        return
+    start, end = int(ranges["start_ns"][rows[0]]), int(ranges["end_ns"][rows[0]])
+    own = ops.process == ranges["process"][rows[0]]
+    first = int(ops.start_ns[own].min(initial=end))
+    severity = severity_of(first - start, end - start)
+    if first >= end or first - start < _LONG_NS or severity not in ("high", "medium"):
+        return
+    yield Finding(
+        "medium",
+        "{step} took {step_ns}, and its first GPU work began after {idle_ns}: {idle_pct} of it, "
+        "in which the CPU did other work. No other figure has that time.",
+        "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
+        "works on the one before: on another thread or process, such as DataLoader workers.",
+        0,
+        Subject("range", str(ranges.texts("name")[rows[0]])),
+        Evidence(
+            {
+                "step": str(ranges.texts("name")[rows[0]]),
+                "step_ns": end - start,
+                "idle_ns": first - start,
+                "idle_pct": 100 * (first - start) / (end - start),
+            },
+            start_ns=start,
+            end_ns=first,
+        ),
+    )
 
 
 def without_work(trace: Trace) -> Iterator[Finding]:
