@@ -79,10 +79,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _cache_of_tests(shared_folder: Path) -> Iterator[None]:
     """Caches that neither hold what earlier runs left nor leave anything to the user."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(shared_folder / "cache"))
         yield
 
 
