@@ -12,6 +12,8 @@ from collections import Counter
 import pytest
 
 import traceview
+from tests.headless.forked_python import run_python
+from tests.places import REPOSITORY
 from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
 from traceview import analyze, cli
@@ -39,13 +41,16 @@ def without_nsys() -> dict[str, str]:
 
 
 @pytest.fixture
-def record(tmp_path):
-    """Record a program by the command line; returns the process and the output's path."""
+def record(tmp_path, monkeypatch, capfd):
+    """Record a program by the command line, in this process; returns that and the output's path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACEVIEW_NSYS", "/nowhere/nsys")
 
     def run(program, *options, backend="torch"):
         (tmp_path / "train.py").write_text(program)
-        words = ("record", "--backend", backend, *options, "train.py")
-        done = run_traceview(*words, cwd=tmp_path, environment=without_nsys())
+        words = ["record", "--backend", backend, *options, "train.py"]
+        status = cli.run(words)
+        done = subprocess.CompletedProcess(words, status, *capfd.readouterr())
         assert not list(tmp_path.glob(".traceview-*"))
         return done, tmp_path / "train.sqlite"
 
@@ -72,6 +77,24 @@ def in_program(program, folder, options):
     added = torch_recording._environment(options, gathered, has_gpu=False)
     subprocess.run([sys.executable, script], env={**os.environ, **added}, check=True)
     return gathered
+
+
+@pytest.fixture(scope="module")
+def exited(tmp_path_factory):
+    """A program that ends with status 3, recorded by the backend that is found, with secrets."""
+    folder = tmp_path_factory.mktemp("exited")
+    (folder / "train.py").write_text(programs.EXITS)
+    secret = {**without_nsys(), "API_TOKEN": "hunter2-hunter2"}
+    words = ("record", "train.py", "--token", "hunter2-hunter2")
+    return run_traceview(*words, cwd=folder, environment=secret), folder / "train.sqlite"
+
+
+def run_plainly(program):
+    """The output of a program that is not recorded."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = run_python(program, [], environment, folder=REPOSITORY, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +199,20 @@ def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record):
     assert traceview.load(path).ranges.texts("name").isin(["aten::linear"]).sum() == 2
 
 
+def test_a_program_that_exits_is_recorded(exited):
+    assert_failed(*exited, 3)
+
+
 @pytest.mark.parametrize(
     ("program", "status"),
-    [(programs.RAISES, 1), (programs.EXITS, 3), (programs.LEAVES, 4)],
-    ids=["raises", "sys.exit", "os._exit"],
+    [(programs.RAISES, 1), (programs.LEAVES, 4)],
+    ids=["raises", "os._exit"],
 )
 def test_a_program_that_fails_is_recorded(record, program, status):
-    done, path = record(program)
+    assert_failed(*record(program), status)
+
+
+def assert_failed(done, path, status):
     assert done.returncode == status
     assert f"the script failed with exit status {status}; its trace is kept" in done.stderr
     assert ("on purpose" in done.stderr) == (status == 1)
@@ -270,28 +300,24 @@ class Sleeping:
         assert number == signal.SIGINT
 
 
-def test_workers_and_subprocesses_run_as_without_recording(record, tmp_path):
+def test_workers_and_subprocesses_run_as_without_recording(record):
     done, path = record(programs.WORKERS)
     assert done.returncode == 0, done.stderr
-    plain = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert [line for line in done.stdout.splitlines() if line in plain.stdout.splitlines()] == (
-        plain.stdout.splitlines()
-    )
+    plain = run_plainly(programs.WORKERS).splitlines()
+    assert [line for line in done.stdout.splitlines() if line in plain] == plain
+    assert len(plain) == 5
     trace = traceview.load(path)
     assert len(trace.processes) == 1
     assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 8
 
 
-def test_compiled_programs_compute_the_same(record, tmp_path):
+def test_compiled_programs_compute_the_same(record):
     pytest.importorskip("nvtx")
     done, path = record(programs.COMPILED, "--annotate", "auto")
     assert done.returncode == 0, done.stderr
-    plain = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith(plain.stdout)
+    plain = run_plainly(programs.COMPILED)
+    assert plain
+    assert done.stdout.startswith(plain)
     assert [name for name, _, _ in own_ranges(traceview.load(path))].count("backward") == 3
 
 
@@ -339,8 +365,8 @@ def test_nothing_recorded_is_one_line(record, program, options, message):
     assert not path.exists()
 
 
-def test_auto_says_which_backend_and_why(record):
-    done, path = record(programs.EXITS, backend="auto")
+def test_auto_says_which_backend_and_why(exited):
+    done, path = exited
     chosen = [line for line in done.stderr.splitlines() if "recording with" in line]
     assert len(chosen) == 1
     assert "recording with torch.profiler, since" in chosen[0]
@@ -375,9 +401,5 @@ def test_misuse_exits_with_2(tmp_path, monkeypatch, options):
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_private_values_are_not_in_the_file(tmp_path):
-    (tmp_path / "train.py").write_text(programs.EXITS)
-    secret = {**without_nsys(), "API_TOKEN": "hunter2-hunter2"}
-    words = ("record", "--backend", "torch", "train.py", "--token", "hunter2-hunter2")
-    run_traceview(*words, cwd=tmp_path, environment=secret)
-    assert b"hunter2" not in (tmp_path / "train.sqlite").read_bytes()
+def test_private_values_are_not_in_the_file(exited):
+    assert b"hunter2" not in exited[1].read_bytes()
