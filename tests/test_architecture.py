@@ -84,6 +84,12 @@ def test_every_room_has_a_level():
     assert {room_of(path) for path in FILES} - FRONT - set(LEVEL) == set()
 
 
+def test_every_folder_says_what_it_holds():
+    folders = [path for path in FILES if path.name == "__init__.py"]
+    assert len(folders) > 80
+    assert [path for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
 def points_down(here: str, there: str) -> bool:
     return LEVEL[there] < LEVEL[here] or LEVEL[here] == LEVEL[there] == 0
 

@@ -1,0 +1,1 @@
+"""Readable names of kernels: what a library's kernel computes, from its symbol. Text alone."""

@@ -1,0 +1,1 @@
+"""Kernels, copies, memsets and graphs of all GPUs: their calls, classes and owners."""

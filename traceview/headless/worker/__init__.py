@@ -1,0 +1,1 @@
+"""The worker process: it runs the user's script on the fakes and recompiles its kernels."""

@@ -1,0 +1,1 @@
+"""Versions of kernels side by side: matched, with what is equal and what differs."""

@@ -1,0 +1,1 @@
+"""Compiled code: cubins, fat binaries and their disassembly, live registers, spills."""

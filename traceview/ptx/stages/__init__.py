@@ -1,0 +1,1 @@
+"""Triton's intermediate code (TTIR, TTGIR, LLIR) as lines with their source lines."""

@@ -1,0 +1,1 @@
+"""Triton's TTGIR as text: operations, layouts, and how wide each access can be."""

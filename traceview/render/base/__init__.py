@@ -1,0 +1,1 @@
+"""What all outputs share: safe text, columns, tables, colours, pages from templates."""

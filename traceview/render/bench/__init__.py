@@ -1,0 +1,1 @@
+"""A benchmark as text, JSON, flame graph and speedscope profile."""

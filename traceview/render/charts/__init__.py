@@ -1,0 +1,1 @@
+"""Charts: their layout from declared columns, and matplotlib figures of it."""

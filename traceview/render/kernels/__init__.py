@@ -1,0 +1,1 @@
+"""Kernels of `traceview ptx` as text, JSON and a page; versions of them side by side."""

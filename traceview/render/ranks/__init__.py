@@ -1,0 +1,1 @@
+"""The answer for a job of many ranks as text, JSON, Markdown and a page."""

@@ -1,0 +1,1 @@
+"""The report on one recording as text, JSON, Markdown, CSV and a page."""

@@ -1,0 +1,1 @@
+"""One screen in the terminal: the report cut to what matters, and explanations."""

@@ -1,0 +1,1 @@
+"""Memory that a report needs, estimated before a trace is read."""

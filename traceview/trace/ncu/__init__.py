@@ -1,0 +1,1 @@
+"""Nsight Compute's counters: from its reports and its CSV to the table kernel_counters."""

@@ -1,0 +1,1 @@
+"""Rules on shared memory: bank conflicts, narrow accesses, conversions, reductions in loops."""

@@ -1,0 +1,1 @@
+"""Charts as HTML and SVG for pages, drawn without matplotlib."""

@@ -1,0 +1,1 @@
+"""The compiled reader of events, which makes no objects of Python."""

@@ -1,0 +1,1 @@
+"""What libraries attach to NVTX ranges: payloads, and the calls of NCCL in them."""
