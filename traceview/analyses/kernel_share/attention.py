@@ -115,9 +115,9 @@ def _products(trace: Trace) -> RowNumbers:
     """For each kernel between the products of an attention the row of the first one; else −1."""
     result = np.full(len(trace.recorded("kernels")), -1, np.int32)
     rows, opens = steady_in_order(trace)
-    if not len(rows):
-        return result
     kinds = kernel_classes(trace)[rows]
+    if not (kinds == KernelClass.SOFTMAX).any():
+        return result
     between = np.isin(kinds, _BETWEEN)
     run = np.cumsum(opens | groups.opens(between)) - 1
     first = np.flatnonzero(groups.opens(run))
