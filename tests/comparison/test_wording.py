@@ -286,3 +286,16 @@ def test_copies_from_other_memory_say_so():
     assert sentence(part) == (
         "H2D copies take 0.600 instead of 3.00 ms per call; host memory pinned instead of pageable."
     )
+
+
+@pytest.mark.parametrize(("calls", "told"), [((34, 30), True), ((30, 30), False)])
+def test_recordings_of_different_amounts_of_work(calls, told):
+    """Cut after 300 ms each: the time is the same, and less was done in it."""
+    whole = (replace(a_run(), has_steps=False),)
+    kernels = (
+        a_difference("flash", 250_000_000, 252_000_000, calls),
+        a_difference("other", 50_000_000, 47_000_000, (8, 8)),
+    )
+    line = compared(a_certainty("none", (1, 1)), kernels, before=whole, after=whole)
+    assert line.startswith("0.3 % faster: 299.0 instead of 300.0 ms of steady GPU time")
+    assert ("But most kernels run 0.9× as often: the recordings hold different" in line) == told

@@ -51,6 +51,8 @@ _ENVIRONMENT: Mapping[str, str] = {
     "recorder_options": "what was recorded",
 }
 
+_OTHER_CALLS, _MOST_OF_WORK = 0.03, 0.8
+
 
 def headline(comparison: RunComparison) -> str:
     """The first line: faster or slower by how much per step, and how sure that is."""
@@ -64,7 +66,7 @@ def headline(comparison: RunComparison) -> str:
     times = f"{mean}{number} instead of {one} {unit} {_per(comparison)}"
     moved = f"{_direction(before, after)}: {times} ({units.difference(float(delta))}"
     if certainty.basis != "runs" or certainty.low_ns is None:
-        return f"{moved}). {_not_known(comparison)}"
+        return f"{moved}). {_other_work(comparison) or _not_known(comparison)}"
     if not certainty.is_certain:
         moved = f"No difference beyond the noise of the runs: {moved.partition(': ')[2]}"
     runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
@@ -100,6 +102,30 @@ def _interval(comparison: RunComparison) -> str:
     number, _, unit = lower.rpartition(" ")
     lower = number if upper.endswith(f" {unit}") else lower
     return f", {level} % interval {lower} to {upper}"
+
+
+def _other_work(comparison: RunComparison) -> str:
+    """That the whole recordings hold different amounts of work; empty where they do not.
+
+    Without steps a recording that was cut after some time holds as many passes as fit into it.
+    """
+    kernels = [
+        (float(part.calls_after / part.calls_before), float(part.before_ns))
+        for part in comparison.parts
+        if part.kind == "kernel" and part.calls_before and part.calls_after
+    ]
+    whole_ns = sum(time_ns for _, time_ns in kernels)
+    if has_steps(comparison) or not whole_ns:
+        return ""
+    fewer = sum(time_ns for factor, time_ns in kernels if factor < 1 - _OTHER_CALLS)
+    more = sum(time_ns for factor, time_ns in kernels if factor > 1 + _OTHER_CALLS)
+    if max(fewer, more) < _MOST_OF_WORK * whole_ns:
+        return ""
+    factor = sum(factor * time_ns for factor, time_ns in kernels) / whole_ns
+    return (
+        f"But most kernels run {units.quantity('factor', factor)} as often: the recordings hold "
+        "different amounts of work. Compare the times per call, or record as many steps."
+    )
 
 
 def _not_known(comparison: RunComparison) -> str:
