@@ -6,10 +6,15 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from traceview.trace import Trace
+
 HOST = 1 << 48
 NAMES = {1: "void gemm<float>(int)", 2: "gemm", 3: "cudaLaunchKernel_v7000"}
 Row = Mapping[str, object]
 META = {"EXPORT_PRODUCT_VERSION": "2025.3.2.0", "EXPORT_SCHEMA_VERSION": "3.20.3"}
+KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+SYNC, OVERHEAD = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_OVERHEAD"
+TRACED = (("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents"))
 
 
 def pid(process: int, host: int = 1) -> int:
@@ -84,3 +89,12 @@ def _write_table(connection: sqlite3.Connection, table: str, rows: Sequence[Row]
 
 def _type(name: str) -> str:
     return "TEXT" if name in {"text", "name", "value", "label"} else "INTEGER"
+
+
+def on_stream(start: int, end: int, **more: object) -> Row:
+    row = {"start": start, "end": end, "deviceId": 0, "contextId": 1, "streamId": 7}
+    return {**row, "correlationId": 1, "globalPid": pid(10), **more}
+
+
+def cells(trace: Trace, table: str, *columns: str) -> list[tuple[object, ...]]:
+    return list(zip(*(trace.table(table).cells(name) for name in columns), strict=True))

@@ -1,43 +1,35 @@
 """The tables of an export become the tables of a Trace."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.export_file import SCHEMAS, ExportFile
-from tests.trace.nsys.exports import META, NAMES, Row, call, kernel, nvtx, pid, tid, write_export
+from tests.trace.nsys.exports import (
+    KERNEL,
+    NAMES,
+    NVTX,
+    OVERHEAD,
+    RUNTIME,
+    SYNC,
+    Row,
+    call,
+    cells,
+    kernel,
+    nvtx,
+    on_stream,
+    pid,
+    tid,
+    write_export,
+)
 from traceview.errors import TraceFormatError
-from traceview.trace import Trace
 from traceview.trace.load import load
-
-KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-SYNC, OVERHEAD = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_OVERHEAD"
-TRACED = (("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents"))
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Any:
-    def written(tables: Mapping[str, Sequence[Row]], **more: Any) -> Trace:
-        return load(write_export(tmp_path / "t.sqlite", tables, **more))
-
-    return written
-
-
-def on_stream(start: int, end: int, **more: object) -> Row:
-    row = {"start": start, "end": end, "deviceId": 0, "contextId": 1, "streamId": 7}
-    return {**row, "correlationId": 1, "globalPid": pid(10), **more}
 
 
 def sync(number: int, correlation: int | None, event: int | None = 5) -> Row:
     row = on_stream(1, 2, correlationId=correlation)
     return {**row, "syncType": number, "eventId": event}
-
-
-def cells(trace: Trace, table: str, *columns: str) -> list[tuple[object, ...]]:
-    return list(zip(*(trace.table(table).cells(name) for name in columns), strict=True))
 
 
 def test_a_kernel_row(read: Any) -> None:
@@ -169,68 +161,6 @@ def test_string_ids_without_a_key_are_found(tmp_path: Path) -> None:
 def test_calls_lose_their_version(read: Any, stored: str, shown: str) -> None:
     trace = read({RUNTIME: [call(1, 2, name=4)]}, names={4: stored})
     assert cells(trace, "api_calls", "name") == [(shown,)]
-
-
-def test_processes_with_the_same_ids_stay_apart(read: Any) -> None:
-    kernels = [kernel(1, 2, globalPid=pid(20)), kernel(3, 4, globalPid=pid(10))]
-    calls = [call(0, 1, globalTid=tid(20, 5)), call(1, 2, globalTid=tid(10, 5))]
-    named = [
-        {"globalPid": pid(10), "pid": 10, "name": "ten"},
-        {"globalPid": pid(20), "pid": 20, "name": None},
-        {"globalPid": pid(30), "pid": 30, "name": "kworker"},
-    ]
-    threads = [{"nameId": 2, "priority": 0, "globalTid": tid(10, 5)}]
-    trace = read({KERNEL: kernels, RUNTIME: calls, "PROCESSES": named, "ThreadNames": threads})
-    assert cells(trace, "processes", "host_id", "process_id", "name") == [
-        (1, 10, "ten"),
-        (1, 20, None),
-    ]
-    assert cells(trace, "threads", "process", "thread_id", "name") == [(0, 5, "gemm"), (1, 5, None)]
-    assert trace.kernels["process"].tolist() == [1, 0]
-    assert cells(trace, "api_calls", "process", "thread") == [(1, 1), (0, 0)]
-
-
-def test_work_of_no_process_is_of_the_only_one(read: Any) -> None:
-    trace = read({KERNEL: [kernel(1, 2, globalPid=None)], RUNTIME: [call(0, 1)]})
-    assert trace.processes["process_id"].tolist() == [10]
-    assert trace.kernels["process"].tolist() == [0]
-
-
-def test_work_of_no_process_among_two_is_of_an_unknown_one(read: Any) -> None:
-    owners = [None, pid(10), pid(20)]
-    trace = read({KERNEL: [kernel(at, at, globalPid=owner) for at, owner in enumerate(owners)]})
-    assert cells(trace, "processes", "process_id", "name") == [(0, None), (10, None), (20, None)]
-    assert trace.kernels["process"].tolist() == [0, 1, 2]
-
-
-def test_a_process_sees_its_gpu_as_0(read: Any) -> None:
-    seen = [{"gpuId": 3, "cudaId": 0, "pid": 10}, {"gpuId": 1, "cudaId": 0, "pid": 20}]
-    gpus = [{"vmId": 1 << 48, "id": 3, "name": "H200", "smCount": 132}]
-    gpus[0].update(computeMajor=9, computeMinor=0)
-    kernels = [kernel(1, 2), kernel(3, 4, globalPid=pid(20))]
-    tables = {KERNEL: kernels, "TARGET_INFO_CUDA_DEVICE": seen, "TARGET_INFO_GPU": gpus}
-    trace = read(tables)
-    columns = ("host_id", "device_id", "name", "compute_capability", "sm_count")
-    assert cells(trace, "devices", *columns) == [
-        (1, 1, None, None, None),
-        (1, 3, "H200", "9.0", 132),
-    ]
-    assert trace.kernels["device"].tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("odd", [2**31, 2**63 - 1, 0, -1, None])
-def test_figures_of_a_gpu_that_cannot_be_are_unknown(read: Any, odd: int | None) -> None:
-    gpu = {"vmId": 1 << 48, "id": 0, "smCount": odd, "maxWarpsPerSm": odd, "clockRate": 2**31}
-    trace = read({KERNEL: [kernel(1, 2)], "TARGET_INFO_GPU": [gpu]})
-    columns = ("sm_count", "max_warps_per_sm", "clock_hz")
-    assert cells(trace, "devices", *columns) == [(None, None, 2**31)]
-
-
-def test_adapters_that_cuda_cannot_use_are_no_gpus(read: Any) -> None:
-    cuda = {"vmId": 1 << 48, "id": 0, "name": "RTX", "computeMajor": 8, "computeMinor": 9}
-    other = {"vmId": 1 << 48, "id": 1, "name": "Basic", "computeMajor": 0, "computeMinor": 0}
-    trace = read({KERNEL: [kernel(1, 2)], "TARGET_INFO_GPU": [cuda, other]})
-    assert cells(trace, "devices", "name") == [("RTX",)]
 
 
 def test_copies_and_sets(read: Any) -> None:
@@ -368,109 +298,6 @@ def test_rows_for_call_chains_are_no_calls(read: Any) -> None:
     trace = read({RUNTIME: [call(1, 6, correlationId=5), chain, call(8, 9)]}, names=names)
     columns = ("start_ns", "name", "callchain_id")
     assert cells(trace, "api_calls", *columns) == [(1, "cudaMalloc", 12), (8, "cudaMalloc", None)]
-
-
-ABSENT, EMPTY = "absent", "empty"
-
-
-def state(trace: Trace, name: str) -> str:
-    return ABSENT if name not in trace.tables else EMPTY if not len(trace.table(name)) else "there"
-
-
-@pytest.mark.parametrize(
-    ("called", "graphs", "expected"),
-    [
-        ([], 0, EMPTY),
-        (["cudaMalloc"], 0, EMPTY),
-        (["cudaLaunchKernel_v7000"], 0, ABSENT),
-        (["cuLaunchKernelEx"], 1, ABSENT),
-        (["cudaGraphLaunch_v10000"], 0, ABSENT),
-        (["cudaGraphLaunch_v10000"], 1, EMPTY),
-    ],
-)
-def test_kernels_are_absent_where_calls_launched_some(
-    read: Any, called: list[str], graphs: int, expected: str
-) -> None:
-    tables: dict[str, Sequence[Row]] = {}
-    if called:
-        tables[RUNTIME] = [call(1, 2, name=at) for at in range(len(called))]
-    if graphs:
-        tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = [on_stream(3, 4, graphId=1, graphExecId=2)]
-    trace = read(tables, names=dict(enumerate(called)), capture=TRACED)
-    assert state(trace, "kernels") == expected
-
-
-def test_what_did_not_happen_is_empty(read: Any) -> None:
-    memory = ("PROCESS_0:COLLECT_GPU_MEMORY_USAGE", "true")
-    trace = read({}, capture=[*TRACED, memory])
-    names = set(trace.tables) - {"processes", "threads", "devices"}
-    assert {name: state(trace, name) for name in names} == dict.fromkeys(names, EMPTY)
-    assert len(names) == 10
-
-
-def test_what_was_not_recorded_is_absent(read: Any) -> None:
-    trace = read({}, meta={**META, "EXPORT_SCHEMA_VERSION": "3.7.2"})
-    assert set(trace.tables) == {"overheads", "processes", "threads", "devices"}
-
-
-def test_calls_are_absent_where_work_has_none(read: Any) -> None:
-    trace = read({KERNEL: [kernel(1, 2)]}, capture=TRACED)
-    assert state(trace, "api_calls") == ABSENT
-    assert state(trace, "copies") == EMPTY
-
-
-def test_an_export_of_all_tables_lacks_only_what_was_not_recorded(read: Any) -> None:
-    trace = read({}, capture=TRACED, meta={**META, "EXPORT_PARAM_LAZY": "false"})
-    assert set(trace.tables) == {"processes", "threads", "devices"}
-
-
-def test_what_the_trace_says_of_itself(read: Any) -> None:
-    secret = ("PROCESS_0:ENVIRONMENT_VARIABLE_3", "TOKEN=abc")
-    capture = [*TRACED, ("RATE_HZ", "0"), ("RATE_HZ", "9"), secret, ("X", "HF_TOKEN=abc")]
-    run = [{"name": "command", "value": "python x.py"}]
-    trace = read({"TRACEVIEW_RUN": run}, capture=capture)
-    assert trace.recorder == "nsys"
-    assert trace.recorder_version == "2025.3.2.0"
-    assert trace.export_schema_version == "3.20.3"
-    assert trace.run == {"command": "python x.py"}
-    assert trace.capture == {"CAPTURE_EVENT_TYPE": "Cuda,NvtxEvents", "RATE_HZ": "0"}
-
-
-@pytest.mark.parametrize(
-    ("version", "warned"),
-    [("3.0.0", 0), ("3.30.9", 0), ("3.31.0", 1), ("4.0.0", 1), ("2.9.1", 1), ("odd", 1)],
-)
-def test_other_schemas_are_read_with_one_warning(read: Any, version: str, warned: int) -> None:
-    trace = read({KERNEL: [kernel(1, 2)]}, meta={"EXPORT_SCHEMA_VERSION": version})
-    assert len(trace.warnings) == warned
-    assert all(version in text or "no schema" in text for text in trace.warnings)
-    assert len(trace.kernels) == 1
-
-
-def test_an_export_without_a_version_is_read_with_a_warning(tmp_path: Path) -> None:
-    export = ExportFile("3.0.0").drop("EXPORT_META_DATA")
-    export.raw(KERNEL, start=1, end=2, globalPid=pid(10), streamId=7)
-    trace = load(export.write(tmp_path / "t.sqlite"))
-    assert len(trace.kernels) == 1
-    assert "no schema version" in trace.warnings[0]
-
-
-def test_the_older_meta_table(read: Any) -> None:
-    trace = read({KERNEL: [kernel(1, 2)]}, meta_table="EXPORT_META_DATA")
-    assert trace.export_schema_version == "3.20.3"
-
-
-@pytest.mark.parametrize("schema", [name for name in SCHEMAS if name[0].isdigit()])
-def test_every_known_schema_is_read(schema: str, tmp_path: Path) -> None:
-    export = ExportFile(schema)
-    named = {"demangledName": export.string("k()"), "shortName": export.string("k")}
-    export.raw(KERNEL, start=1, end=2, globalPid=pid(10), streamId=7, **named)
-    export.raw(NVTX, start=1, end=2, eventType=59, text="step", globalTid=tid(10, 11))
-    trace = load(export.write(tmp_path / "t.sqlite"))
-    assert cells(trace, "kernels", "name", "short_name", "stream_id") == [("k()", "k", 7)]
-    assert cells(trace, "ranges", "name") == [("step",)]
-    assert trace.warnings == ()
-    assert trace.export_schema_version == schema
 
 
 def test_a_text_where_a_number_belongs_is_told(read: Any) -> None:
