@@ -41,9 +41,16 @@ _THREADS = 2
 
 
 def columns(
-    trace: Trace, timeline: Timeline, every: Sequence[Leaves], names: RowNumbers
+    trace: Trace,
+    timeline: Timeline,
+    every: Sequence[Leaves],
+    names: RowNumbers,
+    of_calls: RowNumbers,
 ) -> dict[str, object]:
-    """All columns, packed; `names` are the numbers on the page of those of the timeline."""
+    """All columns, packed; `names` are the numbers on the page of those of the timeline.
+
+    `of_calls` are the leaves of calls.
+    """
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
     classes = timeline.names.classes
@@ -57,7 +64,7 @@ def columns(
         "duration": (each.duration_ns for each in every),
         "name": (names.take(each.name) for each in every),
         "bytes": (each.sums(each.track.bytes) for each in worked),
-        "link": _links(trace, every),
+        "link": _links(trace, every, of_calls),
         "count": (each.count for _, each in summed),
         "busy": (each.busy_ns for _, each in summed),
         "by_class": (busy for _, _, busy in by_class),
@@ -79,7 +86,7 @@ def _gaps(each: Leaves, origin: int) -> Integers:
     return np.maximum(gaps, 0, out=gaps)
 
 
-def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
+def leaves_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
     """For each row of api_calls, 1 + the leaf that is this call alone; 0 for none."""
     result = np.zeros(len(trace.recorded("api_calls")) + 1, np.int32)
     offset = 1
@@ -95,28 +102,28 @@ def _rows_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
     return result
 
 
-def _links(trace: Trace, every: Sequence[Leaves]) -> Iterator[Integers]:
+def _links(trace: Trace, every: Sequence[Leaves], of_calls: RowNumbers) -> Iterator[Integers]:
     """The links of the leaves of operations and gaps, in a part per track."""
     # A row number of −1, for no call, picks the last.
     waited = np.append(waits(trace).call, -1)[stalls(trace).wait]
     caused = {"gaps": waited, "operations": np.append(operations(trace).call, -1)}
-    leaves, before = _rows_of_calls(trace, every), 0
+    before = 0
     for each in every:
         if each.track.content in caused and len(each):
             call = caused[each.track.content].take(each.track.source[each.first])
-            leaf: Array = leaves.take(call)
+            leaf: Array = of_calls.take(call)
             if each.summed:
                 leaf[each.count != 1] = 0
             yield zigzag(differences(leaf, before))
             before = int(leaf[-1])
 
 
-def waits_column(trace: Trace, every: Sequence[Leaves]) -> dict[str, object]:
+def waits_column(trace: Trace, of_calls: RowNumbers) -> dict[str, object]:
     """Leaves that are waits, what they cost, and the line of the program they were made in."""
     cost, made = stalls(trace), waits(trace)
     idle = cost.idle_ns(np.ones(len(cost.wait), bool))
     rows = np.argsort(-np.maximum(idle, made.duration_ns), kind="stable")[:MOST_WAITS]
-    leaf = _rows_of_calls(trace, every)[made.call[rows]]
+    leaf = of_calls[made.call[rows]]
     rows, leaf = rows[leaf > 0], leaf[leaf > 0]
     sites = wait_sites(trace).take(rows)
     codes = sites.site.codes + 1

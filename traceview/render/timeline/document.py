@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceview.analyses.gpu_idle.wording import MEANINGS
 from traceview.render.base.safe_text import all_visible, visible
-from traceview.render.timeline.columns import columns, waits_column
+from traceview.render.timeline.columns import columns, leaves_of_calls, waits_column
 from traceview.render.timeline.packing import differences, packed_numbers, packed_texts, zigzag
 from traceview.tables import Integers
 from traceview.timeline.classes import CLASSES
@@ -26,7 +26,7 @@ Document = dict[str, object]
 def timeline_document(trace: Trace, whole: Timeline) -> Document:
     """What the script reads; values are numbers, lists, and text packed or made safe."""
     every = leaves(whole)
-    names = whole.names.table(each.name for each in every)
+    names, of_calls = whole.names.table(each.name for each in every), leaves_of_calls(trace, every)
     return {
         "origin": str(whole.start_ns),
         "end": whole.end_ns - whole.start_ns,
@@ -36,8 +36,8 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
         "names": _names(names, whole.launches),
         "lanes": _lanes(trace, whole.lanes, every),
         "counters": [_counter(trace, whole, each) for each in whole.counters],
-        "columns": columns(trace, whole, every, names.place),
-        "waits": waits_column(trace, every),
+        "columns": columns(trace, whole, every, names.place, of_calls),
+        "waits": waits_column(trace, of_calls),
         "recorded_rows": int(sum(len(each.track) for each in every)),
     }
 
