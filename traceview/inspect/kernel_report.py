@@ -23,10 +23,16 @@ from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 
+_MOST_LETTERS = 40
+
 
 def line_name(source: SourceLine | None) -> str:
-    """A source line as messages name it: `gelu.py:31`."""
-    return f"{PurePath(source.file).name}:{source.line}" if source else "an unknown line"
+    """A source line as messages name it: `gelu.py:31`; the middle of a long name is left out."""
+    if source is None:
+        return "an unknown line"
+    name, part = PurePath(source.file).name, _MOST_LETTERS // 2
+    short = name if len(name) <= _MOST_LETTERS else f"{name[:part]}…{name[-part:]}"
+    return f"{short}:{source.line}"
 
 
 def subject_of(source: SourceLine | None, compiled: Compiled) -> Subject:

@@ -8,9 +8,10 @@ from traceview.errors import TraceviewError
 from traceview.headless.change import Change
 from traceview.headless.recompile import changed_arguments
 from traceview.inspect.kernel import inspect
+from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.inspect.rules import ranked
-from traceview.ptx.model import Argument
+from traceview.ptx.model import Argument, SourceLine
 
 POINTERS = "*fp32:16, *fp32:16"
 
@@ -146,6 +147,21 @@ def test_an_address_that_a_loop_advances(triton_cache, monkeypatch):
 
     (finding,) = Retried(shifted, f"{POINTERS}, i32:16, 512", with_ttgir=True).findings()
     assert "the address depends on a value advanced by the loop at narrow_" in finding.message
+
+
+def test_a_stride_of_1_that_the_compiler_does_not_see():
+    """Of a launch with `stride: int`, which Triton does not specialize."""
+    stride = Argument("stride", "i32", value=1)
+    arguments = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), stride)
+    body = "mul.lo.s32 %r3, %r1, %r2; mad.wide.s32 %rd5, %r3, 4, %rd1; ld.global.b32 %r9, [%rd5];"
+    (finding,) = inspect(a_compiled(ptx_kernel(body), arguments=arguments)).findings
+    assert "because stride is 1, but the compiler does not know that" in finding.message
+    assert finding.action.startswith("Declare stride as tl.constexpr")
+
+
+def test_a_long_file_name_keeps_its_line():
+    line = SourceLine(f"/home/user/{'best_kernel_' * 9}.py", 98)
+    assert line_name(line) == "best_kernel_best_ker…rnel_best_kernel_.py:98"
 
 
 @pytest.fixture

@@ -23,10 +23,13 @@ def findings_on(triton_cache, monkeypatch):
 def test_a_block_is_reduced_to_pick_one_element(findings_on):
     (finding,) = findings_on("picked", INDICES)
     assert finding.severity == "medium"
-    assert finding.message == (
+    message, barriers = finding.message.rsplit(" (", 1)
+    assert message == (
         "1 reduction in the innermost loop, at looped_kernels.py:14, picks one element of a block, "
-        "but combines all warps through shared memory in each iteration (3 barriers)"
+        "but combines all warps through shared memory in each iteration"
     )
+    # Triton 3.9 has one less.
+    assert barriers in ("2 barriers)", "3 barriers)")
     assert finding.action.startswith("Load the one value in the loop with a scalar tl.load")
 
 

@@ -151,12 +151,24 @@ def stride(argument: Argument) -> Cause:
     """A cause: an argument's value is the stride between a thread's elements; 1 would remove it."""
     name, value = argument.name, argument.value
     change = Change(constexprs=((name, 1),))
+    if value == 1:
+        clause, remedy = unseen_one(name)
+        return Cause(clause, change, remedy)
     if isinstance(value, int):
         remedy = f"Pass a contiguous tensor or reorder the axes, so that {name}=1"
         return Cause(f"a thread's elements are {name}={value} apart", change, remedy)
     remedy = f"Pass {name}=1, which Triton specializes on, or declare it as tl.constexpr"
     clause = f"a thread's elements are {name} apart, which is known only at run time"
     return Cause(clause, change, remedy)
+
+
+def unseen_one(name: str) -> tuple[str, str]:
+    """The clause and the remedy for a stride that is 1 where the compiler does not see it."""
+    return (
+        f"{name} is 1, but the compiler does not know that: its annotation or do_not_specialize "
+        "keeps it a run-time value",
+        f"Declare {name} as tl.constexpr, or without an annotation, so that 1 is compiled in",
+    )
 
 
 def fixed_strides(compiled: Compiled, apart: int) -> Iterator[Cause]:

@@ -12,6 +12,7 @@ from traceview.inspect.rules.vector_width.causes import (
     not_declared_divisible,
     not_known_divisible,
     specialized,
+    unseen_one,
 )
 from traceview.inspect.rules.vector_width.from_layout import from_layout
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -84,6 +85,8 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         name, value = step.parameter.name, step.parameter.value
         if value == 0:
             return replace(same, cause=f"{name}=0, so a thread accesses one element repeatedly")
+        if value == 1 and stride == 1:
+            return NarrowReason(*unseen_one(name), "the stride in PTX is a register", proven=True)
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
