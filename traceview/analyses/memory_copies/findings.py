@@ -43,8 +43,8 @@ _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
 # A program whose last step is followed by more than this part of its time has other work as well.
 _TAIL_FRACTION = 0.2
 _KEEP = (
-    "About as many bytes come back as go up. If they are the same arrays, keep them on the GPU; "
-    "else "
+    "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. Where "
+    "they are other arrays, "
 )
 _SLOW_UPLOAD = ("H2D", "pageable")
 _PIN = {
