@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.headless.forked_workers import ForkServer, stop
+from tests.headless.forked_workers import ForkServer
 
 # What Triton and PyTorch read as they are imported, so that each value has a Python of its own.
 _READ_AT_IMPORT = ("TRITON_INTERPRET", "OMP_NUM_THREADS")
@@ -58,4 +58,8 @@ _servers: list[ForkServer] = []
 
 @atexit.register
 def _stop() -> None:
-    stop(_servers)
+    """Leave all before waiting for one, for which another process may wait, too."""
+    for server in _servers:
+        server.leave()
+    for server in _servers:
+        server.wait()

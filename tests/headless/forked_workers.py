@@ -152,14 +152,6 @@ class ForkServer:
         return subprocess.Popen(command, stdin=listener, env=environment, start_new_session=True)
 
 
-def stop(servers: Sequence[ForkServer]) -> None:
-    """Leave all before waiting for one, for which another process may wait, too."""
-    for server in servers:
-        server.leave()
-    for server in servers:
-        server.wait()
-
-
 def _run() -> str:
     """The run of pytest, which the workers of pytest-xdist share."""
     return os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
@@ -195,7 +187,10 @@ class WorkerServer:
 
     def stop(self) -> None:
         """End the processes that fork."""
-        stop([self._compiling, self._eager])
+        # The second reports the end of the first, so it is left after that.
+        for server in (self._compiling, self._eager):
+            server.leave()
+            server.wait()
 
 
 def _read_at_start() -> dict[str, str]:
