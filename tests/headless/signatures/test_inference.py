@@ -266,3 +266,10 @@ def test_the_last_of_the_strides_of_a_tensor_that_are_named_in_words():
     parameters = [Parameter(name) for name in names]
     guessed = guess(parameters, Usage(parsed(f"def kernel({', '.join(names)}): tl.load(x)")))
     assert [a.name for a in guessed if a.value == 1] == ["stride_input_hidden"]
+
+
+def test_the_stride_of_a_scale_is_an_integer():
+    names = ["x", "stride_scale_k", "reciprocal_scale_h"]
+    usage = Usage(parsed(f"def kernel({', '.join(names)}): tl.load(x)"))
+    types = {a.name: a.type for a in guess([Parameter(name) for name in names], usage)}
+    assert (types["stride_scale_k"], types["reciprocal_scale_h"]) == ("i32", "fp32")

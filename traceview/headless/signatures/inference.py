@@ -166,7 +166,9 @@ def _may_be_divisible(type_: str) -> bool:
 
 
 def _scalar(parameter: Parameter) -> str:
-    if _FLOAT.fullmatch(parameter.name) or isinstance(parameter.default, float):
+    is_stride = "stride" in parameter.name.lower()
+    is_float = isinstance(parameter.default, float) or _FLOAT.fullmatch(parameter.name)
+    if is_float and not is_stride:
         return "fp32"
     return "i32" if _NOT_DIVISIBLE.search(parameter.name) else "i32:16"
 
