@@ -4,6 +4,7 @@ import pytest
 
 from tests.analyses.kernel_share.test_fusion import ADD, CAST, GEMM, NORM, steps_of
 from tests.analyses.single_answer import ask
+from tests.build import Export
 from traceview.analyses.kernel_share.analysis import ANALYSIS
 
 SOFTMAX = (
@@ -47,6 +48,18 @@ def test_fused_kernels_multiply_fp32_more_slowly(tmp_path):
 
     assert finding.saving == "at-most"
     assert finding.action.endswith("In bf16 or fp16 that saves more than in fp32.")
+
+
+def test_a_gpu_that_waits_for_the_cpu_gains_less(tmp_path):
+    export, at = Export(), 0
+    for name in (GEMM, SOFTMAX, CAST, GEMM) * 20:
+        export.launch((at, at + 5_000), (at + 6_000, at + 16_000), name=name)
+        at += 20_000
+
+    [finding] = attention(export, tmp_path)
+
+    assert "until the CPU launches sooner" in finding.message
+    assert finding.saving == "at-most"
 
 
 def test_what_attention_saves_is_no_chain_as_well(tmp_path):

@@ -84,11 +84,12 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
         "saved_ns": saved_ns,
     }
     narrow = _NARROW.match(_inputs(trace, own))
+    limited = gain_sentence(saved_ns, total_ns)
     yield Finding(
         severity,
         "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and "
         "the {kernels:kernel} between these take {total_ns}. A fused kernel needs none of them."
-        + gain_sentence(saved_ns, total_ns),
+        + limited,
         _remedy(trace) + ("" if narrow else _IN_FP32),
         saved_ns,
         gpu_subject(trace, device),
@@ -101,7 +102,7 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
         ),
         share_pct(saved_ns, span_ns) if saved_ns else None,
         work=LostTime(device, intervals.union(kernels["start_ns"][own], kernels["end_ns"][own])),
-        saving="at-least" if narrow else "at-most",
+        saving="at-least" if narrow and not limited else "at-most",
     )
 
 
