@@ -517,6 +517,6 @@ def test_the_only_step_of_a_profiler_begins_long_before_its_work(tmp_path, steps
         if "first GPU work" in each.message
     ]
     assert findings == found * [
-        "ProfilerStep#0 took 100 ms, and its first GPU work began after 60.0 ms: 60.0 % of it, in "
-        "which the CPU did other work. No other figure has that time."
+        "The first GPU work of ProfilerStep#0 began after 60.0 ms of its 100 ms (60.0 %). The CPU "
+        "did other work until then, and no other figure counts that time."
     ]

@@ -20,7 +20,7 @@ from traceview.analyses.kernel_share.findings import (
     per_tensor_optimizer,
     tiny_kernels,
 )
-from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms, steady_kernels
+from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms
 from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
 from traceview.analyses.kernel_share.memsets import memset_findings
 from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
@@ -38,6 +38,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.findings import Finding
 from traceview.tables import (
     NULL,

@@ -22,6 +22,7 @@ from traceview.facts.operations.frameworks import Framework, framework
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.steps.warm_up import steady_kernels_ns
 from traceview.findings import Evidence, Finding, LostTime, share_pct
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
@@ -81,6 +82,7 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
         "softmaxes": int(np.count_nonzero(kernel_classes(trace)[own] == softmax)),
         "kernels": len(own),
         "total_ns": total_ns,
+        "total_pct": 100 * total_ns / steady_kernels_ns(trace, device),
         "saved_ns": saved_ns,
     }
     narrow = _NARROW.match(_inputs(trace, own))
@@ -88,8 +90,8 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
     yield Finding(
         severity,
         "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and "
-        "the {kernels:kernel} between these take {total_ns}. A fused kernel needs none of them."
-        + limited,
+        "the {kernels:kernel} between these take {total_ns} ({total_pct} of kernel time after "
+        "warm-up). A fused kernel needs none of them." + limited,
         _remedy(trace) + ("" if narrow else _IN_FP32),
         saved_ns,
         gpu_subject(trace, device),

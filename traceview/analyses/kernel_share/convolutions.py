@@ -19,11 +19,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.tables import Integers, Mask, Texts
@@ -72,7 +72,7 @@ _LAYOUT = _Remedy(
     "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input.",
     1.0,
 )
-_ON_NCHW = (
+_OTHERS_ON_NCHW = (
     " Normalization and depthwise convolutions on NCHW take another {nchw_ns}; most are faster on "
     "NHWC."
 )
@@ -163,8 +163,8 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     if severity is None:
         return
     nchw_ns = 0 if say.factor else int(duration_ns[every & _on_nchw(kernels.texts("name"))].sum())
-    much = nchw_ns >= _MUCH * kernel_ns
-    if much and severity in ("low", "info"):
+    besides = nchw_ns >= _MUCH * kernel_ns
+    if besides and severity in ("low", "info"):
         severity = "medium"
     name = str(kernels.texts("name")[rows[np.argmax(duration_ns[rows])]])
     values: dict[str, Value] = {
@@ -179,7 +179,10 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     limited = gain_sentence(saved_ns, lost_ns)
     yield Finding(
         severity,
-        say.message + (_HALVED if len(others) else "") + (_ON_NCHW if much else "") + limited,
+        say.message
+        + (_HALVED if len(others) else "")
+        + (_OTHERS_ON_NCHW if besides else "")
+        + limited,
         say.remedy,
         saved_ns,
         Subject("kernel", name),

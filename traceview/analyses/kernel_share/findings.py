@@ -14,7 +14,6 @@ from traceview import groups
 from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.attention import unfused_attention
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.fusion import (
     Runs,
     matching_kernels,
@@ -32,7 +31,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import steps
-from traceview.facts.steps.warm_up import launched_in_warm_up
+from traceview.facts.steps.warm_up import launched_in_warm_up, steady_kernels
 from traceview.findings import Evidence, Finding, LostTime, Subject, share_pct
 from traceview.tables import Mask
 from traceview.trace import Trace

@@ -11,14 +11,12 @@ from traceview import groups
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware import geforce_factors
-from traceview.tables import Integers, Mask, Texts
+from traceview.tables import Integers, Texts
 from traceview.trace import Trace, fact
 
 # The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
@@ -58,13 +56,6 @@ class Fp32Gemms:
     saved_ns: int | None = None
     saved_each_ns: Integers | None = field(default=None, compare=False, repr=False)
     claimed_ns: int | None = None
-
-
-@fact
-def steady_kernels(trace: Trace) -> Mask:
-    """True for the selected kernels that are not of warm-up."""
-    selected: Mask = selected_operations(trace)[kernel_operations(trace)]
-    return selected & ~kernels_in_warm_up(trace)
 
 
 @fact

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.steps.steps import step_of_operations
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact

@@ -16,10 +16,10 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.tables import Integers

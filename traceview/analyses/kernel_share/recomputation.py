@@ -17,13 +17,13 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_subject
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.analyses.kernel_share.fusion import matching_kernels
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.steps.warm_up import steady_kernels, steady_kernels_ns
 from traceview.findings import Evidence, Finding, LostTime, Severity, severity_of, share_pct
 from traceview.tables import NULL, Integers, Mask, RowNumbers
 from traceview.trace import Trace
@@ -64,7 +64,7 @@ def recomputation_findings(trace: Trace) -> Iterator[Finding]:
     values: dict[str, Value] = {
         "kernels": len(own),
         "total_ns": total_ns,
-        "total_pct": 100 * total_ns / _steady_ns(trace, device),
+        "total_pct": 100 * total_ns / steady_kernels_ns(trace, device),
         "peak_bytes": peak,
         "memory_bytes": memory,
     }
@@ -149,10 +149,3 @@ def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
     level, total = levels(trace).get(device), int(trace.devices["total_memory_bytes"][device])
     peak = int(level.bytes.max(initial=0)) if level is not None else None
     return peak, None if total == NULL else total
-
-
-def _steady_ns(trace: Trace, device: int) -> int:
-    """Time of all kernels of a GPU after warm-up."""
-    kernels = trace.recorded("kernels")
-    own = steady_kernels(trace) & (kernels["device"] == device)
-    return int(kernels.duration_ns[own].sum())

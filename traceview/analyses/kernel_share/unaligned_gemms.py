@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.kernel_share.fp32_gemms import steady_kernels
 from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.tables import Integers
 from traceview.trace import Trace

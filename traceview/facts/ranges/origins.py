@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import numpy as np
+
 from traceview.compiled.packed_texts import packed
 from traceview.facts.ranges.name_forms import TextForms, forms_of
-from traceview.tables import Array, Mask
+from traceview.tables import NULL, Array, Mask
 from traceview.trace import Trace, fact
 from traceview.trace.schema.ranges import OPERATORS
 
@@ -91,6 +93,12 @@ def is_profiler_step(name: str) -> bool:
 def profiler_steps(trace: Trace) -> Mask:
     """True for the rows of `ranges` that are steps which a profiler marks."""
     return _matching(trace, _PROFILER_STEP)
+
+
+def only_profiler_step(trace: Trace) -> int | None:
+    """The row of `ranges` of the only whole step that a profiler marked; None without one."""
+    rows = np.flatnonzero(profiler_steps(trace) & (trace.recorded("ranges")["end_ns"] != NULL))
+    return int(rows[0]) if len(rows) == 1 else None
 
 
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:

@@ -20,7 +20,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.phases.compilation import compilation
-from traceview.facts.ranges.origins import INFERRED_DOMAIN, profiler_steps
+from traceview.facts.ranges.origins import INFERRED_DOMAIN, only_profiler_step
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.nesting import within_one_call
@@ -29,7 +29,7 @@ from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
-from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
+from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
@@ -66,13 +66,12 @@ _Passes = tuple[int, int, Integers, Integers]
 
 def _is_one_step(trace: Trace) -> bool:
     """Whether the profiler marked a single step, which holds nearly all launches."""
-    ranges, ops = trace.recorded("ranges"), operations(trace)
-    rows = np.flatnonzero(profiler_steps(trace) & (ranges["end_ns"] != NULL))
-    if len(rows) != 1 or not ops.launched.any():
+    ranges, ops, row = trace.recorded("ranges"), operations(trace), only_profiler_step(trace)
+    if row is None or not ops.launched.any():
         return False
     at = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
-    inside = (at >= ranges["start_ns"][rows[0]]) & (at < ranges["end_ns"][rows[0]])
-    inside &= ops.process[ops.launched] == ranges["process"][rows[0]]
+    inside = (at >= ranges["start_ns"][row]) & (at < ranges["end_ns"][row])
+    inside &= ops.process[ops.launched] == ranges["process"][row]
     return bool(np.mean(inside) >= _MOST_OF_A_RANGE)
 
 

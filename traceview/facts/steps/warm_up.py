@@ -7,7 +7,7 @@ Programs put an autotuner's trials and first calls into ranges named warm_up, wh
 from __future__ import annotations
 
 from traceview.facts.operations.operations import kernel_operations, operations
-from traceview.facts.ranges.selection import issued_ns, within
+from traceview.facts.ranges.selection import issued_ns, selected_operations, within
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up_ranges import warm_up_range_windows
 from traceview.tables import Array, Integers, Mask
@@ -36,6 +36,20 @@ def operations_in_warm_up(trace: Trace) -> Mask:
 def kernels_in_warm_up(trace: Trace) -> Mask:
     """True for the kernels of warm-up."""
     return operations_in_warm_up(trace)[kernel_operations(trace)]
+
+
+@fact
+def steady_kernels(trace: Trace) -> Mask:
+    """True for the selected kernels that are not of warm-up."""
+    selected: Mask = selected_operations(trace)[kernel_operations(trace)]
+    return selected & ~kernels_in_warm_up(trace)
+
+
+def steady_kernels_ns(trace: Trace, device: int) -> int:
+    """Time of the steady kernels of a GPU, a row of devices."""
+    kernels = trace.recorded("kernels")
+    own = steady_kernels(trace) & (kernels["device"] == device)
+    return int(kernels.duration_ns[own].sum())
 
 
 def launched_in_warm_up(trace: Trace) -> Mask:

@@ -21,10 +21,9 @@ from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.origins import profiler_steps
+from traceview.facts.ranges.origins import only_profiler_step
 from traceview.facts.ranges.selection import selected_windows
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
-from traceview.tables import NULL
 from traceview.trace import Trace
 
 _LONG_NS = 1_000_000
@@ -60,27 +59,26 @@ def before_first_work(trace: Trace) -> Iterator[Finding]:
 
     It lies before all gaps, so no figure of the GPU has it.
     """
-    ranges, ops = trace.recorded("ranges"), operations(trace)
-    rows = np.flatnonzero(profiler_steps(trace) & (ranges["end_ns"] != NULL))
-    if len(rows) != 1 or trace.selection.include:
+    ranges, ops, row = trace.recorded("ranges"), operations(trace), only_profiler_step(trace)
+    if row is None or trace.selection.include:
         return
-    start, end = int(ranges["start_ns"][rows[0]]), int(ranges["end_ns"][rows[0]])
-    own = ops.process == ranges["process"][rows[0]]
+    start, end = int(ranges["start_ns"][row]), int(ranges["end_ns"][row])
+    own = ops.process == ranges["process"][row]
     first = int(ops.start_ns[own].min(initial=end))
     severity = severity_of(first - start, end - start)
     if first >= end or first - start < _LONG_NS or severity not in ("high", "medium"):
         return
     yield Finding(
         "medium",
-        "{step} took {step_ns}, and its first GPU work began after {idle_ns}: {idle_pct} of it, "
-        "in which the CPU did other work. No other figure has that time.",
+        "The first GPU work of {step} began after {idle_ns} of its {step_ns} ({idle_pct}). The CPU "
+        "did other work until then, and no other figure counts that time.",
         "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
         "works on the one before: on another thread or process, such as DataLoader workers.",
         0,
-        Subject("range", str(ranges.texts("name")[rows[0]])),
+        Subject("range", str(ranges.texts("name")[row])),
         Evidence(
             {
-                "step": str(ranges.texts("name")[rows[0]]),
+                "step": str(ranges.texts("name")[row]),
                 "step_ns": end - start,
                 "idle_ns": first - start,
                 "idle_pct": 100 * (first - start) / (end - start),
