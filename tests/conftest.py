@@ -4,6 +4,7 @@ import gc
 import lzma
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -59,6 +60,13 @@ SHIPPED = (
 # No test depends on how busy the machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# A shell that starts `make test &` has its children ignore SIGINT, and nohup SIGHUP; what the tests
+# start would inherit that, and not end when it is told to.
+for _ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_ending) == signal.SIG_IGN:
+        _begins_with = signal.default_int_handler if _ending == signal.SIGINT else signal.SIG_DFL
+        signal.signal(_ending, _begins_with)
 
 # Until all tests are collected: hardly any of what that makes is garbage.
 gc.disable()
