@@ -9,6 +9,8 @@ from traceview.analyses.memory_copies import ANALYSIS
 from traceview.findings import Subject
 from traceview.report import analyze
 
+MS = 1_000_000
+
 
 def test_copies_by_direction_and_host_memory(tmp_path):
     export = (
@@ -136,7 +138,7 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
     assert rows(result, "copies", "link_pct")[0] == (pytest.approx(100 / 3),)
     copied, *migrated = result.findings
     assert copied.time_at_stake_ns == 100
-    assert [finding.time_at_stake_ns for finding in migrated] == [300, 10]
+    assert [finding.time_at_stake_ns for finding in migrated] == [300, 10, 50]
     assert migrated[0].message.startswith(
         "2 migrations of unified memory by page faults (UVM H2D) take 300 ns for 6.40 kB, half of "
         "them 3.20 kB or less each."
@@ -144,6 +146,55 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
     # The longest of these two.
     evidence = migrated[0].evidence
     assert (evidence.start_ns, evidence.end_ns) == (300, 500)
+
+
+def test_pages_hit_and_pages_moved_beside_them_are_one_finding(tmp_path):
+    export = Export().launch((0, 10), (20, 1020))
+    export.migration((100, 200), bytes=100).migration((300, 350), bytes=200)
+    export.migration((200, 300), bytes=300, cause="speculative prefetch")
+
+    [found] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.message == (
+        "3 migrations of unified memory by page faults (UVM H2D) take 250 ns for 600 B, half of "
+        "them 200 B or less each."
+    )
+    assert (found.time_at_stake_ns, found.share_of_step_pct) == (250, 25.0)
+    assert found.evidence.row["migration_cause"] == "page fault"
+
+
+def test_a_prefetch_counts_as_far_as_no_kernel_runs(tmp_path):
+    export = Export().launch((0, 10), (20, 1020)).launch((5, 15), (1620, 2020))
+    export.migration((900, 1400), bytes=5000, cause="user prefetch")
+
+    [found] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.message == (
+        "1 prefetch of unified memory (UVM H2D, 5.00 kB) takes 500 ns at 10.0 GB/s. No kernel "
+        "runs for 380 ns of it."
+    )
+    assert (found.time_at_stake_ns, found.share_of_step_pct) == (380, 19.0)
+
+
+@pytest.mark.parametrize(
+    ("work_ns", "work", "severity"),
+    [(5 * MS, "5.00 ms", "medium"), (40 * MS, "40.0 ms", "low"), (400 * MS, "", None)],
+)
+def test_pages_that_move_outside_the_work_of_their_gpu(work_ns, work, severity, tmp_path):
+    begins, ends = 50 * MS, 50 * MS + work_ns
+    export = Export().migration((0, 20 * MS), bytes=4000, cause="user prefetch")
+    export.launch((begins - 10, begins - 5), (begins, ends))
+    export.migration((ends, ends + 10 * MS), bytes=2000, kind="UVM D2H")
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    assert [each.severity for each in findings] == ([severity] if severity else [])
+    for found in findings:
+        assert found.message == (
+            "Unified memory moves 4.00 kB to the GPU before its work and 2.00 kB to the CPU after "
+            f"it. This takes 30.0 ms, the work itself {work}."
+        )
+        assert (found.time_at_stake_ns, found.share_of_step_pct) == (30 * MS, None)
 
 
 @pytest.mark.parametrize("schema", ["3.0.0", "3.20.3"])
@@ -297,8 +348,8 @@ def test_pages_that_go_back_after_the_last_kernel_cost_the_gpu_no_time(tmp_path)
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "copies", "direction", "total_ns") == [("UVM D2H", 500), ("UVM H2D", 300)]
-    assert [finding.time_at_stake_ns for finding in result.findings] == [20, 300]
-    assert [finding.share_of_step_pct for finding in result.findings] == [2.0, 30.0]
+    assert [finding.time_at_stake_ns for finding in result.findings] == [300, 20]
+    assert [finding.share_of_step_pct for finding in result.findings] == [30.0, 2.0]
 
 
 def test_page_migrations_are_not_reported_as_lost_launches(tmp_path):

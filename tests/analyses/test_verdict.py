@@ -142,3 +142,13 @@ def test_a_program_that_ran_no_kernel(tmp_path):
         export.copy((at, at + 10), (at + 20, at + 500_000), source="pinned")
     text = verdict(export.load(tmp_path)).text
     assert text.startswith("No kernel ran in 7.50 ms: copies and memsets alone · GPU busy ")
+
+
+@pytest.mark.parametrize(("moved_ns", "said"), [(30_000_000, True), (3_000_000, False)])
+def test_pages_that_move_longer_than_the_gpu_works_are_said(tmp_path, moved_ns, said):
+    export = Export().migration((0, moved_ns), cause="user prefetch")
+    export.launch((moved_ns, moved_ns + 5), (moved_ns + 10, moved_ns + 5_000_010))
+
+    text = verdict(export.load(tmp_path)).text
+
+    assert text.endswith(" · 30.0 ms of page migrations before and after") == said

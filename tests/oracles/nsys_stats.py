@@ -5,7 +5,12 @@ DOMAIN_CREATED = 75
 SYNC_TYPES = {"event": 1, "stream-wait-event": 2, "stream": 3, "context": 4}
 COPY_KINDS = {"H2D": 1, "D2H": 2, "D2D": 8, "H2H": 9, "P2P": 10}
 MIGRATION_KINDS = {"UVM H2D": 11, "UVM D2H": 12, "UVM D2D": 13}
-MIGRATION_CAUSES = {"user prefetch": 1, "page fault": 2, "eviction": 4}
+MIGRATION_CAUSES = {
+    "user prefetch": 1,
+    "page fault": 2,
+    "speculative prefetch": 3,
+    "eviction": 4,
+}
 MEMORY_KINDS = {"pageable": 0, "pinned": 1, "device": 2, "array": 3, "managed": 4}
 SEVERITIES = {"info": 1, "warning": 2, "error": 3, "verbose": 4}
 MEMORY_OPERATIONS = {"allocation": 0, "release": 1}

@@ -16,7 +16,9 @@ from traceview.analyses.memory_copies.copies import (
     copies_by_kind,
 )
 from traceview.analyses.memory_copies.findings import copy_findings
+from traceview.analyses.memory_copies.migrations import migration_findings, outer_finding
 from traceview.facts.operations.exposure import compute_time
+from traceview.facts.operations.migrations import outer_migrations
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -45,9 +47,15 @@ def compute(trace: Trace) -> Result:
     chosen, moved = _chosen(trace, Kind.COPY, len(copies)), np.flatnonzero(migrations(trace))
     chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
     early, copies = _early(trace, copies, moved)[chosen], copies.take(chosen)
+    used = ~outer_migrations(trace)[chosen]
+    findings = (
+        *copy_findings(trace, copies, early),
+        *migration_findings(trace, copies.take(used), early[used]),
+        *outer_finding(trace, copies, chosen),
+    )
     return Result(
         {"copies": copies_by_kind(trace, copies), "sets": _sets(trace)},
-        copy_findings(trace, copies, early),
+        findings,
         notes=_notes(trace, copies),
     )
 

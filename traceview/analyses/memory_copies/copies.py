@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.analyses.base import TableSpec
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.work.peaks import peaks
 from traceview.facts.work.rates import bytes_per_s
+from traceview.findings import LostTime
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema.gpu_work import UNIFIED
@@ -144,3 +145,10 @@ def longest_of(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
     """Start and end of the longest of the copies that a row of the table adds up."""
     longest = int(np.argmax(np.where(rows_of(copies, row), copies.duration_ns, -1)))
     return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])
+
+
+def time_of(copies: Table) -> LostTime:
+    """The time of copies on the GPU that they take longest."""
+    device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
+    on_gpu = copies.take(copies["device"] == device)
+    return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))

@@ -1,4 +1,4 @@
-"""Findings of memory-copies: copies that no kernel hides, and pages migrated on demand."""
+"""Findings on copies that no kernel hides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import numpy as np
 
 from traceview import groups, intervals, units
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of, rows_of
+from traceview.analyses.memory_copies.copies import (
+    copies_by_kind,
+    exposed_by,
+    longest_of,
+    rows_of,
+    time_of,
+)
 from traceview.analyses.memory_copies.on_gpu import copies_on_gpu
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
@@ -25,17 +31,14 @@ from traceview.findings import (
     RECORDING,
     Evidence,
     Finding,
-    LostTime,
     Severity,
     Subject,
     severity_of,
     share_pct,
 )
-from traceview.intervals import Intervals
 from traceview.tables import Cell, Mask, Table
 from traceview.trace import Trace
 
-_ON_DEMAND = ("page fault", "speculative prefetch")
 _ONLY_COPIES_FRACTION = 0.5
 # A copy of fewer bytes takes no longer than its latency, pinned or not; one of a small size mostly.
 _FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
@@ -57,27 +60,21 @@ _PIN = {
 
 
 def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
-    """Copies that no kernel hides, and pages migrated on demand; of warm-up, for information."""
+    """Copies that no kernel hides; pageable ones of warm-up, for information."""
     steady = copies.take(~early & ~_after_the_loop(trace, copies))
-    findings = [*_exposed(trace, steady), *copies_on_gpu(trace, steady)]
-    for part, in_warm_up in ((copies.take(~early), False), (copies.take(early), True)):
-        span_ns = steady_span_ns(trace)
-        for row in copies_by_kind(trace, part).rows():
-            total_ns = int(row["total_ns"] or 0)
-            severity = severity_of(total_ns, span_ns)
-            if severity is None:
-                continue
-            longest = longest_of(part, row)
-            if row["host_memory"] == "pageable" and in_warm_up:
-                findings.append(_early_pageable(row, longest))
-            if row["migration_cause"] in _ON_DEMAND:
-                moved = _time_of(part.take(rows_of(part, row)))
-                at_stake_ns = total_ns if in_warm_up else _in_use(trace, moved).total()
-                level = "info" if in_warm_up else severity_of(at_stake_ns, span_ns)
-                if level:
-                    finding = _migrated(row, longest, level, span_ns, in_warm_up, at_stake_ns)
-                    findings.append(replace(finding, work=moved))
-    return tuple(findings)
+    return (
+        *_exposed(trace, steady),
+        *copies_on_gpu(trace, steady),
+        *_of_warm_up(trace, copies.take(early)),
+    )
+
+
+def _of_warm_up(trace: Trace, copies: Table) -> Iterator[Finding]:
+    for row in copies_by_kind(trace, copies).rows():
+        if row["host_memory"] == "pageable" and severity_of(
+            int(row["total_ns"] or 0), steady_span_ns(trace)
+        ):
+            yield _early_pageable(row, longest_of(copies, row))
 
 
 def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
@@ -107,7 +104,7 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
                 remedy = f"{_KEEP}{finding.remedy[0].lower()}{finding.remedy[1:]}"
                 finding = replace(finding, remedy=remedy)
-            yield replace(finding, work=_time_of(on_gpu))
+            yield replace(finding, work=time_of(on_gpu))
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
@@ -145,26 +142,6 @@ def _comes_back(copies: Table) -> bool:
         return False
     less, more = sorted((int(up.sum()), int(down.sum())))
     return more <= _ABOUT_EQUAL * less
-
-
-def _time_of(copies: Table) -> LostTime:
-    """The time of copies on the GPU that they take longest."""
-    device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
-    on_gpu = copies.take(copies["device"] == device)
-    return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))
-
-
-def _in_use(trace: Trace, moved: LostTime) -> Intervals:
-    """The migrations between the first and the last work of their GPU.
-
-    The CPU may go on reading pages that come back after the last kernel: no time of the GPU.
-    """
-    ops = operations(trace)
-    own = ops.device == moved.device
-    if not own.any():
-        return intervals.EMPTY
-    used = intervals.union(ops.start_ns[own].min(keepdims=True), ops.end_ns[own].max(keepdims=True))
-    return intervals.intersection(moved.time, used)
 
 
 def _exposed_finding(
@@ -277,29 +254,6 @@ def _early_pageable(row: Mapping[str, Cell], longest: tuple[int, int]) -> Findin
         int(row["total_ns"] or 0),
         RECORDING,
         _evidence(row, longest),
-    )
-
-
-def _migrated(
-    row: Mapping[str, Cell],
-    longest: tuple[int, int],
-    severity: Severity,
-    span_ns: int,
-    in_warm_up: bool,
-    at_stake_ns: int,
-) -> Finding:
-    cause = "page faults" if row["migration_cause"] == "page fault" else "speculative prefetch"
-    take = "takes" if row["calls"] == 1 else "take"
-    return Finding(
-        severity,
-        f"{{calls:migration}} of unified memory by {cause} ({{direction}}) {take} {{total_ns}}"
-        f"{' of warm-up' if in_warm_up else ''} for {{bytes}}, half of them {{median_bytes}} or "
-        "less each.",
-        "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it.",
-        at_stake_ns,
-        RECORDING,
-        _evidence(row, longest),
-        None if in_warm_up else share_pct(at_stake_ns, span_ns),
     )
 
 

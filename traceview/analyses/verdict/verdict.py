@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traceview import units
+from traceview import intervals, units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
 from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import (
@@ -17,6 +17,7 @@ from traceview.analyses.verdict.parts import (
 )
 from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.kernel_classes import KernelClass
+from traceview.facts.operations.migrations import outer_migration_time
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.sources import steps_source
 from traceview.trace import Trace
@@ -88,13 +89,14 @@ def verdict(trace: Trace) -> Verdict:
     operations = len(steady_operations(trace, parts.device))
     if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
         text = _next_to_nothing(operations, parts)
+        text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
     phrases = [*_phrases(loop, parts, limit, drained)]
     if not loop.steps and not _runs_kernels(trace):
         phrases[0] = f"No kernel ran in {units.duration(parts.span_ns)}: copies and memsets alone"
-    text = " · ".join(phrases)
+    text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
 
 
@@ -176,6 +178,13 @@ def _unknown_phrase(unknown: UnknownIdle) -> str:
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"
+
+
+def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
+    """Where pages of unified memory take longer before and after the GPU's work than that does."""
+    moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
+    if moved > parts.span_ns and not trace.selection:
+        yield f"{units.duration(moved)} of page migrations before and after"
 
 
 def _largest_class(largest: LargestClass) -> str:
