@@ -47,6 +47,7 @@ def test_one_side_with_two_values_differs_from_a_side_with_one():
         (a_run("b.sqlite", gpu="NVIDIA A100"), "the GPU differs: NVIDIA H200 before, NVIDIA A100"),
         (a_run("b.sqlite", digest="a.sqlite"), "a.sqlite and b.sqlite are the same capture"),
         (a_run("b.sqlite", [a_part(name="other")]), "no kernel in common"),
+        (a_run("b.sqlite", [a_part("copy", "H2D pinned")]), "no kernel was recorded after"),
     ],
 )
 def test_what_makes_no_sense_is_refused_unless_forced(after, what):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from statistics import median
 
 from traceview.comparison.comparison import EnvironmentDifference
+from traceview.comparison.compiler_names import without_counters
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.wording import kernel_shares
 from traceview.errors import ComparisonRefusedError
@@ -139,6 +140,10 @@ def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) ->
         return
     shared = times[0].keys() & times[1].keys()
     shares = [_share(side, shared) for side in times]
+    there = [any(kind in ("kernel", "communication") for kind, _ in side) for side in times]
+    if not all(there) and any(there):
+        what = f"no kernel was recorded {'after' if there[0] else 'before'}"
+        raise ComparisonRefusedError(what, _FORCE, _OPTION)
     if not shared:
         what = "the two sides have no kernel in common"
     elif max(shares) < Fraction(_LEAST_SHARED):
@@ -153,7 +158,7 @@ def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
     own = [part for part in parts if part.kind not in ("copy", "memset")]
     times: dict[tuple[str, str], int] = defaultdict(int)
     for part in own or parts:
-        times[part.kind, part.name] += part.time_ns
+        times[part.kind, without_counters(part.name)] += part.time_ns
     return times
 
 

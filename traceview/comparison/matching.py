@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from traceview.comparison.comparison import Change
+from traceview.comparison.compiler_names import places_in_order
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.comparison.renames import RENAMED_KINDS, Rename, StepSequence, find_renames, portion
 from traceview.comparison.sides import PartKey, SidePart, configuration, part_key, side_parts
@@ -74,14 +75,43 @@ def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[M
     """Every part of both sides in exactly one match, by name."""
     left, right, found = list(before), list(after), []
     for change, key in _levels(before, after):
-        ours, theirs = _by_key(left, key), _by_key(right, key)
-        shared = [each for each in ours if each in theirs]
-        found += [MatchedParts(change, tuple(ours[k]), tuple(theirs[k])) for k in shared]
-        left = [side for side in left if key(side.part) not in theirs]
-        right = [side for side in right if key(side.part) not in ours]
+        shared, left, right = _shared(left, right, change, (key, key))
+        found += shared
+    shared, left, right = _shared(left, right, "same", (_in_order(left), _in_order(right)))
+    found += shared
     found += [MatchedParts("vanished", (each,), ()) for each in left]
     found += [MatchedParts("appeared", (), (each,)) for each in right]
     return found
+
+
+def _shared(
+    before: list[SidePart], after: list[SidePart], change: Change, keys: tuple[_Key, _Key]
+) -> tuple[list[MatchedParts], list[SidePart], list[SidePart]]:
+    """Parts with the same key on both sides, and what is left of each side."""
+    ours, theirs = _by_key(before, keys[0]), _by_key(after, keys[1])
+    found = [
+        MatchedParts(change, tuple(parts), tuple(theirs[key]))
+        for key, parts in ours.items()
+        if key in theirs
+    ]
+    left = [side for side in before if keys[0](side.part) not in theirs]
+    return found, left, [side for side in after if keys[1](side.part) not in ours]
+
+
+def _in_order(side: Sequence[SidePart]) -> _Key:
+    """The key of kernels whose names differ from others in what a compiler counts, such as lines.
+
+    Of several that are alike, the first is the first of as many on the other side.
+    """
+    places = places_in_order(each.part.name for each in side if each.part.kind == "kernel")
+
+    def key(part: StepPart) -> PartKey | None:
+        if part.kind != "kernel" or part.name not in places:
+            return None
+        rest, place, number = places[part.name]
+        return ("kernel", part.group, rest, f"{place} of {number}")
+
+    return key
 
 
 def _levels(
