@@ -134,3 +134,23 @@ def run(x, y):
 def test_a_kernel_that_is_tuned_under_another_name(tmp_path):
     types = types_of(tmp_path, TUNED)
     assert (types["BLOCK"], types["EVEN"]) == (2048, False)
+
+
+def test_helpers_of_a_helper_in_another_file(tmp_path):
+    """The kernel's own file names the first helper alone."""
+    package = tmp_path / "attention"
+    package.mkdir()
+    (package / "__init__.py").write_text("import of_a_package_that_is_not_there\n")
+    (package / "rows.py").write_text(
+        f"{HEAD}@triton.jit\ndef _loaded(k_ptr, at):\n    return tl.load(k_ptr + at)\n\n\n"
+        "@triton.jit\ndef _product(a, k_ptr, at):\n    return tl.dot(a, _loaded(k_ptr, at))\n"
+    )
+    (package / "forward.py").write_text(
+        f"{HEAD}from .rows import _product\n\n\n@triton.jit\ndef forward(a_ptr, k_ptr, y_ptr):\n"
+        "    at = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]\n"
+        "    tl.store(y_ptr + at, _product(tl.load(a_ptr + at), k_ptr, at))\n"
+    )
+    (kernel,) = traceview.inspect_ptx(package / "forward.py").kernels
+    assert [a.type for a in kernel.compiled.arguments] == ["*fp16", "*fp16", "*fp32"]
+    (note,) = (n for n in kernel.compiled.notes if "--signature" in n)
+    assert note.startswith("arguments are guessed: a_ptr *fp16:16, k_ptr *fp16:16")

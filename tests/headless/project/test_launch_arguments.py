@@ -71,6 +71,16 @@ def test_a_tensor_of_the_shape_of_another_has_its_rank(tmp_path):
     assert found.values["stride"] == 1024
 
 
+def test_the_last_of_four_dimensions_of_an_operand_of_attention_is_a_head(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def attention(q, v):\n"
+        "    batch, heads, n, inner = q.shape\n"
+        "    kernel[(n,)](q, v, None, q.stride(2), n, BLOCK=inner)\n",
+    )
+    assert found.values["BLOCK"] == 64
+
+
 def test_operands_of_attention_have_one_rank(tmp_path):
     found = arguments(
         tmp_path,

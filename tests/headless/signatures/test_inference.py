@@ -273,3 +273,16 @@ def test_the_stride_of_a_scale_is_an_integer():
     usage = Usage(parsed(f"def kernel({', '.join(names)}): tl.load(x)"))
     types = {a.name: a.type for a in guess([Parameter(name) for name in names], usage)}
     assert (types["stride_scale_k"], types["reciprocal_scale_h"]) == ("i32", "fp32")
+
+
+def test_what_a_helper_returns_is_an_operand():
+    source = (
+        "def loaded(k_ptr, v_ptr, at):\n    k = tl.load(k_ptr + at)\n"
+        "    return k, tl.load(v_ptr + at)\n"
+        "def product(a, b):\n    return tl.dot(a, b)\n"
+        "def kernel(q_ptr, k_ptr, v_ptr, w_ptr):\n"
+        "    at = tl.arange(0, 16)\n"
+        "    k, v = loaded(k_ptr, v_ptr, at)\n"
+        "    tl.store(w_ptr + at, product(product(tl.load(q_ptr + at), k), v))\n"
+    )
+    assert guessed(source, "kernel") == "*fp16:16, *fp16:16, *fp16:16, *fp32:16"

@@ -149,3 +149,10 @@ def from_a_list(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
     block, offsets = tl.program_id(0), tl.arange(0, BLOCK)
     start = tl.load(starts_ptr + block)
     tl.store(y_ptr + block * BLOCK + offsets, tl.load(x_ptr + start + offsets))
+
+
+@triton.jit
+def masked_strided(x_ptr, y_ptr, n, stride: tl.int64, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets * stride, mask=offsets < n)
+    tl.store(y_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), x)

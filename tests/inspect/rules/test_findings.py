@@ -159,6 +159,26 @@ def test_a_stride_of_1_that_the_compiler_does_not_see():
     assert finding.action.startswith("Declare stride as tl.constexpr")
 
 
+@pytest.mark.parametrize(
+    ("block", "cause", "change"),
+    [
+        (1024, "", "n divisible by 16, stride=1: 128 bits instead of 32"),
+        (
+            128,
+            ", and each thread has too few adjacent elements",
+            "n divisible by 16, stride=1, num_warps=1: 128 bits instead of 32",
+        ),
+    ],
+)
+def test_causes_that_a_stride_hides(findings, block, cause, change):
+    """What alone would widen nothing is not the whole remedy."""
+    found = findings("masked_strided", f"{POINTERS}, i32, i64, {block}")
+    (finding,) = (f for f in found if "Global loads" in f.message)
+    assert f"and n is not known to be divisible by 16{cause}" in finding.message
+    assert "and pad or align n to a multiple of 16" in finding.action
+    assert f"recompiled with {change}" in finding.evidence.basis
+
+
 def test_a_long_file_name_keeps_its_line():
     line = SourceLine(f"/home/user/{'best_kernel_' * 9}.py", 98)
     assert line_name(line) == "best_kernel_best_ker…rnel_best_kernel_.py:98"
@@ -260,7 +280,7 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
 def test_what_widens_one_array_of_a_line_is_no_remedy_for_another(findings):
     padded, strided = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
     assert "(16 × 32 bits), because n is not known to be divisible by 16" in padded.message
-    assert "(8 × 32 bits), because a thread's elements are 3 apart" in strided.message
+    assert "(8 × 32 bits), because a thread's elements are STEP=3 apart" in strided.message
 
 
 def test_each_array_of_a_line_has_its_own_cause(findings):

@@ -87,6 +87,37 @@ def test_beside_a_width_of_ptx_is_the_same_width_of_sass():
     assert re.search(r"b32 +32 bit +8 +0 +8 × LDG\.E ", text)
 
 
+def test_sass_of_several_loops_is_added_up():
+    """ptxas unrolls a loop into one of eight passes and one for the rest."""
+    accesses = (
+        an_access(128, 2, loop_depth=1, opcode="ld.global.v4.b32"),
+        an_access(128, 8, level="sass", opcode="LDG.E.128", loop_depth=1),
+        an_access(128, 6, level="sass", opcode="LDG.E.128"),
+    )
+    text = render_ptx_text(of(a_report(accesses=accesses)), width=120)
+    assert re.search(r"128 bit +2 +1 +14 × LDG\.E\.128 ", text)
+
+
+def test_spills_of_many_lines_have_a_row_per_kind_and_loop():
+    spill = {"level": "sass", "space": "local"}
+    accesses = [
+        an_access(32, 3, kind="load", opcode="LDL", source=a_line(n), loop_depth=n % 2, **spill)
+        for n in range(40)
+    ]
+    accesses.append(an_access(128, 2, kind="store", opcode="STL.128", source=a_line(7), **spill))
+    text = render_ptx_text(of(a_report(accesses=tuple(accesses))), width=120)
+    assert re.search(r"20 lines +32 bit +60 +0 +LDL +", text)
+    assert re.search(r"20 lines +32 bit +60 +1 +LDL +", text)
+    assert re.search(r"gelu.py:7 +128 bit +2 +0 +STL\.128 +", text)
+    assert text.count("LDL") == 2
+
+
+def test_a_command_in_a_note_is_whole():
+    note = f'correct them with --signature "{", ".join(["*fp16:16"] * 200)}"'
+    text = render_ptx_text(of(a_report(notes=(note,))), width=120)
+    assert note in " ".join(text.split())
+
+
 def test_beside_a_matrix_of_ptx_is_a_matrix_of_sass():
     stores = {"kind": "store", "space": "shared"}
     accesses = (

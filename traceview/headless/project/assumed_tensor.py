@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 _HEAD = re.compile(
-    r"(.*head_?dim.*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
+    r"(.*head_?(dim|size).*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
     re.I,
 )
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
@@ -23,7 +23,7 @@ _VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
 _LOGITS = re.compile(r"logits", re.I)
 # Of a quantization: the group of MX formats, and the least of the others.
 _GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
-_TAP_COUNT = 4
+_TAP_COUNT, _HEADS_APART = 4, 3
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _METHODS = (
     "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
@@ -102,7 +102,9 @@ class AssumedTensor:
             return _HEAD_COUNT
         if name and _GROUP.fullmatch(name):
             return _GROUP_SIZE
-        if not name and is_last and _ATTENTION.fullmatch(self.name):
+        # Of three dimensions the last may hold all heads.
+        is_inner = is_last and (not name or (at or 0) >= _HEADS_APART)
+        if is_inner and _ATTENTION.fullmatch(self.name):
             return _HEAD_SIZE
         return SIZE
 

@@ -213,12 +213,24 @@ class Usage:
             address = _first(node)
             root = self._root(address) if address is not None else None
             yield from [root] if root else []
+        elif isinstance(node, ast.Call) and _called(node) in self.helpers:
+            yield from self._returned_by(node)
         elif isinstance(node, ast.Name):
             for value in self._assigned.get(node.id, ()) if node.id not in seen else ():
                 yield from self._loads_in(value, seen | {node.id})
         elif not _makes_own_type(node):
             for part in ast.iter_child_nodes(node):
                 yield from self._loads_in(part, seen)
+
+    def _returned_by(self, call: ast.Call) -> Iterator[str]:
+        """The pointers whose loaded values a helper returns."""
+        for inner in (usage for each, usage in self._helpers() if each is call):
+            returns = (n.value for n in ast.walk(inner.function) if isinstance(n, ast.Return))
+            values = [value for value in returns if value is not None]
+            loaded = {name for value in values for name in inner._loads_in(value, frozenset())}
+            for name, given in _bound(inner.parameters, call):
+                root = self._root(given) if name in loaded else None
+                yield from [root] if root else []
 
     @cached_property
     def _operands(self) -> list[ast.expr]:

@@ -99,17 +99,19 @@ def guess(
     return tuple(_guess(p, parameters, usage, known, ones, defaults) for p in parameters)
 
 
-def in_words(arguments: Sequence[Argument], origin: str = "") -> str:
+def in_words(arguments: Sequence[Argument], origin: str = "", *, constants: bool = True) -> str:
     """The arguments on one line, with the --signature to correct them.
 
-    `origin` is the call in the source that they are from, as far as it tells.
+    `origin` is the call in the source that they are from, as far as it tells. Constants are left
+    out where the heading of the kernel shows them.
     """
-    listed = (
+    listed = [
         f"{a.name} = {a.value!r}"
         if a.type == "constexpr"
         else f"{a.name} {a.type}{':16' if a.divisible_by_16 else ''}"
         for a in arguments
-    )
+        if constants or a.type != "constexpr"
+    ]
     remedy = f'correct them with --signature "{notation(arguments)}"'
     how = f"as the call at {origin} passes them" if origin else "guessed"
     return f"arguments are {how}: {', '.join(listed)}; {remedy}"

@@ -60,6 +60,11 @@ class Jitted:
         return str(self.function.fn.__module__)
 
     @property
+    def is_of_triton(self) -> bool:
+        """Whether it is of Triton's own library."""
+        return self.module.partition(".")[0] == "triton"
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Its parameters, in order."""
         return tuple(map(_parameter, self.function.params))

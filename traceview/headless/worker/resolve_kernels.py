@@ -101,6 +101,19 @@ class KernelResolution:
         found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
         return self._inner | self._undecorated | found
 
+    def _callees(self, jitted: Jitted) -> dict[str, Jitted]:
+        """The jitted functions that a kernel may call, those in other modules, too."""
+        found = dict(self._jitted)
+        waiting = [jitted, *found.values()]
+        while waiting:
+            function = waiting.pop().function.fn
+            names, known = function.__code__.co_names, function.__globals__
+            called = jitted_in({name: known[name] for name in names if name in known})
+            new = [each for each in called if each.name not in found and not each.is_of_triton]
+            found |= {each.name: each for each in new}
+            waiting += new
+        return found
+
     @functools.cached_property
     def _described(self) -> set[str]:
         """The names of the kernels whose arguments have been told."""
@@ -266,7 +279,7 @@ class KernelResolution:
 
     def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
         notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
-        helpers = {name: j.tree for name, j in self._jitted.items()}
+        helpers = {name: j.tree for name, j in self._callees(jitted).items()}
         guesses = Guesses(
             jitted, jitted.usage(helpers), self._calls(jitted), self.options.constexpr_values
         )
@@ -298,8 +311,9 @@ class KernelResolution:
             repaired = guesses.without_nones(attempt, needs_tensor[1]) if needs_tensor else None
             if failed is None:
                 self.log.how = "called" if attempt.origin else "guessed"
+                shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
                 # The configurations of a kernel differ in what the heading of each shows.
-                remarks = () if jitted.name in self._described else (remark,)
+                remarks = () if jitted.name in self._described else (shown,)
                 self._described.add(jitted.name)
                 wrong = self._compile(
                     jitted, attempt.arguments, configuration, remarks, attempt.options

@@ -70,9 +70,9 @@ def heading(title: str, name: str = "") -> Text:
     return Text.assemble((title, "bold"), (line[len(title) :], "dim"), (f"\n{ruler}", "dim"))
 
 
-def note_block(lead: str, text: str, style: str = "") -> RenderableType:
+def note_block(lead: str, text: str, style: str = "", most: int = SENTENCE) -> RenderableType:
     """A sentence behind a bold word that classifies it, such as `Note: `."""
-    return Prose(visible(text, SENTENCE), lead, f"bold {style}")
+    return Prose(visible(text, most), lead, f"bold {style}")
 
 
 def sentence(text: str) -> Text:

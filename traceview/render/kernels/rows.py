@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceview import units
@@ -38,16 +39,37 @@ ACCESSES = TableSpec(
 def access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, Cell]]:
     """A row per PTX opcode of a source line, with the SASS of the line beside it.
 
-    A line without PTX has rows of its SASS alone.
+    A line without PTX has rows of its SASS alone. Spills, which ptxas adds at many lines, have a
+    row per kind and loop depth.
     """
     in_ptx, in_sass = by_place(kernel.accesses, "ptx"), by_place(kernel.accesses, "sass")
-    for place in sorted({*in_ptx, *in_sass}, key=_place_order):
+    spills = [place for place in in_sass if place[2] == "local" and place not in in_ptx]
+    for place in sorted({*in_ptx, *in_sass}.difference(spills), key=_place_order):
         ptx, sass = _merged(in_ptx.get(place, ())), _merged(in_sass.get(place, ()))
         if not ptx:
             yield from (_row(access, names) | {"sass": access.opcode} for access in sass)
             continue
         for access, text in zip(ptx, _beside(ptx, sass), strict=True):
             yield _row(access, names) | {"ptx": access.opcode, "sass": text}
+    yield from _spill_rows([access for place in spills for access in in_sass[place]], names)
+
+
+def _spill_rows(accesses: Sequence[Access], names: SourceNames) -> Iterator[dict[str, Cell]]:
+    groups: dict[tuple[str, int], list[Access]] = defaultdict(list)
+    for access in accesses:
+        groups[access.kind, access.loop_depth].append(access)
+    for _, group in sorted(groups.items()):
+        lines = {names.of_line(access.source) for access in group}
+        opcodes = Counter[str]()
+        for access in group:
+            opcodes[access.opcode] += access.count
+        yield _row(group[0], names) | {
+            "source": units.counted(len(lines), "line") if len(lines) > 1 else lines.pop(),
+            "width_bits": group[0].width_bits if len(opcodes) == 1 else None,
+            "count": opcodes.total(),
+            "sass": _opcodes(opcodes) if len(opcodes) > 1 else group[0].opcode,
+            "masked": any(access.predicated for access in group),
+        }
 
 
 def _merged(accesses: Iterable[Access]) -> list[Access]:
@@ -64,15 +86,19 @@ def _merged(accesses: Iterable[Access]) -> list[Access]:
 
 def _beside(ptx: Sequence[Access], sass: Iterable[Access]) -> list[str | None]:
     """The SASS beside each PTX access: the most similar in kind, width and loop depth."""
-    texts: list[list[str]] = [[] for _ in ptx]
+    counts: list[Counter[str]] = [Counter() for _ in ptx]
     for access in sass:
         mismatches = (
             (*_mismatch(candidate, access), len(beside), at)
-            for at, (candidate, beside) in enumerate(zip(ptx, texts, strict=True))
+            for at, (candidate, beside) in enumerate(zip(ptx, counts, strict=True))
         )
         *_, closest = min(mismatches)
-        texts[closest].append(f"{access.count} × {access.opcode}")
-    return [" + ".join(beside) or None for beside in texts]
+        counts[closest][access.opcode] += access.count
+    return [_opcodes(beside) or None for beside in counts]
+
+
+def _opcodes(counts: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} × {opcode}" for opcode, count in counts.items())
 
 
 def _mismatch(ptx: Access, sass: Access) -> tuple[bool, bool, bool]:

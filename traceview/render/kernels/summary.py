@@ -13,6 +13,7 @@ from traceview.render.kernels.source_names import SourceNames
 
 _MOST_MIX = 8
 _MOST_HOLDERS = 4
+_FULL_PCT = 100.0
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
@@ -125,7 +126,9 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
 def live(kernel: KernelReport) -> str:
     """The most live registers and what holds them, where registers limit occupancy or spill."""
     found, sass = kernel.live_registers, kernel.sass
-    limits = kernel.occupancy is not None and "registers" in kernel.occupancy.limiters
+    occupancy = kernel.occupancy
+    is_full = occupancy is not None and occupancy.theoretical_occupancy_pct == _FULL_PCT
+    limits = occupancy is not None and "registers" in occupancy.limiters and not is_full
     if not found or not sass or not found.counts or not (limits or kernel.spill_bytes):
         return ""
     if not any(line for line, _ in found.holders):

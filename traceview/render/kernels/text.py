@@ -39,6 +39,8 @@ from traceview.render.kernels.summary import (
 from traceview.tables import Table
 
 _LEAST_TEXT = 12
+# A command with the signature of a kernel of fifty arguments has to be whole.
+_LONGEST_NOTE = 4 * SENTENCE
 
 
 def render_ptx_text(
@@ -78,7 +80,8 @@ def _kernel(
     if details:
         yield from _details(kernel, names, width)
     yield _findings(kernel.findings)
-    notes = [note_block("Note: ", n, "dim") for n in (*kernel.compiled.notes, *kernel.notes)]
+    texts = (*kernel.compiled.notes, *kernel.notes)
+    notes = [note_block("Note: ", text, "dim", _LONGEST_NOTE) for text in texts]
     if notes:
         yield Group(*notes)
 

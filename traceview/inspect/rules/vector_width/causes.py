@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceview.headless.change import Change
 from traceview.inspect.rules.remedies import named_as_tile, reduced_tiles
@@ -135,6 +135,25 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
             yield argument.name, larger
 
 
+def with_divisible(cause: Cause, names: Sequence[str]) -> Cause:
+    """A cause together with arguments that are not known to be divisible by 16."""
+    return Cause(
+        f"{cause.clause}, and {not_known_divisible(names)}",
+        replace(cause.change, divisible=tuple(names)),
+        f"{cause.remedy}, and pad or align {in_words(names)} to a multiple of 16",
+    )
+
+
+def both(cause: Cause, few: Cause) -> Cause:
+    """A cause together with that of too few elements per thread."""
+    change, more = cause.change, few.change
+    return Cause(
+        f"{cause.clause}, and {few.clause}",
+        replace(more, divisible=change.divisible, constexprs=change.constexprs + more.constexprs),
+        f"{cause.remedy}, and use {few.remedy}",
+    )
+
+
 def run_time_integers(arguments: Sequence[Argument]) -> Iterator[Cause]:
     """Causes: run-time multiples of less than 16, which help only as constants."""
     for argument in arguments:
@@ -165,9 +184,9 @@ def stride(argument: Argument) -> Cause:
 def unseen_one(name: str) -> tuple[str, str]:
     """The clause and the remedy for a stride that is 1 where the compiler does not see it."""
     return (
-        f"{name} is 1, but the compiler does not know that: its annotation or do_not_specialize "
-        "keeps it a run-time value",
-        f"Declare {name} as tl.constexpr, or without an annotation, so that 1 is compiled in",
+        f"{name} is 1, but the compiler does not know that (its annotation or do_not_specialize "
+        "hides it)",
+        f"Declare {name} as tl.constexpr, or without an annotation",
     )
 
 

@@ -13,6 +13,7 @@ from traceview.inspect.rules.vector_width.causes import (
     WIDE_BITS,
     Cause,
     all_divisible,
+    both,
     fixed_strides,
     in_words,
     named_as_stride,
@@ -23,6 +24,7 @@ from traceview.inspect.rules.vector_width.causes import (
     single_causes,
     stride,
     too_few_elements,
+    with_divisible,
 )
 from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
@@ -84,6 +86,7 @@ class _Case:
         layout = self.narrow.layout
         if layout.scattered:
             yield list(self._strides())
+            yield list(self._strides_and_others())
             return
         yield single_causes(self.narrow.suspects, list(self._too_few(self.narrow.width)))
         yield list(self._together())
@@ -100,6 +103,18 @@ class _Case:
                 yield stride(step.parameter)
         elif step and not step.parameter:
             yield from fixed_strides(self.compiled, apart)
+
+    def _strides_and_others(self) -> Iterator[Cause]:
+        """Causes that a stride hides: a stride of 1 alone does not help."""
+        for cause in self._strides():
+            strides = {name for name, _ in cause.change.constexprs}
+            undeclared = not_declared_divisible(self.narrow.suspects)
+            names = [each.name for each in undeclared if each.name not in strides]
+            few = next(self._too_few(self.narrow.width), None)
+            if names:
+                yield with_divisible(cause, names)
+            if few:
+                yield both(with_divisible(cause, names) if names else cause, few)
 
     def _too_few(self, width: int) -> Iterator[Cause]:
         if self.narrow.moved < WIDE_BITS:
