@@ -18,6 +18,7 @@ MAIN = ("/work/train.py", 40, "<module>")
 LOAD = ("/work/train.py", 12, "get_batch")
 LINEAR = (f"{SITE}/torch/nn/modules/linear.py", 134, "forward")
 BACKWARD = (f"{SITE}/torch/autograd/graph.py", 865, "_engine_run_backward")
+ADAM = (f"{SITE}/torch/optim/adam.py", 460, "_single_tensor_adam")
 LOADER = (f"{SITE}/torch/utils/data/dataloader.py", 1491, "_next_data")
 QUEUE_WAIT = ("/usr/lib/python3.12/threading.py", 355, "wait")
 FETCH = (f"{SITE}/torch/utils/data/_utils/fetch.py", 52, "fetch")
@@ -123,6 +124,39 @@ def test_a_wait_that_is_no_cuda_call_is_told_by_its_line(text, remedy, tmp_path)
 
     assert text in finding.message
     assert finding.action.startswith(remedy)
+
+
+def test_an_optimizer_that_launches_nothing_updates_on_the_cpu(tmp_path):
+    [finding] = ask(
+        ANALYSIS, sample_gaps(loop(gap_ms=19), ADAM, MAIN, gap_ms=19), tmp_path
+    ).findings
+    assert finding.message == (
+        "The GPU sat idle for 361 ms (19 gaps) while the CPU did other work than launching. "
+        "All of it was at train.py:40, calling torch.optim.adam._single_tensor_adam."
+    )
+    assert finding.action.startswith("Keep these parameters and their optimizer on the GPU.")
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "calls_per_ms"), [(9, 0), (19, 2)], ids=["short gaps", "many calls"]
+)
+def test_a_library_between_its_launches_is_late(gap_ms, calls_per_ms, tmp_path):
+    export = sample_gaps(loop(gap_ms=gap_ms), ADAM, MAIN, gap_ms=gap_ms)
+    for number in range(20 * (1 + gap_ms) * calls_per_ms):
+        start = number * MS // calls_per_ms
+        export.call("cudaGetDevice", start, start + 10)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert "waiting for the CPU to launch work" in finding.message
+    assert finding.action.startswith("Launch less often")
+
+
+def test_a_function_is_called_mostly_where_it_is_not_all_of_the_line(tmp_path):
+    export = loop(gap_ms=4)
+    for number in range(100):
+        stack = (BACKWARD, MAIN) if number % 5 in (1, 2, 3) else (LINEAR, MAIN)
+        export.python_sample(number * MS + MS // 2, *stack)
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+    assert finding.message.endswith("All of it was at train.py:40, mostly in the backward pass.")
 
 
 def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):

@@ -20,6 +20,7 @@ from traceview.analyses.gpu_idle.native_lines import function_name
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS
+from traceview.facts.operations.operations import operations
 from traceview.facts.samples.stack_lines import (
     CPU,
     DATA_LOADING,
@@ -34,10 +35,11 @@ from traceview.facts.samples.stack_lines import (
 )
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
+_NEARLY_ALL = 0.9
 LEAST_SAMPLES = 5
 """A native function with fewer samples, and no recorded wait, is not named."""
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
@@ -92,20 +94,22 @@ _LAUNCHING = re.compile(
     r"|cuda[A-Z]|cu[A-Z]|(thrust|cub|at|c10|torch)::|lib(cuda|cu[a-z]+|nccl|nv\w+|torch\w*|c10\w*)\b"
 )
 """Libraries that launch GPU work: what they cost on the CPU is part of the cost of launches."""
+_LONG_NS, _SELDOM_NS = 10_000_000, 1_000_000
 
 
 class LineSite(NamedTuple):
     """A source line or native function, and its part of an idle time.
 
     `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
-    is most of the line, `number` that of the line in lines_of. `other_work` is True where most of
-    the time went into other work than launches.
+    is most of the line, `inner_alone` True if nearly all, `number` that of the line in lines_of.
+    `other_work` is True where most of the time went into other work than launches.
     """
 
     file: str
     line: int | None
     function: str
     inner: str | None
+    inner_alone: bool
     source: str | None
     time_ns: int
     other_work: bool
@@ -134,11 +138,17 @@ class LineSite(NamedTuple):
             template = "in {function} ({module})"
         else:
             template, values = self._python_place()
+        clause, inner = self.inner_clause()
+        return template + clause, {**values, **inner}
+
+    def inner_clause(self) -> tuple[str, dict[str, Cell]]:
+        """`, calling torch.add`, as a template and its values; empty without a function to name."""
+        mostly = "" if self.inner_alone else "mostly "
         if self.inner and self.inner.endswith(_BACKWARD):
-            return f"{template}, in the backward pass", values
+            return f", {mostly}in the backward pass", {}
         if self.inner and self.row["activity"] not in _OBVIOUS:
-            template, values = f"{template}, calling {{inner}}", {**values, "inner": self.inner}
-        return template, values
+            return f", {mostly}calling {{inner}}", {"inner": self.inner}
+        return "", {}
 
     def _python_place(self) -> tuple[str, dict[str, Cell]]:
         template, values = "at {site}", dict[str, Cell](site=self.name)
@@ -159,13 +169,29 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     """True for the samples at work other than launching.
 
     The innermost library, if any, is none of those that launch, and the gap is too long to be about
-    how costly launches are.
+    how costly launches are; or hardly anything is launched in a long gap, so that a library that
+    launches works on the CPU itself.
     """
     sites = stack_sites(trace)
     names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
     launching = sites.inner.isin(names) | (sites.native & (sites.number < 0))
-    result: Mask = ~launching[samples.site] & (samples.doing == CPU)
-    result &= gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS
+    result: Mask = ~launching[samples.site] | _hardly_launches(trace)[samples.gap]
+    result &= (samples.doing == CPU) & (gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS)
+    return result
+
+
+@fact
+def _hardly_launches(trace: Trace) -> Mask:
+    """True for the long gaps in which the process that ends them seldom calls CUDA."""
+    every, calls = gaps(trace), trace.recorded("api_calls")
+    process = operations(trace).process[every.after]
+    long, result = every.idle_ns > _LONG_NS, np.zeros(len(every), bool)
+    for each in groups.different(process[long]).tolist():
+        rows = np.flatnonzero(long & (process == each))
+        begin = np.sort(calls["start_ns"][calls["process"] == each])
+        until = np.searchsorted(begin, every.end_ns[rows])
+        number = until - np.searchsorted(begin, every.start_ns[rows])
+        result[rows] = number * _SELDOM_NS < every.idle_ns[rows]
     return result
 
 
@@ -214,12 +240,14 @@ def _site(
 ) -> LineSite:
     top = int(rows[np.argmax(lines.time_ns[rows])])
     cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
-    inner = cells["inner"] if 2 * int(lines.time_ns[top]) >= time_ns else None
+    inner_ns = int(lines.time_ns[top])
+    inner = cells["inner"] if 2 * inner_ns >= time_ns else None
     return LineSite(
         file=str(cells["file"]),
         line=None if cells["line"] is None else int(cells["line"]),
         function=str(cells["function"]),
         inner=None if inner is None else str(inner),
+        inner_alone=inner_ns >= _NEARLY_ALL * time_ns,
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
         other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,

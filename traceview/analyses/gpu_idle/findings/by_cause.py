@@ -140,9 +140,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     within = np.zeros(len(gaps(trace)), bool)
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
-    source = line.source if line else None
     works = part.doing == CPU
-    action = other_work_remedy(trace, source) if works else OFF_CPU_ACTIONS[part.doing]
+    action = other_work_remedy(trace, line) if works else OFF_CPU_ACTIONS[part.doing]
     idle = LostIdle(device, within, idle_ns)
     wording = opening_sentence(trace, idle, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])

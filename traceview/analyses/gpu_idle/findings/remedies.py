@@ -12,6 +12,7 @@ from traceview.analyses.framework_wording import (
     memory_pool,
     other_threads,
 )
+from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.recorder_wording import of_torch
 from traceview.facts.idle.causes import (
     ALLOCATION,
@@ -91,6 +92,10 @@ NODES = (
 )
 LEAST_FRACTION_OF_BUILDS = 0.1
 """Graphs are built or changed in the loop where it does so for this part of their launches."""
+_UPDATE_ON_GPU = (
+    "Keep these parameters and their optimizer on the GPU. If they do not fit, update on the CPU "
+    "while the GPU works on the next batch."
+)
 _WAIT_IN_JAX = re.compile(r"\bblock_until_ready\s*\(")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
@@ -131,10 +136,12 @@ def take_out(trace: Trace) -> str:
     return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
 
 
-def other_work_remedy(trace: Trace, source: str | None) -> str:
-    """The remedy for CPU work other than launching, by the text of the line with most of it."""
-    if source and _WAIT_IN_JAX.search(source):
+def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
+    """The remedy for CPU work other than launching, by the line with most of it."""
+    if line and line.source and _WAIT_IN_JAX.search(line.source):
         return WAIT_LESS
+    if line and line.inner and line.inner.startswith("torch.optim."):
+        return _UPDATE_ON_GPU
     return take_out(trace)
 
 

@@ -64,21 +64,21 @@ def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) 
     wording.add_part("line_ns", line.time_ns, f"was {place}.", **values)
     if cause == LAUNCH_LATE:
         wording.remedy = (
-            other_work_remedy(trace, line.source)
-            if line.other_work
-            else action_for(trace, LAUNCH_LATE)
+            other_work_remedy(trace, line) if line.other_work else action_for(trace, LAUNCH_LATE)
         )
 
 
 def add_function(wording: Wording, line: LineSite) -> None:
     """The function that all of the time is in, and its line with most of it."""
     source = " (`{source}`)" if line.source else ""
+    calling, inner = line.inner_clause()
     wording.add(
-        f" All of it was in {{function}}, {{line_ns}} at {{site}}{source}.",
+        f" All of it was in {{function}}, {{line_ns}} at {{site}}{source}{calling}.",
         function=line.function,
         line_ns=line.time_ns,
         site=line.name,
         source=line.source,
+        **inner,
     )
 
 
