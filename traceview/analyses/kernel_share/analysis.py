@@ -23,9 +23,9 @@ from traceview.analyses.kernel_share.findings import (
 from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms
 from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
 from traceview.analyses.kernel_share.memsets import memset_findings
-from traceview.analyses.kernel_share.older_kernels import older_kernel_findings
 from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
 from traceview.analyses.kernel_share.recomputation import recomputation_findings
+from traceview.analyses.kernel_share.slower_kernels import slower_kernel_findings
 from traceview.analyses.kernel_share.tables import CLASSES, INCLUSIVE, KERNELS, PATTERNS, RANGES
 from traceview.analyses.kernel_share.tensor_updates import per_tensor_updates
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
@@ -82,7 +82,7 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
     return (
         *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
         *unaligned_findings(trace),
-        *older_kernel_findings(trace),
+        *slower_kernel_findings(trace),
         *attention_findings(trace),
         *convolution_findings(trace),
         *recomputation_findings(trace),

@@ -37,6 +37,10 @@ _LIBRARY = re.compile(
     # Of TensorRT-LLM, by types and tile.
     r"|^bmm_\w+_t\d+x\d+x\d+"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
+    # Of cuSOLVER and cuSPARSE, which put them into no namespace.
+    r"|\bgesvdb?j_|\bsvd_(?:column|row)_rotate_|\bsyevj_|\boffA_stage\d|\bpegasus(?:_|I)\w+_core\b"
+    r"|\bgeqr2_gmem|\blarft_(?:T|vtv)_|\borgqr_step|\bcopy_info_kernel\b|\bxxtrf\d_|\bcolperm_kernel<"
+    r"|\bconvert_(?:CsrToCoo|CooToCsr)_kernel"
     r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
 )
 _LONGEST = 4000

@@ -1,9 +1,10 @@
-"""Kernels of an older architecture, where the GPU has faster ones of its own.
+"""Kernels of libraries that have faster ones for the same.
 
 Libraries choose kernels of an older architecture for small or odd shapes as well, and rightly so.
 Two cases are certain: FlashAttention-2, whose kernels are those of compute capability 8.0, on one
 of 9.x, for which FlashAttention-3 and cuDNN have others; and 16-bit GEMMs of which none in the
-whole recording is the GPU's own, as with a CUDA version older than the GPU.
+whole recording is the GPU's own, as with a CUDA version older than the GPU. The third case is no
+older architecture: singular values by Jacobi rotations, which PyTorch and CuPy ask cuSOLVER for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
@@ -33,41 +35,54 @@ _OLD_GEMM = re.compile(
 )
 _SIXTEEN_BIT = re.compile(r"(?:bf16|[fh]p?16|s16816)")
 _NEWER = re.compile(r"nvjet|\bsm(?:9|1\d)\d_|cutlass3x_sm(?:9|1\d)\d")
+_ROTATION = re.compile(r"\bgesvdb?j_|\bsvd_(?:column|row)_rotate_")
 # Shorter kernels are bound by their launch and their tail.
 _SHORTEST_NS = 20_000
 _HOPPER, _BLACKWELL = 9.0, 10.0
 
 
 @dataclass(frozen=True)
-class OlderKernels:
-    """What is known of one case: `speedup` is at most that of newer kernels."""
+class SlowerKernels:
+    """What is known of one case: `speedup` is at most that of the faster kernels."""
 
     what: str
-    newer: str
+    faster: str
     remedy: str
     speedup: float
+    capabilities: tuple[float, float] = (0.0, np.inf)
 
 
 # FlashAttention-3 (Shah et al., 2024): 1.5 to 2.0 times as fast as 2 forward on an H100. cuDNN on
 # an H200: 1.3 to 1.9 times forward, 1.5 to 2.02 times backward (docs/accuracy.md).
-_ATTENTION = OlderKernels(
+_ATTENTION = SlowerKernels(
     "FlashAttention-2 kernels, built for compute capability 8.0,",
     "FlashAttention-3 and cuDNN have kernels for this GPU, up to {speedup_factor} faster.",
     "Use FlashAttention-3 (flash_attn_interface), or cuDNN's attention: "
     "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
     2.1,
+    (_HOPPER, _BLACKWELL),
 )
 # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
-_GEMM = OlderKernels(
+_GEMM = SlowerKernels(
     "16-bit GEMM kernels built for an older architecture",
     "The recording has none built for this GPU, and those are up to {speedup_factor} faster.",
     "Update CUDA's libraries, or the framework to a build for this GPU: cuBLAS 12 has kernels for "
     "it.",
     1.6,
+    (_HOPPER, np.inf),
+)
+# On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows (docs/accuracy.md).
+_JACOBI = SlowerKernels(
+    "Singular values by Jacobi rotations (cuSOLVER's gesvdj)",
+    "Its gesvda is up to {speedup_factor} faster.",
+    "Pass driver='gesvda' to torch.linalg.svd or svdvals if small singular values need not be "
+    "exact. Use torch.svd_lowrank for a few values, and a Newton-Schulz iteration for the nearest "
+    "orthogonal matrix: both are faster still.",
+    8.3,
 )
 
 
-def older_kernel_findings(trace: Trace) -> Iterator[Finding]:
+def slower_kernel_findings(trace: Trace) -> Iterator[Finding]:
     """One finding per case on the GPU that spends most time in such kernels."""
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
@@ -77,11 +92,18 @@ def older_kernel_findings(trace: Trace) -> Iterator[Finding]:
     gemms = [code for code, text in texts.items() if _is_old_gemm(text)]
     if any(_NEWER.search(text) for text in texts.values()):
         gemms = []
-    for case, codes, below in ((_ATTENTION, flash, _BLACKWELL), (_GEMM, gemms, np.inf)):
+    rotations = [code for code, text in texts.items() if _ROTATION.search(text)]
+    if framework(trace) != "torch":
+        rotations = []
+    cases = (
+        (_ATTENTION, flash, _SHORTEST_NS),
+        (_GEMM, gemms, _SHORTEST_NS),
+        (_JACOBI, rotations, 0),
+    )
+    for case, codes, shortest_ns in cases:
         if codes:
-            long = steady_kernels(trace) & (kernels.duration_ns >= _SHORTEST_NS)
-            rows = np.flatnonzero(np.isin(names.codes, codes) & long)
-            yield from _finding(trace, case, rows, below)
+            long = steady_kernels(trace) & (kernels.duration_ns >= shortest_ns)
+            yield from _finding(trace, case, np.flatnonzero(np.isin(names.codes, codes) & long))
 
 
 def _is_old_gemm(name: str) -> bool:
@@ -89,9 +111,9 @@ def _is_old_gemm(name: str) -> bool:
     return bool(old) and aligned_elements(name) is None
 
 
-def _finding(trace: Trace, case: OlderKernels, rows: Integers, below: float) -> Iterator[Finding]:
+def _finding(trace: Trace, case: SlowerKernels, rows: Integers) -> Iterator[Finding]:
     kernels = trace.recorded("kernels")
-    fits = [device for device, known in enumerate(peaks(trace)) if _capability_fits(known, below)]
+    fits = [device for device, known in enumerate(peaks(trace)) if _capability_fits(known, case)]
     rows = rows[np.isin(kernels["device"][rows], fits)]
     if not len(rows):
         return
@@ -114,7 +136,7 @@ def _finding(trace: Trace, case: OlderKernels, rows: Integers, below: float) -> 
     }
     yield Finding(
         severity,
-        f"{case.what} take {{total_ns}} in {{kernels:call}}. {case.newer}"
+        f"{case.what} take {{total_ns}} in {{kernels:call}}. {case.faster}"
         + gain_sentence(saved_ns, int(less_ns.sum())),
         case.remedy,
         saved_ns,
@@ -124,5 +146,6 @@ def _finding(trace: Trace, case: OlderKernels, rows: Integers, below: float) -> 
     )
 
 
-def _capability_fits(known: Peaks, below: float) -> bool:
-    return "capability" in known and _HOPPER <= known["capability"].value < below
+def _capability_fits(known: Peaks, case: SlowerKernels) -> bool:
+    least, below = case.capabilities
+    return "capability" in known and least <= known["capability"].value < below

@@ -1,4 +1,4 @@
-"""Older kernels, memsets and per-tensor optimizers: found where they are, silent elsewhere."""
+"""Slower kernels, memsets and per-tensor optimizers: found where they are, silent elsewhere."""
 
 import pytest
 
@@ -43,6 +43,27 @@ def test_flash_attention_2_on_hopper(name, tmp_path):
     assert finding.time_at_stake_ns == pytest.approx(saved_ns, abs=40)
     assert finding.share_of_step_pct == pytest.approx(50 * 11 / 21, rel=1e-4)
     assert "CUDNN_ATTENTION" in finding.action
+
+
+ROTATIONS = (
+    "void gesvdbj_batch_32x16<float, float>(long, const int *, int, T2)",
+    "void svd_column_rotate_batch<float, (int)5, (int)3>(long, const int *, int)",
+)
+
+
+def test_singular_values_by_jacobi_rotations(tmp_path):
+    export = in_turn(*ROTATIONS, UPDATE, UPDATE, took=15 * US)
+    [finding] = advice(export, tmp_path, "Jacobi")
+
+    saved_ns = 80 * 15 * US * (1 - 1 / 8.3)
+    assert finding.severity == "high"
+    assert finding.time_at_stake_ns == pytest.approx(saved_ns, abs=80)
+    assert "driver='gesvda'" in finding.action
+
+
+@pytest.mark.parametrize("names", [ROTATIONS, (UPDATE, "void gesvda_kernel(float *)")])
+def test_no_driver_of_torch_is_named_elsewhere(names, tmp_path):
+    assert not advice(in_turn(*names), tmp_path, "Jacobi")
 
 
 @pytest.mark.parametrize(
