@@ -457,6 +457,19 @@ def test_results_of_steps_can_stay_on_the_gpu_the_result_of_a_program_cannot(
     assert next(each for each in findings if "(D2H, " in each.message).saving == saving
 
 
+def test_a_result_copied_after_the_last_step_is_that_of_the_program(tmp_path):
+    export = Export()
+    for number in range(4):
+        at = 1_000_000 * number
+        export.launch((at, at + 1), (at + 10, at + 900_000)).range(f"step_{number}", at, at + 99)
+    back = {"kind": "D2H", "source": "device", "destination": "pageable", "bytes": 1 << 20}
+    export.copy((4_000_000, 4_000_001), (4_000_002, 6_000_000), **back)
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    assert next(each for each in findings if "(D2H, " in each.message).saving == "at-most"
+
+
 @pytest.mark.parametrize(("size", "many"), [(8 << 10, True), (8 << 20, False)])
 def test_many_small_copies_are_to_be_fewer(size, many, tmp_path):
     """8 KiB in 2 µs are a fifteenth of what the link of an H200 carries."""

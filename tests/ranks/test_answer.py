@@ -165,8 +165,8 @@ def test_a_job_whose_cpus_set_the_pace_says_so():
     assert not rows(report, "stragglers")
     finding = report.result.findings[0]
     assert finding.message == (
-        "The CPU sets the pace on both ranks: it needs 20.0 ms of a step of 21.0 ms, the GPU 6.00 "
-        "ms without waits."
+        "The CPU sets the pace on both ranks: it needs 20.0 ms of a mean step of 21.0 ms, the GPU "
+        "6.00 ms without waits."
     )
     assert report.verdict.limit == "cpu-launch"
 

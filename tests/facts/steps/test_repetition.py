@@ -230,3 +230,19 @@ def test_changing_passes_that_the_host_does_not_see_may_be_layers(random):
     kind, _, marked = growing_steps(random, 60)
     found = find_repetition(kind, pauses(len(kind)), None, np.zeros_like(marked))
     assert found is None or len(found.first) != 60
+
+
+@pytest.mark.parametrize(
+    ("launches", "others", "found"),
+    [(40, 8, True), (40, 12, False), (6, 0, False)],
+)
+def test_one_kernel_again_and_again_has_steps_of_one_launch(launches, others, found):
+    kind = np.concatenate([np.arange(1, others + 1), np.zeros(launches, np.int64)])
+    marked = np.ones(len(kind), bool)
+
+    repetition = find_repetition(kind, pauses(len(kind)), marked=marked)
+
+    assert (repetition is not None) == found
+    if repetition is not None:
+        assert (repetition.first[0], repetition.end, repetition.lag) == (others, len(kind), 1)
+    assert find_repetition(kind, pauses(len(kind)), marked=np.zeros(len(kind), bool)) is None

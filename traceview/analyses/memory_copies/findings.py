@@ -99,12 +99,22 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
-            alone = bool(len(steps(trace))) and not _beside_others(copies, row, device)
+            alone = _in_steps(trace, own) and not _beside_others(copies, row, device)
             finding = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
                 remedy = f"{_KEEP}{finding.remedy[0].lower()}{finding.remedy[1:]}"
                 finding = replace(finding, remedy=remedy)
             yield replace(finding, work=time_of(on_gpu))
+
+
+def _in_steps(trace: Trace, copies: Table) -> bool:
+    """Whether most of these copies run from the first to the last step."""
+    all_steps = steps(trace)
+    if not len(all_steps):
+        return False
+    begin, end = all_steps.gpu_start_ns.min(), all_steps.gpu_end_ns.max()
+    inside = (copies["start_ns"] >= begin) & (copies["start_ns"] < end)
+    return 2 * int(np.count_nonzero(inside)) > len(copies)
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:

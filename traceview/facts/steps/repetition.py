@@ -12,7 +12,8 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
 4. Passes that may be layers of a step are grouped into steps, or count for nothing (`nesting`).
 5. Where regular passes are less than half of all launches, kinds are looked for that occur once in
    each pass, whatever else it launches (`once_per_pass`).
-6. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
+6. A program that launches one kernel and waits, again and again, has passes of one launch.
+7. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
    its anchor as the CPU pauses longest, or at the anchor.
 """
 
@@ -38,6 +39,7 @@ LEAST_STEPS = 4
 _LEAST_COVERAGE = 0.2
 # Regular passes of fewer launches are a part of a loop whose launches change.
 _LEAST_REGULAR = 0.5
+_LEAST_SINGLE = 0.8
 _AS_GOOD = 0.01
 _AGREEING = 0.7
 _MOST_ANCHORS = 48
@@ -92,6 +94,13 @@ def find_repetition(
     """
     if len(kind) < LEAST_STEPS * _SHORTEST:
         return None
+    found = _several_launches(kind, pause_ns, optimizer, marked)
+    return found or (None if marked is None else _single_launches(kind, marked))
+
+
+def _several_launches(
+    kind: Integers, pause_ns: Integers, optimizer: Mask | None, marked: Mask | None
+) -> Repetition | None:
     anchor = _best_anchor(kind)
     lag = anchor.lag if anchor else 0
     if optimizer is not None and (found := _between_optimizers(optimizer, lag)):
@@ -103,6 +112,21 @@ def find_repetition(
         return None
     found = _whole_passes(_seams(at, pause_ns, lag), end, lag)
     return _not_layers(found, kind, pause_ns, marked) if found else None
+
+
+def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
+    """Passes of one launch, all of one kind, where the host waits between them.
+
+    Without waits nothing tells such passes from the parts of one.
+    """
+    again = np.append(False, (kind[1:] == kind[:-1]) & marked[1:])
+    begins = np.flatnonzero(~again)
+    ends = np.append(begins[1:], len(kind))
+    longest = int(np.argmax(ends - begins))
+    first, end = int(begins[longest]), int(ends[longest])
+    if end - first < _LEAST_SINGLE * len(kind):
+        return None
+    return Repetition(np.arange(first, end), end, 1)
 
 
 def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:

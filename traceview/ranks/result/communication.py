@@ -98,7 +98,7 @@ def exposed_communication(
     if severity is None or transfer_ns < _EXPOSED_SHARE * whole_ns:
         return
     which = "Both ranks exchange data" if len(job.ranks) == 2 else "Most ranks exchange data"
-    of = "of a step of" if job.steps.names else "of"
+    of = "of a mean step of" if job.steps.names else "of"
     most, values = _most_exposed(job, tables, calls)
     yield Finding(
         severity,

@@ -189,8 +189,8 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         which = "both ranks"
     yield Finding(
         severity,
-        f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a step of {{step_ns}}, the GPU "
-        "{gpu_ns} without waits.",
+        f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a mean step of {{step_ns}}, the "
+        "GPU {gpu_ns} without waits.",
         "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
         "with a larger batch. The report of one rank shows where the CPU spends the time.",
         saved_ns,
