@@ -55,6 +55,14 @@ def test_gemms_in_tf32_are_convolutions_of_one_by_one(tmp_path):
     assert finding.time_at_stake_ns == pytest.approx(2_000 * US, rel=1e-3)
 
 
+def test_fp32_gemms_have_a_finding_of_their_own(tmp_path):
+    gemm = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma"
+    half = RELU.replace("float", "c10::BFloat16")
+    [finding] = advice(in_turn(H200, TF32, gemm, half), tmp_path, "Convolutions in TF32")
+    assert "Other" not in finding.message
+    assert finding.time_at_stake_ns == pytest.approx(1_000 * US, rel=1e-3)
+
+
 def test_kernels_of_16_bits_and_optimizers_keep_their_time(tmp_path):
     half = RELU.replace("float", "c10::BFloat16")
     adam = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>"

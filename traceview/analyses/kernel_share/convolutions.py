@@ -22,6 +22,7 @@ from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
@@ -200,7 +201,14 @@ def _on_nchw(names: Texts) -> Mask:
 
 
 def _between(trace: Trace) -> Mask:
-    """True for kernels of PyTorch and cuDNN on fp32 images that become 16 bits under autocast."""
+    """True for kernels of PyTorch and cuDNN on fp32 images that become 16 bits under autocast.
+
+    GEMMs on CUDA cores have a finding of their own.
+    """
     names = trace.recorded("kernels").texts("name")
-    wide = _named(names, lambda name: bool(_WIDE.search(name)) and not _NARROW.search(name))
-    return wide & np.isin(kernel_classes(trace), _BETWEEN)
+    return _named(names, _is_wide) & np.isin(kernel_classes(trace), _BETWEEN)
+
+
+def _is_wide(name: str) -> bool:
+    wide = bool(_WIDE.search(name)) and not _NARROW.search(name)
+    return wide and not is_fp32_gemm_on_cuda_cores(name)
