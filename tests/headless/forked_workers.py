@@ -93,8 +93,8 @@ class ForkServer:
         streams: Sequence[int],
     ) -> Fork:
         """Run a program in a fork; `streams` are the descriptors of its stdin, stdout, stderr."""
-        if self._requests is None:
-            self._requests = self._connected(environment)
+        self.connect(environment)
+        assert self._requests
         ours, theirs = socket.socketpair()
         request = {
             "program": program,
@@ -106,6 +106,11 @@ class ForkServer:
             descriptors = [*streams, theirs.fileno()]
             socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
         return Fork(ours)
+
+    def connect(self, environment: dict[str, str]) -> None:
+        """Connect, unless that was done; the environment is for a server that starts now."""
+        if self._requests is None:
+            self._requests = self._connected(environment)
 
     def leave(self) -> None:
         """Ask for no more forks: it ends when all have left."""

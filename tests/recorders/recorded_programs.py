@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.headless.forked_python import run_script
 from traceview.recorders import gathering
 from traceview.recorders.options import RecordOptions
 
@@ -53,13 +54,11 @@ def run(program: str, folder: Path, *options: str, **changes: str):
     """Run a program from a file; its output and status as subprocess gives them."""
     script = folder.parent / "program.py"
     script.write_text(KERNEL + program)
+    command, told = [sys.executable, *options, str(script)], environment(folder, **changes)
+    if not options:
+        return run_script(command, told, folder=folder.parent)
     return subprocess.run(
-        [sys.executable, *options, script],
-        env=environment(folder, **changes),
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
+        command, env=told, cwd=folder.parent, capture_output=True, text=True, timeout=120
     )
 
 

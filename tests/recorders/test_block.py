@@ -1,12 +1,13 @@
 """`with traceview.recording(...)`: blocks of a program, one program for all cases."""
 
 import json
-import subprocess
+import os
 import sys
 
 import pytest
 
 import traceview
+from tests.headless.forked_python import run_script
 from traceview.errors import OutputExistsError
 from traceview.trace.schema.ranges import OPERATORS
 
@@ -66,9 +67,7 @@ def ran(tmp_path_factory):
     pytest.importorskip("nvtx")
     folder = tmp_path_factory.mktemp("blocks")
     (folder / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = run_script([sys.executable, "program.py"], os.environ, folder=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), folder
 

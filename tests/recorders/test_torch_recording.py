@@ -12,12 +12,12 @@ from collections import Counter
 import pytest
 
 import traceview
-from tests.headless.forked_python import run_python
+from tests.headless.forked_python import run_python, run_script, start_script
 from tests.places import REPOSITORY
 from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
 from traceview import analyze, cli
-from traceview.recorders import torch_recording
+from traceview.recorders import interrupts, torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.interrupts import StopSignals
 from traceview.recorders.options import RecordOptions
@@ -42,7 +42,11 @@ def without_nsys() -> dict[str, str]:
 
 @pytest.fixture
 def record(tmp_path, monkeypatch, capfd):
-    """Record a program by the command line, in this process; returns that and the output's path."""
+    """Record a program by the command line, in this process; returns that and the output's path.
+
+    The program is a fork of a Python that has imported PyTorch, which the hooks do not notice.
+    """
+    monkeypatch.setattr(interrupts, "subprocess", Forking())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACEVIEW_NSYS", "/nowhere/nsys")
 
@@ -55,6 +59,17 @@ def record(tmp_path, monkeypatch, capfd):
         return done, tmp_path / "train.sqlite"
 
     return run
+
+
+class Forking:
+    """As much of `subprocess` as a recording takes; Python runs scripts in forks."""
+
+    TimeoutExpired = subprocess.TimeoutExpired
+
+    @staticmethod
+    def Popen(command, process_group, env):  # noqa: N802
+        assert process_group == 0
+        return start_script(command, env)
 
 
 def own_ranges(trace):
@@ -75,7 +90,8 @@ def in_program(program, folder, options):
     script = folder / "program.py"
     script.write_text(program)
     added = torch_recording._environment(options, gathered, has_gpu=False)
-    subprocess.run([sys.executable, script], env={**os.environ, **added}, check=True)
+    done = run_script([sys.executable, str(script)], {**os.environ, **added}, folder=folder)
+    assert done.returncode == 0, done.stderr
     return gathered
 
 
@@ -192,7 +208,8 @@ def test_steps_samples_and_the_run_are_there(record):
     assert torch.cuda.is_available() or not report.findings
 
 
-def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record):
+def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record, monkeypatch):
+    monkeypatch.setattr(interrupts, "subprocess", subprocess)
     seen = "print('torch._inductor' in sys.modules, torch._inductor.config is not None)"
     done, path = record(f"{programs.GRADIENTS}\nstep()\n{seen}\n")
     assert done.stdout.startswith("False True\n"), done.stderr

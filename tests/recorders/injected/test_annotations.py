@@ -6,9 +6,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.headless.forked_python import run_script
 from traceview.recorders import gathering
 from traceview.recorders.options import RecordOptions
 
@@ -55,8 +57,10 @@ def events(program: str, mode: str = "auto") -> list[str]:
 
 @cache
 def of_all_programs(mode: str) -> dict[str, list[str]]:
-    command = [sys.executable, "-c", LISTENING, str(FOLDER / "torch_loops.py")]
-    done = subprocess.run(command, env=environment(mode), capture_output=True, text=True)
+    with TemporaryDirectory() as folder:
+        (script := Path(folder) / "listening.py").write_text(LISTENING)
+        command = [sys.executable, str(script), str(FOLDER / "torch_loops.py")]
+        done = run_script(command, environment(mode), folder=script.parent)
     assert done.returncode == 0, done.stderr
     programs: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
@@ -247,12 +251,6 @@ print(calls)
     (tmp_path / "train.py").write_text(program)
     options = RecordOptions(annotate="auto", steps=(2, 4))
     added = gathering.environment(options, tmp_path / "gathered")
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, **added},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "train.py"]
+    done = run_script(command, {**os.environ, **added}, folder=tmp_path)
     assert done.stdout == "[0, 1, 'start', 2, 3, 'stop', 4, 5]\n"

@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.headless.forked_python import run_script
 from tests.recorders.fake_nsys import traceview
 from traceview.recorders import gathering
 from traceview.recorders.injected.traceview_injected import sync_call_sites as sync_places
@@ -46,13 +46,7 @@ def run(
     environment.pop("TRACEVIEW_GATHER", None)
     if marked:
         environment["TRACEVIEW_SYNC_SITES"] = "1"
-    done = subprocess.run(
-        [sys.executable, name, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = run_script([sys.executable, name, *arguments], environment, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
