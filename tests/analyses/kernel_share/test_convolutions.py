@@ -56,7 +56,7 @@ def test_gemms_in_tf32_are_convolutions_of_one_by_one(tmp_path):
 
 
 def test_fp32_gemms_have_a_finding_of_their_own(tmp_path):
-    gemm = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma"
+    gemm = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_ffma_aligna4"
     half = RELU.replace("float", "c10::BFloat16")
     [finding] = advice(in_turn(H200, TF32, gemm, half), tmp_path, "Convolutions in TF32")
     assert "Other" not in finding.message
