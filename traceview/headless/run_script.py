@@ -130,11 +130,13 @@ def run(
     as_main: bool,
     arguments: Sequence[str],
     starting: Callable[[], None] = lambda: None,
+    afterwards: Callable[[dict[str, Any]], None] = lambda _: None,
     functions: Sequence[Any] = (),
 ) -> Ending:
     """Run a script as Python would and catch everything; without `as_main`, as an import.
 
-    `starting` is called right before. From then on the signal STOP interrupts the script.
+    `starting` is called right before. From then on the signal STOP interrupts the script, and
+    `afterwards`, which gets its globals.
     `functions` are the jitted functions so far, to find the line of one that does not compile.
     """
     as_main = as_main and not script.is_library
@@ -146,6 +148,7 @@ def run(
         with _stoppable():
             starting()
             exec(script.code, module.__dict__)  # noqa: S102 (the user asks for it)
+            afterwards(module.__dict__)
     except Stopped:
         return Ending(module.__dict__, "was stopped", stopped=True)
     except SystemExit as end:

@@ -156,3 +156,9 @@ def masked_strided(x_ptr, y_ptr, n, stride: tl.int64, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets * stride, mask=offsets < n)
     tl.store(y_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), x)
+
+
+@triton.jit
+def taps(x_ptr, y_ptr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    k = tl.arange(0, BLOCK)
+    tl.store(y_ptr + k, tl.load(x_ptr + k // WIDTH * 1024 + k % WIDTH))

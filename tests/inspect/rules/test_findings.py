@@ -210,6 +210,12 @@ def test_a_value_to_declare_is_named(untried):
     assert finding.action == ("If start is a multiple of 16, declare it: tl.multiple_of(start, 16)")
 
 
+def test_runs_of_an_odd_length_are_not_to_be_declared(untried):
+    (finding,) = untried("taps", f"{POINTERS}, 11, 1024")
+    assert "the offset is a remainder (k % 11" in finding.message
+    assert finding.action.endswith("runs end after 11 elements")
+
+
 def test_one_warp_cannot_be_fewer(untried):
     one, four = (untried("gelu", f"{POINTERS}, i32:16, 64", num_warps=n) for n in (1, 4))
     assert {each.action.partition(",")[0] for each in one} == {"Use a larger block"}

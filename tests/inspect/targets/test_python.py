@@ -256,6 +256,48 @@ def test_kernels_that_nobody_launches_are_guessed():
     assert notes[0].endswith("not launched by the script, so the arguments are guessed")
 
 
+MODEL = """\
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n = n
+
+    def forward(self, x):
+        assert x.is_cuda
+        fill[(4,)](x, {size}, BLOCK=256)
+
+def get_inputs():
+    return [torch.rand(4096)]
+
+def get_init_inputs():
+    return {settings}
+"""
+
+
+@needs_triton
+@needs_torch
+@pytest.mark.parametrize("settings", ["[1000]", '{"n": 1000}'])
+def test_the_model_of_a_benchmark_is_called_as_its_harness_does(script, settings):
+    notes = []
+    file = script(MODEL.replace("{size}", "self.n").replace("{settings}", settings))
+    (compiled,) = compile_python(file, CompileOptions(), note=notes.append)
+    assert (compiled.how, compiled.grid) == ("launched", (4, 1, 1))
+    assert [(a.name, a.value) for a in compiled.arguments][1] == ("n", 1000)
+    assert any("called ModelNew(*get_init_inputs())(*get_inputs())" in text for text in notes)
+
+
+@needs_triton
+@needs_torch
+def test_a_model_that_fails_leaves_its_kernels_to_a_guess(script):
+    notes = []
+    file = script(MODEL.replace("{size}", "self.no").replace("{settings}", "[1]"))
+    (compiled,) = compile_python(file, CompileOptions(), note=notes.append)
+    assert compiled.how == "called"
+    assert any("raised AttributeError" in text for text in notes)
+
+
 @needs_triton
 @needs_torch
 def test_what_is_launched_leaves_the_rest_unguessed(script):

@@ -50,6 +50,10 @@ _NO_WRAP = (
     "Mask the elements beyond the end instead of wrapping around, or declare runs: "
     "tl.max_contiguous(tl.multiple_of(offsets, 16), 16)"
 )
+_SHORT_RUNS = (
+    "Order the data or the tile so that a thread's elements run along a longer axis: runs end "
+    "after {0} elements"
+)
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
@@ -129,8 +133,20 @@ def _of_values(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     if what.startswith("a quotient"):
         return f"the offset is {what}, so its elements are not known to be adjacent", _PER_GROUP
     if what.startswith("a remainder"):
-        return f"the offset is {what}, so its elements are not known to be adjacent", _NO_WRAP
+        run = _run(culprit, compiled)
+        remedy = _SHORT_RUNS.format(run) if run else _NO_WRAP
+        return f"the offset is {what}, so its elements are not known to be adjacent", remedy
     return f"the offset depends on {what}, so its elements are not known to be adjacent", _RUNS
+
+
+def _run(remainder: Culprit, compiled: Compiled) -> str:
+    """The length of the runs that a remainder makes, such as `KW=11`, if no vector fits them."""
+    values = {a.name: a.value for a in compiled.arguments}
+    name = remainder.operands[-1] if remainder.operands else ""
+    length = values.get(name) if remainder.constant is None else remainder.constant
+    if not isinstance(length, int) or length % 2 == 0:
+        return ""
+    return f"{name}={length}" if remainder.constant is None else str(length)
 
 
 def _multiple(culprit: Culprit) -> str:
