@@ -25,6 +25,7 @@ LEVELS = (
         "memory",
         "groups",
         "outputs",
+        "records",
         "version",
         "stages",
         "statistics",

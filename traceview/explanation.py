@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
 
 from traceview.analyses import ALL
 from traceview.analyses.base import Analysis, TableSpec
 from traceview.analyses.verdict import SCOREBOARD, Verdict, scoreboard, verdict
 from traceview.analyses.verdict.verdict import limit_of
 from traceview.errors import InputError, suggestion
+from traceview.records import record
 from traceview.trace.schema import TABLES
 
 
-@dataclass(frozen=True)
+@record
 class Need:
     """A recorded table that an answer needs, what it holds, and the command that records it."""
 
@@ -23,7 +23,7 @@ class Need:
     how_to_record: str
 
 
-@dataclass(frozen=True)
+@record
 class Explanation:
     """An answer explained: `method` says how it is computed, `source` is the file that does."""
 

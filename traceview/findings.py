@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 from traceview import display, intervals, units
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.units import Value
 
 Severity = Literal["high", "medium", "low", "info"]
@@ -32,7 +33,7 @@ LONGEST_NAME = 80
 FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
-@dataclass(frozen=True)
+@record
 class Subject:
     """What a finding is about. `file` and `line` locate it in the user's program.
 
@@ -49,7 +50,7 @@ class Subject:
 RECORDING = Subject("recording")
 
 
-@dataclass(frozen=True)
+@record
 class Evidence:
     """What shows a finding.
 
@@ -67,7 +68,7 @@ class Evidence:
     basis: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class LostTime:
     """When a device (row in devices) lost the time of a finding: disjoint times, in order."""
 
@@ -75,7 +76,7 @@ class LostTime:
     time: Intervals
 
 
-@dataclass(frozen=True)
+@record
 class LoopTime:
     """The steady steps of one loop.
 
@@ -203,7 +204,7 @@ MOST_SPEEDUP = 100.0
 _NEARLY_ALL = 0.95
 
 
-@dataclass(frozen=True)
+@record
 class Forecast:
     """What acting on a finding wins: at most, about or at least (`saving`).
 

@@ -20,6 +20,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.ranking import Outcome, RankedFinding, ranked
+from traceview.records import record
 from traceview.stages import in_stage
 from traceview.tables import Array, Column, Table
 from traceview.trace import Selection, Trace
@@ -47,7 +48,7 @@ FINDING_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class RecordedGpu:
     """A GPU of the trace; None for what the recording does not contain."""
 
@@ -58,7 +59,7 @@ class RecordedGpu:
     sm_count: int | None
 
 
-@dataclass(frozen=True)
+@record
 class RecordedProcess:
     """A process of the trace; `name` is None where the recording does not contain it."""
 
@@ -67,7 +68,7 @@ class RecordedProcess:
     name: str | None
 
 
-@dataclass(frozen=True)
+@record
 class TraceFacts:
     """The recording itself, as the head of a report describes it.
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
 from math import floor, log10
+
+from traceview.records import record
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 
@@ -121,7 +123,7 @@ def difference(nanoseconds: float) -> str:
     return f"{_sign(nanoseconds)}{duration(abs(nanoseconds))}"
 
 
-@dataclass(frozen=True)
+@record
 class RoundedTimes:
     """Lengths of time in one unit, rounded so that the printed ones sum up as printed.
 

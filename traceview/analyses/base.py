@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from traceview import display
 from traceview.findings import Finding
+from traceview.records import record
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
@@ -44,7 +45,7 @@ class Deferred(Mapping[str, Value], Generic[Value]):
         return len(self._items)
 
 
-@dataclass(frozen=True)
+@record
 class Chart:
     """The declaration of a chart of one result table; `render` decides how to draw it.
 
@@ -77,7 +78,7 @@ class Chart:
     most: int = 12
 
 
-@dataclass(frozen=True)
+@record
 class Keep:
     """Which rows of a long table to keep: those with the greatest, or least, values of a column."""
 
@@ -85,7 +86,7 @@ class Keep:
     greatest: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class TableSpec:
     """The declaration of one result table: its name, the meaning of a row, its columns.
 
@@ -160,7 +161,7 @@ EXPORT_AGAIN = "export the recording again: nsys export --type sqlite FILE.nsys-
 """What gets a table that cannot be read."""
 
 
-@dataclass(frozen=True)
+@record
 class Analysis:
     """One question about a trace, and the function that answers it."""
 

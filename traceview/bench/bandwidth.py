@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from traceview.bench.comparison import BenchReport, VersionResult, measure
 from traceview.bench.operation import Operation
 from traceview.bench.plan import BenchRequest
+from traceview.records import record
 
 _SATURATED_FRACTION = 0.9
 
 
-@dataclass(frozen=True)
+@record
 class BandwidthRow:
     """One version at one size. `in_cache`: its traffic fits in L2, so it may exceed the peak."""
 
@@ -24,7 +24,7 @@ class BandwidthRow:
     in_cache: bool | None
 
 
-@dataclass(frozen=True)
+@record
 class Bandwidth:
     """Bandwidth of each version by size.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -18,13 +18,14 @@ from traceview.bench.timing.measurement import Timing
 from traceview.bench.timing.sweep import SIZE, one_of
 from traceview.bench.version_times import version_times
 from traceview.bench.widths import Key, Width, widths_of
+from traceview.records import record
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_IN_SWEEP = 4, 3
 _COMPILED = ("timed", "right", "wrong", "skipped")
 
 
-@dataclass(frozen=True)
+@record
 class VersionResult:
     """One version at one size and data type.
 
@@ -74,7 +75,7 @@ class VersionResult:
         return amount / self.median_ns * 1e9
 
 
-@dataclass(frozen=True)
+@record
 class BenchReport:
     """The versions of an operation at all sizes and data types, on one machine.
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from traceview.bench.operation import Operation
 from traceview.errors import InputError
+from traceview.records import record
 
 _POISON = 255
 """Bytes of this value are NaN in every floating-point type, and -1 or the maximum in all others."""
 _POISONED_COPIES, _MOST_POISONED_BYTES = 8, 256 << 20
 
 
-@dataclass(frozen=True)
+@record
 class CheckResult:
     """The outcome of a comparison.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from traceview.bench.operation import Operation
 from traceview.bench.timing.measurement import Timing, benchmark
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class TensorFacts:
     """One tensor. `least`, `greatest` and `mean` are over its finite values; None if it has none.
 
@@ -33,7 +33,7 @@ class TensorFacts:
     inf_count: int
 
 
-@dataclass(frozen=True)
+@record
 class Description:
     """A call: its tensors, its time, and its peak GPU memory beyond the inputs.
 
@@ -82,7 +82,7 @@ def describe(
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Named:
     """An input or output and its name: `input 0`, `input 1[2]`, `output 0['loss']`."""
 

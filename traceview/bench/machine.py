@@ -6,13 +6,14 @@ import ctypes
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import PackageNotFoundError, version
 
 from traceview import hardware
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Machine:
     """Versions and the current GPU; None for what is missing or cannot be queried."""
 
@@ -127,7 +128,7 @@ def flop_kind(dtype: str, tensor_cores: bool) -> str:
     return (_TENSOR_KINDS if tensor_cores else _KINDS).get(dtype, "fp32")
 
 
-@dataclass(frozen=True)
+@record
 class Peaks:
     """Peak rates of the GPU; empty or None if no source has them."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, Literal
 
 from traceview.errors import InputError
+from traceview.records import record
 
 Needs = Literal["cpu", "triton", "cuda"]
 _FIXED = 3
@@ -26,7 +27,7 @@ def _is_whole(parameter: Parameter) -> bool:
     return annotation in ("int", "int | None", "Optional[int]")
 
 
-@dataclass(frozen=True)
+@record
 class Version:
     """One implementation of an operation: `run(*inputs)` returns a tensor, or a tuple of them.
 
@@ -46,7 +47,7 @@ class Version:
     cuda_source: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Operation:
     """An operation, with all that is needed to check and time it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 
 from traceview.bench.machine import Machine
@@ -12,9 +12,10 @@ from traceview.bench.timing.measurement import check_counts
 from traceview.bench.timing.sweep import SIZE, Axis
 from traceview.errors import InputError
 from traceview.inspect.targets.target import check_arch
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class BenchRequest:
     """What to measure, and how. Empty sequences mean the operation's defaults.
 

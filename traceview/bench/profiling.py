@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from traceview.errors import InputError
+from traceview.records import record
 
 _ROOT = "all"
 _NO_OPERATOR = "(launched by no operator)"
@@ -47,7 +48,7 @@ class Frame:
             yield from each.walk(path)
 
 
-@dataclass(frozen=True)
+@record
 class KernelOfOperator:
     """A kernel by the operator that launched it: `operator` is the innermost of `path`."""
 
@@ -58,7 +59,7 @@ class KernelOfOperator:
     total_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class OperatorTime:
     """An operator over all calls: exclusive CPU time, and GPU time of the kernels it launched."""
 
@@ -68,7 +69,7 @@ class OperatorTime:
     gpu_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class Profile:
     """Operators and kernels, longest first. `on_gpu` is False if nothing ran on a GPU."""
 

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,13 @@ from traceview.bench.timing.growth import fit_timings
 from traceview.bench.timing.measurement import Timing
 from traceview.bench.timing.sweep import Axis, Sweep
 from traceview.errors import InputError
+from traceview.records import record
 
 _FEWEST_ROUNDS = 3
 _LONGEST_LINE = 300
 
 
-@dataclass(frozen=True)
+@record
 class ProgramSweep:
     """A program, its times over a sweep, and the last line that it printed at each value."""
 

@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.targets.target import kernels_of
 from traceview.ptx.model import Access, Compiled
+from traceview.records import record
 
 Key = tuple[int, str, str]
 """Size, data type, version."""
@@ -28,7 +28,7 @@ _TIMEOUT_S = 120.0
 _WARP = 32
 
 
-@dataclass(frozen=True)
+@record
 class Width:
     """Bits per thread per load of global memory; None for the reason in `why`.
 

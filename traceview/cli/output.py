@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -16,6 +16,7 @@ import click
 from traceview.cli import Settings
 from traceview.cli.process.pager import show_in_pager
 from traceview.outputs import check_report_output, write_pieces
+from traceview.records import record
 from traceview.stages import listening
 
 STDOUT = "-"
@@ -149,7 +150,7 @@ def open_in_browser(page: Path) -> None:
         click.echo(f"no browser found; open {click.format_filename(page)} yourself", err=True)
 
 
-@dataclass(frozen=True)
+@record
 class Outputs:
     """Destination of each output; None if it was not requested."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from traceview.comparison.figures import RunFigures
 from traceview.errors import TraceFormatError, unreadable
+from traceview.records import record
 
 FORMAT, VERSION = "traceview baseline", 1
 _AGAIN = "write it anew with: traceview baseline TRACE... -o base.json"
@@ -19,7 +19,7 @@ _LOOK = 200
 _MOST_BYTES = 1 << 28
 
 
-@dataclass(frozen=True)
+@record
 class Baseline:
     """The content of a baseline file."""
 

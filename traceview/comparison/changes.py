@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from traceview import units
@@ -18,6 +18,7 @@ from traceview.comparison.wording import (
     place_words,
     sentence,
 )
+from traceview.records import record
 
 MOST_CHANGES = 6
 _LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
@@ -43,7 +44,7 @@ _TALLY = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class RunChange:
     """One cause of a difference, with its sentence: a part of the step, or several of one cause."""
 

@@ -9,12 +9,13 @@ from typing import Literal, overload
 
 from traceview import display
 from traceview.comparison.figures import PartKind, RunFigures, StepPart
+from traceview.records import record
 from traceview.trace import Trace
 
 Change = Literal["same", "appeared", "vanished", "renamed", "reconfigured"]
 
 
-@dataclass(frozen=True)
+@record
 class PartDifference:
     """One part of the step on both sides; times are per step, means over the runs of a side.
 
@@ -54,7 +55,7 @@ class PartDifference:
         return self.delta_ns - self.calls_ns
 
 
-@dataclass(frozen=True)
+@record
 class Certainty:
     """The certainty of the difference of the step time.
 
@@ -79,7 +80,7 @@ class Certainty:
         return self.low_ns > 0 or self.high_ns < 0
 
 
-@dataclass(frozen=True)
+@record
 class CountDifference:
     """A count per step on both sides, exact; every run of a side has the same unless `varies`."""
 
@@ -89,7 +90,7 @@ class CountDifference:
     varies: bool
 
 
-@dataclass(frozen=True)
+@record
 class EnvironmentDifference:
     """Something about the machine or the software that differs and may explain the rest.
 

@@ -7,14 +7,16 @@ itself can be deleted. Times are those of the GPU with the longest steady span, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from traceview.records import record
 
 PartKind = Literal["kernel", "communication", "copy", "memset", "graph", "idle"]
 """Idle parts are named by the cause of the gap, all others by the operation."""
 
 
-@dataclass(frozen=True)
+@record
 class KernelShape:
     """The launch configuration of a kernel and what it loads, as its launches have it most often.
 
@@ -33,7 +35,7 @@ class KernelShape:
     store_bits: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class StepPart:
     """Time that the steps of a run spend on one thing, and on nothing else at that time.
 
@@ -60,7 +62,7 @@ class StepPart:
     symbol: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class RunFigures:
     """The figures of one recording in a comparison.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from traceview.comparison.baseline import is_baseline, read_baseline
 from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
 from traceview.errors import ComparisonRefusedError
+from traceview.records import record
 from traceview.trace import Trace
 from traceview.trace.folder import USE_RECORDINGS, recordings_in
 
@@ -18,7 +19,7 @@ Input = str | Path | Trace
 Recording = Path | Trace
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """The figures of a run, and the recording they are of, to draw its timeline.
 

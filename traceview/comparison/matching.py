@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.comparison.comparison import Change
 from traceview.comparison.compiler_names import places_in_order
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.comparison.renames import RENAMED_KINDS, Rename, StepSequence, find_renames, portion
 from traceview.comparison.sides import PartKey, SidePart, configuration, part_key, side_parts
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MatchedParts:
     """Parts that are the same work on both sides; several where they only match together."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ from traceview.comparison.alignment import align
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.comparison.sides import PartKey, SidePart, part_key
 from traceview.facts.operations.kernel_classes import KernelClass
+from traceview.records import record
 
 RENAMED_KINDS = ("kernel", "communication")
 _UNKNOWN = (KernelClass.OTHER.label, KernelClass.AUTOTUNER.label)
@@ -20,7 +21,7 @@ _MOST_CALLS = 10
 """Of a kernel of no known class, as a multiple of those of the kernel that it replaces."""
 
 
-@dataclass(frozen=True)
+@record
 class StepSequence:
     """The kernels of a typical step of one side, in the order in which the GPU ran them.
 
@@ -45,7 +46,7 @@ class StepSequence:
         )
 
 
-@dataclass(frozen=True)
+@record
 class Rename:
     """Calls of one part before that are calls of another part after, and their time in a step."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from traceview.comparison.figures import KernelShape, RunFigures, StepPart
+from traceview.records import record
 
 PartKey = tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record
 class SidePart:
     """A part of the step on one side: mean time and calls per step over the runs.
 

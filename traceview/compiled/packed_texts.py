@@ -6,18 +6,18 @@ A million str take half a second and a hundred MB, and a report shows a handful 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts, TextValues, object_array, picked, thrifty
 
 Bytes = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
+@record
 class PackedTexts:
     """Text i is the `sizes[i]` bytes of `content` from `starts[i]` on.
 

@@ -12,9 +12,9 @@ cuda_occupancy.h of CUDA 13.0, against which the occupancy is tested; it has no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from traceview.errors import InputError
+from traceview.records import record
 
 KIB = 1024
 WARP_THREADS = 32
@@ -22,7 +22,7 @@ _WIDE_SINCE = 10.0
 _ARCH = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?")
 
 
-@dataclass(frozen=True)
+@record
 class SmLimits:
     """Resources of one SM of a compute capability. Registers have 32 bits.
 

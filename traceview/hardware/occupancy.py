@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from traceview.errors import InputError
 from traceview.hardware.limits import WARP_THREADS, SmLimits
+from traceview.records import record
 
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "barriers"]
 
 
-@dataclass(frozen=True)
+@record
 class Occupancy:
     """The blocks that one SM holds at once.
 

@@ -16,12 +16,11 @@ a B300 in its SXM form 148 · 11.0 Jetson AGX Thor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceview.hardware.limits import limits_of
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """A product and its number of SMs."""
 

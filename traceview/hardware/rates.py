@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from traceview.records import record
 
 FLOP_KINDS = ("fp64", "fp64-tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 
@@ -32,7 +33,7 @@ _C2C = 450 * _GB
 _MAKER = re.compile(r"^(?:(?:NVIDIA|Tesla|GeForce)\s+)*")
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """Peak rates of one product; None without a source.
 

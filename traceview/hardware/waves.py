@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from traceview.hardware.occupancy import Occupancy
+from traceview.records import record
 
 
 def filling_sizes(blocks: int, at_once: int) -> tuple[int, ...]:
@@ -19,7 +19,7 @@ def filling_sizes(blocks: int, at_once: int) -> tuple[int, ...]:
     return (down, up) if 0 < down < up else (up,)
 
 
-@dataclass(frozen=True)
+@record
 class Waves:
     """The waves of one grid. `blocks` is the size of the grid, `at_once` that of a wave."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Change:
     """A change that a recompilation makes; everything else stays as it was.
 

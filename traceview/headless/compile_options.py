@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from traceview.headless.signatures.notation import Value, value_of
+from traceview.records import record
 
 MOST_CONFIGS = 4
 """How many configurations of an autotuned kernel are compiled unless all are asked for."""
@@ -13,7 +14,7 @@ BUDGET_S = 20.0
 """Time limit of one invocation unless another is asked for."""
 
 
-@dataclass(frozen=True)
+@record
 class CompileOptions:
     """Kernels of a target to compile, and options; None leaves it to the target.
 

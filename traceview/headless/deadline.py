@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Deadline:
     """A moment on the monotonic clock in seconds, which all processes of a machine share."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from traceview.records import record
 
-@dataclass(frozen=True)
+
+@record
 class Equivalence:
     """Whether the results are the same, and how that is known or why it is not.
 

@@ -12,6 +12,7 @@ from traceview import errors
 from traceview.errors import TraceviewError
 from traceview.headless.inductor_sources import Generated
 from traceview.ptx.model import Argument, Compiled
+from traceview.records import record
 
 _ONLY_TIMED = (
     "launched only by the autotuner or a benchmark; nothing is timed without a GPU, so the "
@@ -26,7 +27,7 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Events:
     """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 

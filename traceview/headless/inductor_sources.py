@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from traceview.ptx.model import Compiled
+from traceview.records import record
 
 _KERNEL = re.compile(
     r"^[ \t]*# kernel path: (?P<path>.+)\n"
@@ -25,7 +26,7 @@ _MOST_BYTES = 20_000_000
 _MOST_NAMES = 8
 
 
-@dataclass(frozen=True)
+@record
 class Generated:
     """Generated sources by file name, a hash of the text that stays when a cache moves.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from traceview.headless.compile_options import CompileOptions
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """A script or module to run, and how to compile its kernels.
 

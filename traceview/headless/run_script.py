@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -18,13 +18,14 @@ from typing import Any
 from traceview.errors import InputError, unreadable
 from traceview.headless import compile_error
 from traceview.headless.project.package import Package, package_of
+from traceview.records import record
 
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
 STOP = signal.SIGVTALRM
 """The signal that interrupts a script at its time limit."""
 
 
-@dataclass(frozen=True)
+@record
 class Script:
     """A file or a module to run; `path` is the file of a module.
 
@@ -49,7 +50,7 @@ class Script:
         return self.package is not None and not self.has_main
 
 
-@dataclass(frozen=True)
+@record
 class Ending:
     """The result of running a script: its globals, and how it failed, if it did.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceview.hardware import Occupancy
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class WhatIf:
     """One configuration, compiled; `failure` says why another one was not.
 

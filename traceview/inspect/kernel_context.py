@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from traceview.hardware import Occupancy
@@ -28,6 +28,7 @@ from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
 from traceview.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.ptx.ttgir.scalar_accesses import scalar_accesses
+from traceview.records import record
 from traceview.toolchain.listings import Code
 
 _SASS_TENSOR_OPS = {
@@ -37,7 +38,7 @@ _SASS_TENSOR_OPS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class AccessContext:
     """A memory access in the PTX to one array, and what its address and mask are computed from.
 
@@ -58,7 +59,7 @@ class AccessContext:
         return place_of(self.access)
 
 
-@dataclass(frozen=True)
+@record
 class KernelContext:
     """A compiled kernel with all that its rules need, each part computed once.
 

@@ -22,6 +22,7 @@ from traceview.ptx.sass.live_registers import LiveRegisters
 from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
+from traceview.records import record
 
 _MOST_LETTERS = 40
 
@@ -48,7 +49,7 @@ def source_of(finding: Finding) -> SourceLine | None:
     return SourceLine(file, line) if file is not None and line is not None else None
 
 
-@dataclass(frozen=True)
+@record
 class Difference:
     """A source line whose widest access has another width in SASS than in PTX.
 

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.errors import TraceviewError
 from traceview.findings import Finding
@@ -18,6 +18,7 @@ from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.thread_traffic import Traffic, traffic_of
 from traceview.ptx.model import Access, Compiled, Kind, Level, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
+from traceview.records import record
 from traceview.toolchain import nvdisasm
 from traceview.toolchain.listings import Code, code_of
 
@@ -30,7 +31,7 @@ LEFT_OUT = "no SASS: only the longest kernels are disassembled, so its widths ar
 _MOST_KEPT = 4096
 
 
-@dataclass(frozen=True)
+@record
 class MainWidth:
     """The width at which a kernel moves most bits, and the first line that does so."""
 
@@ -38,7 +39,7 @@ class MainWidth:
     source: SourceLine | None
 
 
-@dataclass(frozen=True)
+@record
 class RunningWidths:
     """The accesses of one kernel in PTX and SASS, and the widths at which it moves most.
 

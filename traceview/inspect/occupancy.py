@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from traceview import units
 from traceview.errors import InputError
 from traceview.hardware import Occupancy, limits_of, occupancy, part_of
 from traceview.ptx.model import Compiled
 from traceview.ptx.producers import dynamic_shared_variables
+from traceview.records import record
 from traceview.toolchain.listings import Code
 
 _WARP_THREADS = 32
 
 
-@dataclass(frozen=True)
+@record
 class SmCount:
     """The number of SMs to count waves on. `assumed` names the GPU that it is taken from."""
 

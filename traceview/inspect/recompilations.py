@@ -18,6 +18,7 @@ from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.model import Access, Compiled, Function
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import accesses as sass_accesses
+from traceview.records import record
 from traceview.toolchain.listings import Code, code_of
 
 MOST_TRIALS = 16
@@ -32,7 +33,7 @@ Compare = Callable[[Change], Equivalence]
 """Whether the kernel computes the same with a change."""
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """A recompiled kernel, measured on demand."""
 

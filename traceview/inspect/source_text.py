@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview import units
 from traceview.ptx.model import SourceLine
+from traceview.records import record
 
 _AROUND = 3
 _MOST_BYTES = 4_000_000
 _FAR_APART = 400
 
 
-@dataclass(frozen=True)
+@record
 class Excerpt:
     """Lines of one file, numbered; `missing` says why there are none."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from traceview.records import record
 
 ROOT = Path("/")
 KIB = 1024
@@ -17,7 +18,7 @@ KIB = 1024
 _NO_LIMIT = 1 << 60
 
 
-@dataclass(frozen=True)
+@record
 class Free:
     """Available bytes, and what limits them, as an end of `4.0 GB are free …`."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from traceview.ptx.model import Access, Function, Instruction, Kind
 from traceview.ptx.opcodes import Words, family, words
+from traceview.records import record
 
 FAMILIES = (
     *("load", "store", "async-copy", "atomic", "tensor-core", "shuffle", "barrier"),
@@ -38,7 +39,7 @@ class _Move(NamedTuple):
     width_bits: int | None
 
 
-@dataclass(frozen=True)
+@record
 class TensorOp:
     """Equal tensor-core instructions of a function, counted.
 

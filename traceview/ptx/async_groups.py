@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from traceview.ptx.mix.classes import CLASSES, class_of
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Function, Instruction, SourceLine
+from traceview.records import record
 
 COPIES = ("cp.async", "TMA")
 """The kinds that bring data into shared memory."""
@@ -39,7 +39,7 @@ _MBARRIER_KINDS = frozenset({"TMA", "tcgen05"})
 Place = tuple[SourceLine | None, ...]
 
 
-@dataclass(frozen=True)
+@record
 class AsyncWait:
     """A wait in the hottest loop, in the steady state.
 

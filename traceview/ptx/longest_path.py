@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from traceview.ptx.loops import Edges, Jump, LoopNest, block_edges, block_starts, loop_nest
 from traceview.ptx.model import Function, Instruction
+from traceview.records import record
 
 Cycle = frozenset[int]
 
@@ -30,7 +30,7 @@ def heaviest(weights: Sequence[int], jumps: Sequence[Jump]) -> int | None:
     return sum(own[block] for block in _heaviest_blocks(cycles, edges, own))
 
 
-@dataclass(frozen=True)
+@record
 class Passes:
     """Instructions that a thread executes in one pass of a loop: one path through its body.
 

@@ -9,9 +9,10 @@ inside out, so that no block is visited once per enclosing loop. A cycle with tw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+from traceview.records import record
 
 Edges = Sequence[Sequence[int]]
 
@@ -24,7 +25,7 @@ class Jump(NamedTuple):
     falls_through: bool
 
 
-@dataclass(frozen=True)
+@record
 class LoopNest:
     """The loops of a function. A loop is named by the index of the first instruction of its header.
 

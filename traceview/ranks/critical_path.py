@@ -8,7 +8,6 @@ that arrived last. Each rank's own clock suffices for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import column_of
+from traceview.records import record
 from traceview.tables import Integers
 
 MOST_SEGMENTS = 20_000
@@ -24,7 +24,7 @@ _HIDDEN_FRACTION = 0.1
 """A collective with less than this part of its time exposed keeps no kernel waiting."""
 
 
-@dataclass(frozen=True)
+@record
 class PathSegment:
     """A part of the path on a rank (by place): `what` is one of LATE_CAUSES or of KINDS.
 
@@ -39,7 +39,7 @@ class PathSegment:
     place: int = UNKNOWN
 
 
-@dataclass(frozen=True)
+@record
 class CriticalPath:
     """The path of a step (its number in the job), in order of time."""
 
@@ -51,7 +51,7 @@ class CriticalPath:
         return sum(each.duration_ns for each in self.segments)
 
 
-@dataclass(frozen=True)
+@record
 class _Job:
     """For each rank and row of RankCollectives the communicator and column it was matched to."""
 

@@ -7,7 +7,7 @@ rank's own recording, NULL where absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from traceview.facts.idle.causes import CAUSES
 from traceview.findings import Severity
 from traceview.intervals import Timed
 from traceview.ranks.packing import SentColumn, SentTable, SentTexts
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
 KINDS = (
@@ -44,7 +45,7 @@ Numbered = Literal["recording", "file name", "communicator", "order"]
 """Where the number of a rank is from."""
 
 
-@dataclass(frozen=True)
+@record
 class RankCollectives(Timed):
     """The collectives and messages of a rank, one row each, in order of start.
 
@@ -98,7 +99,7 @@ class RankCollectives(Timed):
         return RankCollectives(**columns)
 
 
-@dataclass(frozen=True)
+@record
 class RankSteps:
     """The steps of a rank's main loop, one row each, in order; none where no steps were found.
 
@@ -139,7 +140,7 @@ class RankSteps:
         return self.end_ns - self.begin_ns
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """A place of the program while its GPU idles: a source line, a range path, or both.
 
@@ -160,7 +161,7 @@ class Place:
         return f"{name}:{self.line}" if self.file and self.line else name or self.range_path
 
 
-@dataclass(frozen=True)
+@record
 class WorkPart:
     """Kernels of one class in the steady steps: `kind` is the class, as kernel-share names it.
 
@@ -173,7 +174,7 @@ class WorkPart:
     blocks: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class RankName:
     """The identity of a rank; `clock` is equal where two ranks read the same clock.
 
@@ -190,7 +191,7 @@ class RankName:
     numbered: Numbered = "order"
 
 
-@dataclass(frozen=True)
+@record
 class RankFinding:
     """A finding of the rank's own report, as text."""
 
@@ -202,7 +203,7 @@ class RankFinding:
     share_of_step_pct: float | None
 
 
-@dataclass(frozen=True)
+@record
 class RankFigures:
     """The figures of one rank in the answer for its job.
 

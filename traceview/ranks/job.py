@@ -12,6 +12,7 @@ from traceview import display
 from traceview.analyses.base import Result
 from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import RankFigures
+from traceview.records import record
 from traceview.tables import Array, Integers
 
 PARTS = ("compute", "communication", "wait", "copies", *CAUSES)
@@ -19,7 +20,7 @@ PARTS = ("compute", "communication", "wait", "copies", *CAUSES)
 later ranks. Idle time is named by its cause."""
 
 
-@dataclass(frozen=True)
+@record
 class FailedRank:
     """A file that gave no figures: why, and what to do about it."""
 
@@ -28,7 +29,7 @@ class FailedRank:
     remedy: str
 
 
-@dataclass(frozen=True)
+@record
 class MatchedCommunicator:
     """The collectives of one communicator, or of streams that pair by order, over its ranks.
 
@@ -52,7 +53,7 @@ class MatchedCommunicator:
     late_ns: Integers
 
 
-@dataclass(frozen=True)
+@record
 class Clocks:
     """The relation of the ranks' clocks, one entry per rank.
 
@@ -78,7 +79,7 @@ class Clocks:
         return aligned
 
 
-@dataclass(frozen=True)
+@record
 class HeatMap:
     """Steps of the main loop on each rank, by part; matched by their numbers.
 
@@ -98,7 +99,7 @@ class HeatMap:
     loading_ns: Integers
 
 
-@dataclass(frozen=True)
+@record
 class JobVerdict:
     """The result of the job in one line.
 

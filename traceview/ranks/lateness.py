@@ -16,7 +16,6 @@ catch up. There the CPU's own time per step tells in which steps the time is los
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.needs import Needs
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits, values_at
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
 GPU_WORK = "gpu-work"
@@ -40,7 +40,7 @@ _OF_CPU = [
 ]
 
 
-@dataclass(frozen=True)
+@record
 class LateRows:
     """The late arrivals of a communicator, one row each.
 
@@ -57,7 +57,7 @@ class LateRows:
     parts_ns: Reals
 
 
-@dataclass(frozen=True)
+@record
 class Lateness:
     """Lateness by rank and step of the job.
 

@@ -7,7 +7,6 @@ two ends as well. Without names streams are matched that run the same kinds in t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from traceview.ranks.figures import (
     UNKNOWN,
     RankFigures,
 )
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask
 
 _SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
@@ -36,7 +36,7 @@ _ORDERED = (*_SIZED, ALL_TO_ALL, BARRIER)
 """Kinds that every rank of a communicator takes part in."""
 
 
-@dataclass(frozen=True)
+@record
 class Inconsistency:
     """A place in the order of a communicator where its ranks disagree.
 
@@ -55,7 +55,7 @@ class Inconsistency:
     others: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Matching:
     """Collectives that belong together, and places where ranks disagree.
 
@@ -67,7 +67,7 @@ class Matching:
     inconsistencies: tuple[Inconsistency, ...]
 
 
-@dataclass(frozen=True)
+@record
 class _Joined:
     """The collectives of all ranks one after another.
 

@@ -8,7 +8,6 @@ not be who lost the time in it. So lost time is looked for in what ranks need, n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,12 +16,13 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
+from traceview.records import record
 from traceview.tables import Integers
 
 _LAUNCH_BOUND = 0.9
 
 
-@dataclass(frozen=True)
+@record
 class Needs:
     """Needs by rank and steady step of the job, NaN where a rank has no such step; in ns.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.records import record
 from traceview.tables import Array, Integers
 
 _Unsigned = npt.NDArray[np.uint64]
@@ -24,7 +24,7 @@ _OF_RUN = 4
 _TEXT_LEVEL = 1
 
 
-@dataclass(frozen=True)
+@record
 class SentRuns:
     """A column as values and how often each one is repeated."""
 
@@ -36,7 +36,7 @@ class SentRuns:
         return np.repeat(self.values.numbers(), self.lengths.numbers().astype(np.int64))
 
 
-@dataclass(frozen=True)
+@record
 class SentPlanes:
     """`rows` numbers less `base`, as planes of one byte per number, the lowest ones first.
 
@@ -66,7 +66,7 @@ class SentPlanes:
 SentNumbers = SentRuns | SentPlanes
 
 
-@dataclass(frozen=True)
+@record
 class SentColumn:
     """A column of integers or booleans."""
 
@@ -81,7 +81,7 @@ class SentColumn:
         return self.packed.numbers().view(np.int64).astype(self.dtype)
 
 
-@dataclass(frozen=True)
+@record
 class SentTable:
     """A two-dimensional array of integers by its columns; those of zeros only are left out."""
 
@@ -102,7 +102,7 @@ class SentTable:
         return result
 
 
-@dataclass(frozen=True)
+@record
 class SentTexts:
     """Texts one after another, and the length of each."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from traceview.ranks.figures import (
 )
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.waits import column_of
+from traceview.records import record
 from traceview.tables import NULL
 
 WORLD, DATA, TENSOR = "world", "data parallel", "tensor parallel"
@@ -45,7 +46,7 @@ _DESCRIPTIONS = {
 _REDUCING = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 
 
-@dataclass(frozen=True)
+@record
 class ProcessGroups:
     """Groups of the same shape, such as the four pairs of tensor parallelism among eight ranks.
 
@@ -63,7 +64,7 @@ class ProcessGroups:
     kinds: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class _One:
     """A single group: its ranks by number, and the matched communicators that are of it.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.waits import column_of
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 
-@dataclass(frozen=True)
+@record
 class CommonSteps:
     """The steps of all ranks by number in the job.
 

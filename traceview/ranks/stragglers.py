@@ -7,7 +7,6 @@ lateness stands out from that of the others: in single steps, or in the mean ove
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from traceview.ranks.lateness import (
 )
 from traceview.ranks.needs import Needs
 from traceview.ranks.waits import Reals, exposed_waits
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 MOST = 32
@@ -42,7 +42,7 @@ UNPLACED_SHARE = 0.15
 _NEARLY_ALL, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
 
 
-@dataclass(frozen=True)
+@record
 class Straggler:
     """A rank that is late, by place in the list of ranks.
 
@@ -158,7 +158,7 @@ def _is_late_on_average(own: Integers, others: Integers) -> bool:
     return bool(difference.mean() > _SURE * error)
 
 
-@dataclass(frozen=True)
+@record
 class _Job:
     """The figures of a job, and which of its ranks are stragglers."""
 

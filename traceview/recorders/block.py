@@ -10,7 +10,6 @@ import warnings
 from _thread import start_new_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -31,12 +30,13 @@ from traceview.recorders.injected.traceview_injected.torch_profile.session impor
 from traceview.recorders.job import GATHERED, rank_facts, work_folder
 from traceview.recorders.ranks.rank_output import rank_output
 from traceview.recorders.torch_recording import write_recording
+from traceview.records import record
 from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.rank_identity import RankIdentity
 from traceview.version import __version__
 
 
-@dataclass(frozen=True)
+@record
 class BlockOptions:
     """Options of recording a block: see RecordOptions."""
 

@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +18,7 @@ from traceview.recorders import nvtx_compatibility
 from traceview.recorders.export import export
 from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, probe_all
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
+from traceview.records import record
 from traceview.toolchain.processes import run_process
 from traceview.trace.sqlite import c_decoder
 from traceview.version import __version__
@@ -33,7 +33,7 @@ _FRAMES_AND_CHARTS = {"matplotlib": "for Result.figure()", "pandas": "for Table.
 _TRIAL_S = 60.0
 
 
-@dataclass(frozen=True)
+@record
 class MachineCheck:
     """One component that traceview can use; `remedy` is empty if it works."""
 

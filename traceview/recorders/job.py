@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from traceview.errors import RecordingError
 from traceview.recorders import interrupts
+from traceview.records import record
 from traceview.trace.rank_identity import STARTED_BY_RECORD, RankIdentity, pseudonym
 from traceview.version import __version__
 
@@ -33,7 +34,7 @@ another one that has failed.
 _REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
 
-@dataclass(frozen=True)
+@record
 class Recording:
     """Result of a recording.
 
@@ -50,7 +51,7 @@ class Recording:
     pattern: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class RecordingJob:
     """A recording to make, checked before the program runs; `report` is for nsys only."""
 

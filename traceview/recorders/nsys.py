@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError
+from traceview.records import record
 from traceview.toolchain.processes import (
     ProcessResult,
     chosen_by_user,
@@ -49,7 +49,7 @@ _SHARED_LIBRARY = re.compile(r"(lib\w+)[\w.\-]*\.so[\w.]*: cannot open shared ob
 _PACKAGES = {"libdw": "libdw1", "libelf": "libelf1", "libssh": "libssh-4"}
 
 
-@dataclass(frozen=True)
+@record
 class Defect:
     """Why an nsys cannot produce a usable recording, and the fix."""
 
@@ -57,7 +57,7 @@ class Defect:
     remedy: str
 
 
-@dataclass(frozen=True)
+@record
 class Nsys:
     """An nsys that runs. `version` is its year and its number within the year."""
 
@@ -76,7 +76,7 @@ class Nsys:
         return _importer_defect(self.path)
 
 
-@dataclass(frozen=True)
+@record
 class Broken:
     """An nsys executable that does not work, with the evidence."""
 

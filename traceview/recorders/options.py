@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +13,7 @@ from traceview.errors import InputError, RecordingError
 from traceview.recorders.export import can_include_json
 from traceview.recorders.job import MARKER
 from traceview.recorders.nsys import Nsys
+from traceview.records import record
 from traceview.toolchain.processes import run_process
 from traceview.trace.rank_identity import RankIdentity
 
@@ -24,7 +25,7 @@ _PYTHON = "--python-sampling"
 _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@record
 class RecordOptions:
     """What to record. The defaults suit the analyses.
 
@@ -82,7 +83,7 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
     return [*shown, *(["--keep-rep"] if keep_rep else [])]
 
 
-@dataclass(frozen=True)
+@record
 class Abilities:
     """The abilities of one nsys on this machine. `short` maps short option names to long ones.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import InputError
 from traceview.outputs import unpacked_name
+from traceview.records import record
 
 # Without the reports of nsys, which only nsys can read.
 _RECORDINGS = (".sqlite", ".json")
 _MOST_LISTED, _LONGEST_NAME = 500, 200
 
 
-@dataclass(frozen=True)
+@record
 class ServedFolder:
     """A folder, with every link resolved."""
 

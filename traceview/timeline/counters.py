@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,13 +11,14 @@ from traceview.compiled import sorting
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations, operations_by_device
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 
 _METRICS = {"dram-read": "DRAM read", "dram-write": "DRAM write"}
 
 
-@dataclass(frozen=True)
+@record
 class Counter:
     """A value on a device (row in devices) that holds from each time to the next.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from traceview.records import record
 from traceview.timeline.tracks import Track
 
 LaneKind = Literal["steps", "phases", "thread", "stream", "idle", "migrations"]
 
 
-@dataclass(frozen=True)
+@record
 class Lane:
     """Tracks under one heading.
 

@@ -7,13 +7,13 @@ between them runs of rows become one: how long they were busy, and the name of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.intervals import Intervals, Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, constant
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import Track
@@ -25,7 +25,7 @@ _WINDOWS = 512
 _LEAST_RUN, _MOST_RUNS = 16, 50_000
 
 
-@dataclass(frozen=True)
+@record
 class Leaves(Timed):
     """Rows of a track, singly or in runs: one row per leaf, in order of time.
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview import groups
+from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, row_numbers
 
 _LONGEST = 4_000
 
 
-@dataclass(frozen=True)
+@record
 class NameTable:
     """The names in use, numbered anew: `place` has the new number of each number of RowNames.
 
@@ -31,7 +32,7 @@ class NameTable:
         return len(self.texts)
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """Names that were added together: the row in `texts` and `whole` that has each."""
 

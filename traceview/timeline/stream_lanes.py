@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from traceview.facts.operations.operations import (
     operations_by_device,
 )
 from traceview.facts.queue.queue import rows_by_stream
+from traceview.records import record
 from traceview.tables import (
     Integers,
     RowNumbers,
@@ -49,7 +49,7 @@ MOST_LAUNCHES = 20_000
 """Launch configurations beyond which the timeline tells kernels apart by name alone."""
 
 
-@dataclass(frozen=True)
+@record
 class LaunchConfigurations:
     """The distinct launch configurations, one row each as LAUNCH_COLUMNS; `of` each kernel."""
 

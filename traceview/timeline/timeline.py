@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
+from traceview.records import record
 from traceview.timeline.counters import Counter, counters
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
@@ -22,7 +22,7 @@ from traceview.timeline.tracks import Track
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class Timeline:
     """Everything that happened, from `start_ns` to `end_ns` on the clock of the recording."""
 

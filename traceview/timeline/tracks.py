@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import coverage
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, row_numbers
 
 MOST_TRACKS = 32
@@ -18,7 +18,7 @@ MOST_TRACKS = 32
 Content = Literal["operations", "gaps", "ranges", "calls", "python", "steps", "phases"]
 
 
-@dataclass(frozen=True)
+@record
 class Track(Timed):
     """Rows in order of start, none of which overlap.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TypeVar, TypeVarTuple
 
@@ -13,6 +12,7 @@ from traceview.ptx.model import Compiled, Function, Listing, Resources
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass.disassembly import with_sources_of
+from traceview.records import record
 from traceview.toolchain import nvdisasm
 from traceview.toolchain.ptxas import Assembled, assemble
 
@@ -21,7 +21,7 @@ Ts = TypeVarTuple("Ts")
 _ON_FUNCTION = re.compile(r"function '([^']+)'")
 
 
-@dataclass(frozen=True)
+@record
 class Code:
     """A kernel's PTX, SASS and resources; None for what is not available.
 

@@ -6,10 +6,10 @@ import ctypes
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError
+from traceview.records import record
 from traceview.toolchain.tools import TOOLKITS
 
 # Below a folder of sys.path: NVIDIA's wheels for CUDA 12 and for CUDA 13, then torch.
@@ -20,7 +20,7 @@ _LIBRARY = "libnvrtc.so*"
 _HEADERS = ("../include", "../../cuda_runtime/include", "../../include")
 
 
-@dataclass(frozen=True)
+@record
 class NvrtcCompilation:
     """PTX, or None with the compiler's log and the meaning of its status code."""
 

@@ -9,14 +9,15 @@ import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from traceview.records import record
 
 TIMEOUT_S = 20.0
 LONGEST_LINE = 300
 
 
-@dataclass(frozen=True)
+@record
 class ProcessResult:
     """Exit status and output of a program that has ended.
 

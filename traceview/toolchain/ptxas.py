@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import TraceviewError
+from traceview.records import record
 from traceview.toolchain import tools
 from traceview.toolchain.processes import ProcessResult
 
@@ -28,7 +28,7 @@ _FUNCTION_HEADER = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
-@dataclass(frozen=True)
+@record
 class Assembled:
     """A cubin and what ptxas reported while making it.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Self
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import Table
 
 HOST = "host"
@@ -42,7 +43,7 @@ VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}
 """All variables that tell the rank of a process, and which launcher gave it."""
 
 
-@dataclass(frozen=True)
+@record
 class RankIdentity:
     """A process of a distributed run. What is not known is None.
 

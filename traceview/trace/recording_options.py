@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
+from traceview.records import record
 from traceview.trace.model import Trace, fact
 
 _COMMAND = "nsys_command"
@@ -13,7 +13,7 @@ _CHAINS = "PROCESS_0:CUDA_BACKTRACE_OPTIONS:COLLECT_"
 _PYTHON_SAMPLES = "PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
 
 
-@dataclass(frozen=True)
+@record
 class RecordingOptions:
     """What the recorder was asked for. False where that is not known."""
 

@@ -8,7 +8,6 @@ the other ranks tell which. Where sizes are unknown, those at one place of each 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from traceview.analyses.communication.pairing import Waiting
 from traceview.facts.collectives.transfers import Transfers
 from traceview.facts.steps.steps import step_of_operations
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 
@@ -24,7 +24,7 @@ _LEAST_EQUAL = 4
 _RANK_FILE = re.compile(r"\.rank\d+\.")
 
 
-@dataclass(frozen=True)
+@record
 class BeyondFastest:
     """Collectives whose other ranks are not recorded: `rows` of transfers.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.findings import Evidence, Finding, LostTime, severity_of, share_pct
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 from traceview.units import Value
@@ -44,7 +44,7 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 1.01
 
 
-@dataclass(frozen=True)
+@record
 class _MostExposed:
     """Transfers of one GPU after warm-up (`rows`), and how much of their time no compute hides."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from traceview.facts.collectives.waits import waits_of
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class Waiting:
     """One entry per transfer: `wait_ns` for the last GPU to arrive, −1 where it is not paired;
     `late_ns` the longest wait that the others had for it, 0 where it was not the last.

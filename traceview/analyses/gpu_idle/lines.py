@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from traceview.facts.samples.stack_lines import (
     stack_lines,
 )
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.trace import Trace, fact
 
@@ -92,7 +93,7 @@ def spread_idle(
     return Spread(gap, first[gap] + rank, time)
 
 
-@dataclass(frozen=True)
+@record
 class IdleSamples:
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups
 from traceview.ptx.demangle import plain_name
+from traceview.records import record
 from traceview.tables import Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 
@@ -48,7 +48,7 @@ def function_name(symbol: str) -> str:
     return words[-1] if words else symbol
 
 
-@dataclass(frozen=True)
+@record
 class NativeLines:
     """One row per native stack.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_idle.native_lines import native_lines
 from traceview.facts.samples.stack_lines import stack_lines
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
@@ -16,7 +15,7 @@ NO_LINE = int(np.iinfo(np.int32).min)
 _TOP_LEVEL = "<module>"
 
 
-@dataclass(frozen=True)
+@record
 class StackSites:
     """One row per Python stack, then one per native stack, and a last one for no stack at all.
 

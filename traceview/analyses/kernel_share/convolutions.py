@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
+from traceview.records import record
 from traceview.tables import Integers, Mask, Texts
 from traceview.trace import Trace
 from traceview.units import Value
@@ -53,7 +53,7 @@ _MUCH = 0.25
 _FIRST_TENSOR_CORES, _FIRST_TF32 = 7.0, 8.0
 
 
-@dataclass(frozen=True)
+@record
 class _Remedy:
     """What is said of some kernels, and what takes their place; `less` is the part that goes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware import geforce_factors
+from traceview.records import record
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace, fact
 
@@ -23,7 +24,7 @@ from traceview.trace import Trace, fact
 _FIRST_CAPABILITY = 8.0
 
 
-@dataclass(frozen=True)
+@record
 class GemmLaunches:
     """Launches of fp32 GEMMs on one GPU; one entry per launch, NaN where its FLOP are unknown."""
 
@@ -33,7 +34,7 @@ class GemmLaunches:
     flop: Floats
 
 
-@dataclass(frozen=True)
+@record
 class Fp32Gemms:
     """The fp32 GEMMs of one GPU, and what its tensor cores could save.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from traceview.facts.operations.frameworks import framework
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 from traceview.units import Value
@@ -41,7 +41,7 @@ _SHORTEST_NS = 20_000
 _HOPPER, _BLACKWELL = 9.0, 10.0
 
 
-@dataclass(frozen=True)
+@record
 class SlowerKernels:
     """What is known of one case: `speedup` is at most that of the faster kernels."""
 

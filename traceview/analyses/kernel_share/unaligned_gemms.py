@@ -8,7 +8,6 @@ align4: on an H200 the GEMMs of a vocabulary of 50,257 took four times as long a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from traceview import groups
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.from_ranges import shaped_gemms
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 
@@ -37,7 +37,7 @@ def aligned_elements(name: str) -> int | None:
     return needed if int(match["elements"]) < needed else None
 
 
-@dataclass(frozen=True)
+@record
 class UnalignedGemms:
     """The unaligned GEMMs of one GPU after warm-up; `names`, costliest first.
 

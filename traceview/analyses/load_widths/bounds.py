@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware.limits import WARP_THREADS
+from traceview.records import record
 from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace, fact
 
@@ -45,7 +46,7 @@ WARM_UP_ALONE = "it ran only during warm-up"
 Verdict = Literal["wide", "narrow", "near-peak", "unknown"]
 
 
-@dataclass(frozen=True)
+@record
 class TimedLaunches:
     """The launches after warm-up that ran alone on the GPU: their number, time and traffic.
 
@@ -59,7 +60,7 @@ class TimedLaunches:
     blocks_least: int
 
 
-@dataclass(frozen=True)
+@record
 class WidthBound:
     """One variant of a kernel: its widths, and a bound of the time at 128 bits.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.samples.stack_lines import stack_lines
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.records import record
 from traceview.tables import NULL, Cell, Integers
 from traceview.trace import Trace
 
@@ -141,7 +141,7 @@ def _remedy(trace: Trace, loop: Recurring, line: FreeingLine | None) -> str:
     return SHRINK if total != NULL and peak > _FULL * total else REMOVE
 
 
-@dataclass(frozen=True)
+@record
 class FreeingLine:
     """The line of the program from which memory is freed, and the library function inside."""
 

@@ -14,7 +14,6 @@ The phase in which the first steady step begins is warm-up until then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -33,6 +32,7 @@ from traceview.facts.phases.compilation import compilation, last_work_ns, workin
 from traceview.facts.ranges.selection import issued_ns
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -69,7 +69,7 @@ SHORTEST_NS = 1_000_000
 """A shorter phase is merged into the one before it."""
 
 
-@dataclass(frozen=True)
+@record
 class Phases:
     """One row per stretch of one phase, by process and start; they adjoin.
 

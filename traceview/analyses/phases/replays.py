@@ -7,7 +7,6 @@ recorded whole do not show their kernels and are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -27,7 +27,7 @@ _BASE, _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xD6E8_FEB8_6659_FD
 Hashes = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
+@record
 class Replayed:
     """A sequence of kernels that ran both ways; the spans are from first start to last end.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from traceview.analyses.roofline.work_items import Sides, WorkItems
 from traceview.facts.work.estimate import KINDS, Floats
 from traceview.facts.work.kernel_work import MEASURED, SOURCES
 from traceview.facts.work.peaks import Peaks
+from traceview.records import record
 from traceview.tables import Integers
 
 NEAR_PCT = 60.0
@@ -20,7 +21,7 @@ MEMORY = "bandwidth"
 _MOST = float(1 << 62)
 
 
-@dataclass(frozen=True)
+@record
 class RooflinePoint:
     """Equal work items of one GPU: their work together, and what of its peaks they reach.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
@@ -16,6 +14,7 @@ from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.from_metrics import alone
 from traceview.facts.work.from_ranges import declared_in
 from traceview.facts.work.kernel_work import DECLARED, kernel_work
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts, object_array
 from traceview.trace import Trace
 
@@ -24,7 +23,7 @@ Sides = tuple[Integers, Integers, Integers]
 """Along x, y and z, one entry per work item each."""
 
 
-@dataclass(frozen=True)
+@record
 class WorkItems:
     """One entry per work item. `grid`, `block` and `registers` are -1 for several kernels.
 

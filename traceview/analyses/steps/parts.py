@@ -7,7 +7,6 @@ part is the mean over these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Integers, thrifty
 from traceview.trace import Trace, fact
 
@@ -45,7 +45,7 @@ _PLACE = {name: number for number, name in enumerate(PARTS)}
 _FIRST_CAUSE = _PLACE[FOREIGN_WORK] + 1
 
 
-@dataclass(frozen=True)
+@record
 class Parts:
     """One row per step. `part_ns` has one column for each of PARTS.
 
@@ -78,7 +78,7 @@ _AT_ONCE = 1 << 16
 """Steps processed together: their numbers stay in the caches of a CPU."""
 
 
-@dataclass(frozen=True)
+@record
 class _Gpus:
     """The work of the GPUs, and the GPUs that each series of steps uses.
 
@@ -104,7 +104,7 @@ class _Gpus:
     devices: int
 
 
-@dataclass(frozen=True)
+@record
 class _Visits:
     """One row per step with GPU work and GPU that its series uses, step by step."""
 

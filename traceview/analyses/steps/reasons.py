@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +18,7 @@ from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, range_tree
 from traceview.facts.steps.steps import pace
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
@@ -28,7 +28,7 @@ _IS_IDLE = np.array([name.startswith(IDLE) for name in PARTS])
 _DRAINED = PARTS.index(f"{IDLE}{CAUSES[SYNC_DRAIN]}")
 
 
-@dataclass(frozen=True)
+@record
 class Reason:
     """A part of a step that took `more_ns` more than the median of its loop.
 
@@ -44,7 +44,7 @@ class Reason:
     range_path: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class StepReasons:
     """The reasons of some steps (`rows`), in comparison with the `usual` ones of their loops."""
 
@@ -141,7 +141,7 @@ def _drains_in(trace: Trace, rows: Integers) -> dict[int, tuple[str, str | None]
     return dict(zip(waits_of, calls, strict=True))
 
 
-@dataclass(frozen=True)
+@record
 class _Drains:
     """Gaps that a synchronization left, in order of start; `reach_ns` is the latest end so far."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from traceview.analyses.steps.parts import (
 from traceview.analyses.steps.reasons import Reason, StepReasons, reasons
 from traceview.facts.steps.steps import steps
 from traceview.findings import filled
+from traceview.records import record
 from traceview.tables import Array, MadeTexts, Texts, TextValues, object_array
 from traceview.trace import Trace, fact
 from traceview.units import Value
@@ -65,7 +65,7 @@ def reason_texts(trace: Trace) -> Texts:
     return MadeTexts(codes, _ReasonTexts(of_steps))
 
 
-@dataclass(frozen=True)
+@record
 class _ReasonTexts:
     """Lazily formatted texts: a long trace has many steps, and shows few."""
 

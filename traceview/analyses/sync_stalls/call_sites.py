@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.sync_stalls.call_chains import chain_hints
 from traceview.facts.operations.blocking_calls import waits
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, constant
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class CallSites:
     """The call site of each wait, one row per wait; each column absent where it is not known.
 

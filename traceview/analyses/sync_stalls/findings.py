@@ -7,7 +7,6 @@ synchronization caused counts: gpu-idle reports the other causes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.records import record
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 
@@ -42,7 +42,7 @@ _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
 
-@dataclass(frozen=True)
+@record
 class Costs:
     """Steady idle time that each listed wait caused, in ns; one row per listed wait.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
@@ -13,11 +11,12 @@ from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import UNATTRIBUTED, attribute, range_tree
 from traceview.facts.ranges.selection import selected_calls
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import Array, Cell, Integers, Texts
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class ListedWaits:
     """Waits, one row per wait, and their groups: one per row of the table `sites`.
 

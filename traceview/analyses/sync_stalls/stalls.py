@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.facts.ranges.selection import selected_calls, selected_operations
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -29,7 +29,7 @@ BLOCKING = (
 _LONG_AGO = int(np.iinfo(np.int64).min)
 
 
-@dataclass(frozen=True)
+@record
 class Stalls:
     """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per gap.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
 from traceview.findings import filled
+from traceview.records import record
 from traceview.units import Value
 
 Status = Literal["blind", "warning", "note", "ok"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-@dataclass(frozen=True)
+@record
 class Check:
     """Outcome of one check: `template` over `values`, as in a finding.
 

@@ -7,19 +7,18 @@ or what it writes out at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.idle.causes import profiler_overheads
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class Cost:
     """Time `lost_ns` that the profiler took of `span_ns`, and the purpose of most of it.
 

@@ -13,7 +13,6 @@ interrupts. The costs per event are measured on an H200's host, nsys 2025.3:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from traceview.analyses.trace_health.checks import Check
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.records import record
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
@@ -50,7 +50,7 @@ _WITHOUT_CHAINS = (
 _WITHOUT_NATIVE = "Record without native samples: nsys profile --sample=none."
 
 
-@dataclass(frozen=True)
+@record
 class EventCost:
     """One kind of event: how many on each thread in the steady time, and the cost of each.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,11 +13,12 @@ from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.names import loop_names
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.findings import LoopTime
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class MainLoop:
     """The series of steps that takes most of the time: its steps and their median duration."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -39,6 +38,7 @@ from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT, SLEEP
 from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -69,7 +69,7 @@ _LOADS = re.compile(
 """Path patterns of ranges in which a program gets its data."""
 
 
-@dataclass(frozen=True)
+@record
 class LargestClass:
     """The class of kernels with most time, as a percentage of the steady time of all kernels.
 
@@ -84,7 +84,7 @@ class LargestClass:
     fp32_on_cuda_cores: bool
 
 
-@dataclass(frozen=True)
+@record
 class SteadyParts:
     """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
 

@@ -6,7 +6,6 @@ first. Communication counts where nothing computes, copies where neither runs, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from traceview.facts.operations.kernel_classes import (
     kernel_classes,
 )
 from traceview.facts.operations.operations import Kind, operations
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
 
@@ -28,7 +28,7 @@ WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
 _GRAPH = len(KernelClass)
 
 
-@dataclass(frozen=True)
+@record
 class TimePart:
     """Time of one kind. `name` is a class of kernels, graph, copy, memset, or a cause of idle."""
 
@@ -37,7 +37,7 @@ class TimePart:
     time_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class RunTime:
     """The time of one GPU after warm-up: `parts` add up to `steady_ns`.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
 from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_operations, steady_parts
@@ -13,6 +11,7 @@ from traceview.facts.memory.levels import levels, moments
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
+from traceview.records import record
 from traceview.tables import NULL, Column
 from traceview.trace import Trace
 
@@ -60,7 +59,7 @@ SCOREBOARD = (
 """Names, types and meanings of the fields of a Scoreboard, in its order."""
 
 
-@dataclass(frozen=True)
+@record
 class Scoreboard:
     """The figures to look at first; SCOREBOARD has the meaning of each. None for what is absent."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from traceview import intervals, units
 from traceview.analyses.run_ahead.verdicts import drained_in_steps
@@ -20,6 +19,7 @@ from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.operations.migrations import outer_migration_time
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.sources import steps_source
+from traceview.records import record
 from traceview.trace import Trace
 
 BUSY_PCT = 90.0
@@ -60,7 +60,7 @@ _LOST: dict[Limit, str] = {
 _SLEPT = "waiting while the CPU sleeps"
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     """The result of a recording in one line.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import (
     Array,
     Integers,
@@ -50,7 +51,7 @@ _MAYBE_ABSENT = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Configuration:
     """Equal launches of the selected work. Times are of all `calls`, `median_ns` of one.
 
@@ -91,7 +92,7 @@ class Configuration:
         return math.prod(self.block)
 
 
-@dataclass(frozen=True)
+@record
 class Configurations:
     """Columns of Configuration, one entry each, longest total time first.
 

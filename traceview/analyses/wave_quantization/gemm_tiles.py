@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.tensor_shapes import Gemm
+from traceview.records import record
 from traceview.tables import picked
 from traceview.trace import Trace, fact
 
@@ -32,7 +32,7 @@ _SHARED = re.compile("split_?k|stream_?k|_2cta", re.IGNORECASE)
 _MOST = 1 << 60
 
 
-@dataclass(frozen=True)
+@record
 class PersistentGemm:
     """Launches of one configuration that compute one GEMM in more tiles than blocks.
 

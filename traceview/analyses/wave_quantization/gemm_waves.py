@@ -8,16 +8,16 @@ wave of blocks, which shows nothing of this. SMs without a block stay idle in ev
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from traceview.analyses.wave_quantization.gemm_tiles import PersistentGemm, persistent_gemms
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.analyses.wave_quantization.launched_grids import launched_grids
 from traceview.hardware.waves import filling_sizes
+from traceview.records import record
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class TileWaves:
     """The tile waves of a persistent GEMM, launched as `grid` on a GPU of `sm_count` SMs."""
 

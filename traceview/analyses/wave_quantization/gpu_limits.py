@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from traceview.errors import InputError
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware import SmLimits, limits_of
 from traceview.hardware.limits import WARP_THREADS
+from traceview.records import record
 from traceview.tables import Cell
 from traceview.trace import Trace, fact
 
@@ -22,7 +23,7 @@ _OF_ROW = {
 """Field of SmLimits, and the column in devices that takes precedence."""
 
 
-@dataclass(frozen=True)
+@record
 class GpuLimits:
     """The number of SMs of a GPU, and the limits of each."""
 
@@ -30,7 +31,7 @@ class GpuLimits:
     limits: SmLimits
 
 
-@dataclass(frozen=True)
+@record
 class UnknownLimits:
     """Why the SMs of a GPU are unknown, and the `--peak` options that give them."""
 

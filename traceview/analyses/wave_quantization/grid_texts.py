@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +11,11 @@ from traceview import units
 from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
 from traceview.analyses.wave_quantization.grid_waves import VERDICTS, LaunchedGrids
 from traceview.hardware.waves import filling_sizes
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts, TextsOneByOne, TextValues, object_array
 
 
-@dataclass(frozen=True)
+@record
 class GridTexts:
     """Columns of text about grids; `rows` are the grids in the order of the table."""
 
@@ -49,7 +49,7 @@ class GridTexts:
         return TextsOneByOne(codes, _TextPerGrid(len(self.grids), texts))
 
 
-@dataclass(frozen=True)
+@record
 class _TextPerGrid:
     count: int
     texts: Callable[[Array], Iterable[str]]

@@ -8,7 +8,7 @@ A trace may have as many grids as launches, so they are columns; a `LaunchedGrid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -20,6 +20,7 @@ from traceview.analyses.wave_quantization.configurations import Configuration, C
 from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
 from traceview.hardware import Occupancy, SmLimits, occupancy
 from traceview.hardware.waves import Waves, waves_of
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 Verdict = Literal["step", "no step"]
@@ -37,7 +38,7 @@ _MOST_KEPT = 4096
 CONFIGURED = "shared memory config"
 
 
-@dataclass(frozen=True)
+@record
 class GridOccupancy:
     """The occupancy of a grid, and its waves.
 
@@ -51,7 +52,7 @@ class GridOccupancy:
     waves: Waves
 
 
-@dataclass(frozen=True)
+@record
 class GridColumns:
     """Grids and their waves, one entry each; `at_once` and `sm_count` are 1 where unknown.
 
@@ -108,7 +109,7 @@ class GridColumns:
         return replace(one_block, waves=waves)
 
 
-@dataclass(frozen=True)
+@record
 class Neighbours:
     """The most a call loses, as measured on grids of the kernel with equal work per block.
 
@@ -128,7 +129,7 @@ class Neighbours:
         return cls(np.zeros(count, bool), none, none, np.zeros(count))
 
 
-@dataclass(frozen=True)
+@record
 class LaunchedGrid:
     """A configuration that ran, its occupancy (None: unknown) and its measured verdict.
 
@@ -151,7 +152,7 @@ class LaunchedGrid:
         return self.occupancy.waves if self.occupancy else None
 
 
-@dataclass(frozen=True)
+@record
 class LaunchedGrids(GridColumns):
     """The columns of LaunchedGrid. `verdict` holds places in VERDICTS.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Generic, TypeVar
 
@@ -26,6 +26,7 @@ from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
 from traceview.hardware import SmLimits, occupancy
 from traceview.hardware.limits import WARP_THREADS
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
@@ -35,7 +36,7 @@ _LEAST_LANES = 0.25
 _LARGER_BLOCK = 256
 
 
-@dataclass(frozen=True)
+@record
 class Loss(Generic[Part]):
     """The time that one kernel loses at most, without its launches of warm-up.
 

@@ -7,7 +7,6 @@ into tiles, so that shapes decide; of its other kernels the grid cannot be chang
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from traceview.analyses.framework_wording import is_compiled
 from traceview.facts.operations.frameworks import framework
@@ -15,10 +14,11 @@ from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
 from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
+from traceview.records import record
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class GridRemedy:
     """A template over the values of the finding, and whether acting on it saves what is claimed.
 

@@ -6,7 +6,6 @@ a step. Otherwise it rises with the number of blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from traceview.analyses.wave_quantization.grid_waves import (
     Neighbours,
 )
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ _NEAR = 2.0
 _MOST_NEAR = 8
 
 
-@dataclass(frozen=True)
+@record
 class GridSweeps:
     """Kernels that ran with several numbers of blocks; one entry per sweep.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
 from traceview.bench.history.saved import Key, SavedBench, SavedResult
 from traceview.errors import ComparisonRefusedError
+from traceview.records import record
 from traceview.statistics import Bounds, difference_bounds
 
 LEVEL = 0.95
@@ -16,7 +16,7 @@ Basis = Literal["runs", "trials", "none"]
 Change = Literal["faster", "slower", "unclear", "appeared", "vanished", "untimed"]
 
 
-@dataclass(frozen=True)
+@record
 class VersionDifference:
     """One version at one size and data type, before and after.
 
@@ -45,7 +45,7 @@ class VersionDifference:
     load_bits_after: int | None
 
 
-@dataclass(frozen=True)
+@record
 class BenchDifference:
     """All versions of an operation. `notes` are differences of the machine that explain others."""
 
@@ -72,7 +72,7 @@ def bench_difference(
     return BenchDifference(after[0].operation, len(before), len(after), LEVEL, notes, rows)
 
 
-@dataclass(frozen=True)
+@record
 class Measured:
     """The subject of a measurement: operation, swept parameter, and GPU (None without one)."""
 

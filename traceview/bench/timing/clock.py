@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from traceview.records import record
 
 Run = Callable[[], Any]
 ClockName = Literal["cuda-events", "wall", "perf-counter"]
 _GROUP_NS, _SHORT_NS, _MOST_CALLS = 100_000.0, 20_000.0, 10_000
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """One measurement: time per call, and whether the GPU had to wait for the CPU in it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from traceview import units
 from traceview.bench.timing.measurement import Timing
 from traceview.errors import InputError
+from traceview.records import record
 
 Kind = Literal["flat", "linear", "flat-then-linear", "power", "none"]
 Floats = npt.NDArray[np.float64]
@@ -29,7 +30,7 @@ _LITTLE = 0.5
 """A time is flat if it grows by less than half as much as its size, and by less than 15 %."""
 
 
-@dataclass(frozen=True)
+@record
 class Fit:
     """The form that fits best.
 

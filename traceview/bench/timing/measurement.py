@@ -18,7 +18,6 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, cast
 
@@ -27,6 +26,7 @@ from traceview.bench.timing.clock import Clock, ClockName, CpuClock, Run
 from traceview.bench.timing.cuda_clock import CudaClock, Declared, WallClock
 from traceview.bench.timing.turns import Fatal, Turns, take_turns
 from traceview.errors import InputError
+from traceview.records import record
 
 _DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?")
 _LAUNCH_BOUND_FRACTION = 0.8
@@ -35,7 +35,7 @@ _NORMAL = 1.4826
 """Standard deviation ÷ median absolute deviation of a normal distribution."""
 
 
-@dataclass(frozen=True)
+@record
 class Timing:
     """Times per call in ns, from `trials` measurements of `calls_per_trial` calls each.
 

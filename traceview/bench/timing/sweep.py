@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from traceview import units
 from traceview.bench.timing.clock import Run
 from traceview.bench.timing.growth import Fit, fit_timings
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.errors import InputError
+from traceview.records import record
 
 SIZE = "size"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FEWEST = 3
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """What to vary, and its values in ascending order without repeats."""
 
@@ -43,7 +43,7 @@ class Axis:
         return cls(name, values)
 
 
-@dataclass(frozen=True)
+@record
 class Sweep:
     """Times at each value of `over`, such as steps, and their fit."""
 

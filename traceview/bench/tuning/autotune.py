@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,12 +18,13 @@ from traceview.bench.loading import broke_cuda, broken_cuda_error, error_line
 from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.bench.tuning.cache import TuningCache
 from traceview.errors import InputError
+from traceview.records import record
 
 Config = Mapping[str, Any]
 _FIRST_TRIALS, _MOST_TRIALS, _TOO_SLOW_FACTOR, _MORE_CALLS = 3, 48, 3.0, 2
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """One configuration: its median in the last round it was in, None if it did not run.
 
@@ -36,7 +37,7 @@ class Candidate:
     dropped: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class TuningResult:
     """The best configuration, and all candidates. `cached` if it came from the tuning cache."""
 

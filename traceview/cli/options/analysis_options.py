@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from traceview.records import record
 
-@dataclass(frozen=True)
+
+@record
 class AnalysisOptions:
     """What to analyze of a recording: analyses, ranges, and input from elsewhere."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from traceview.cli.output import (
     write_file,
 )
 from traceview.errors import InputError, OutputExistsError, TraceviewError
+from traceview.records import record
 
 if TYPE_CHECKING:
     from traceview.report import Report
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
 
-@dataclass(frozen=True)
+@record
 class ScreenOptions:
     """What a terminal shows of a report: every table, or one screen."""
 
@@ -36,7 +36,7 @@ class ScreenOptions:
     pager: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class ReportOutputs:
     """Destination of each output; None if it was not requested.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,13 @@ import click
 from traceview.cli.options.report_outputs import ReportOutputs
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
+from traceview.records import record
 
 if TYPE_CHECKING:
     from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class RanksRequest:
     """The recordings on the command line, and the options that are about ranks."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
@@ -17,6 +15,7 @@ from traceview.facts.kernel_names.type_names import TYPES, first_type
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
+from traceview.records import record
 from traceview.tables import Array, Integers, Table, null_of
 from traceview.trace import Trace, fact
 
@@ -103,7 +102,7 @@ def _dtype(name: str) -> str | None:
     return short_name or None
 
 
-@dataclass(frozen=True)
+@record
 class _Widths:
     """Bits per thread per instruction for each row of kernels, 0 where unknown."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
@@ -18,11 +16,12 @@ from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class RunWindow:
     """The steps that are compared, on one GPU (row in devices).
 

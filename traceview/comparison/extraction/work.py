@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -15,6 +14,7 @@ from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -38,7 +38,7 @@ _OF_OPERATION = {
 _PRECEDENCE = np.array([0, 0, 1, 2, 3])
 
 
-@dataclass(frozen=True)
+@record
 class WindowWork:
     """The operations that belong to the steps of the window or run in it, in order of start.
 

@@ -8,12 +8,13 @@ from typing import Literal
 
 from traceview import display
 from traceview.comparison.figures import RunFigures
+from traceview.records import record
 
 Outcome = Literal["passed", "regressed", "undecided"]
 Kind = Literal["max_increase", "max_decrease", "max", "min", "equals"]
 
 
-@dataclass(frozen=True)
+@record
 class GateCondition:
     """One condition of a rule.
 
@@ -27,7 +28,7 @@ class GateCondition:
     at_least: float = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """The conditions on a figure, all of which must hold, each with that certainty (0.5 to 1)."""
 
@@ -36,7 +37,7 @@ class Rule:
     certainty: float
 
 
-@dataclass(frozen=True)
+@record
 class Decision:
     """The outcome of one condition.
 

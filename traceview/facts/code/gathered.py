@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.groups import group, sums
 from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Argument, Compiled
+from traceview.records import record
 from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
 from traceview.trace.nsys.kernel_code import unpacked
@@ -31,7 +32,7 @@ MOST_BYTES = 1 << 30
 _MOST_LINES = 1_000_000
 
 
-@dataclass(frozen=True)
+@record
 class LaunchedCode:
     """One variant of a kernel, and its launches.
 
@@ -49,7 +50,7 @@ class LaunchedCode:
     runs: tuple[Launches, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class GatheredCode:
     """The code in a trace: variants that were launched, longest first, and those that were not.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from traceview.errors import TraceviewError
 from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Compiled, Resources
+from traceview.records import record
 from traceview.tables import Integers
 
 _REQUIRED = re.compile(r"^\s*\.reqntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", re.MULTILINE)
@@ -19,7 +20,7 @@ _LEAST_REGISTERS = 16
 Grid = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Launches:
     """Launches equal in all properties that distinguish variants.
 
@@ -44,7 +45,7 @@ class Launches:
         return sum(self.grids.values())
 
 
-@dataclass(frozen=True)
+@record
 class Variant:
     """The properties of a variant's launches; None where unknown."""
 

@@ -8,11 +8,11 @@ it and then farther away, and each collective belongs to the one that ends with 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
 _WINDOW, _LEAST_WINDOW, _ANCHORS, _BEST = 16, 6, 8, 3
@@ -22,7 +22,7 @@ ABSENT = np.iinfo(np.int64).min
 """The place of a collective that the other stream does not have."""
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveStream:
     """Collectives of a stream in order; `bytes` and `step` are −1 where unknown."""
 
@@ -35,7 +35,7 @@ class CollectiveStream:
         return len(self.end_ns)
 
 
-@dataclass(frozen=True)
+@record
 class _Line:
     """What to add to the times of the one stream for those of the other: a line through `at`."""
 

@@ -15,6 +15,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.collectives.alignment import ABSENT, CollectiveStream, places_in
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask
 
 ENDS_TOGETHER_NS = 50_000
@@ -30,7 +31,7 @@ _MOST_CONTRADICTING = 0.5
 _FEW = 3
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveTimes(Timed):
     """Collectives of several GPUs, one row each.
 
@@ -51,7 +52,7 @@ class CollectiveTimes(Timed):
     clock: Integers
 
 
-@dataclass(frozen=True)
+@record
 class MatchedRows:
     """Streams whose collectives belong together, one of each member.
 

@@ -10,13 +10,13 @@ broadcast, a reduction or a message. Where the parts differ, they are those of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Table, object_array
 from traceview.trace import Trace
 
@@ -27,7 +27,7 @@ _PARTS = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 _AS_MESSAGES = ("all-to-all", "gather", "scatter", "send", "receive")
 
 
-@dataclass(frozen=True)
+@record
 class Messages:
     """One entry per kernel asked for.
 
@@ -69,7 +69,7 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
     return _summed(trace, calls, kernel, count)
 
 
-@dataclass(frozen=True)
+@record
 class _Units:
     """Calls in order of thread and start: `number` of the unit of each, a single call or a group.
 

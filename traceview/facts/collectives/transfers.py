@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
 
@@ -41,7 +41,7 @@ _PART_OF_MORE = "send-receive"
 _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@record
 class Transfers(Timed):
     """The selected transfers, one row per transfer, in order of start.
 

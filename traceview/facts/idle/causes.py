@@ -8,7 +8,6 @@ gap on that very thread: what other threads did need not have delayed the launch
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from traceview.facts.operations.operations import (
     operations,
 )
 from traceview.facts.phases.compilation import compiling
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -74,7 +74,7 @@ an H200 within 5 µs of the call's return in each of some 1,500 launches."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
 
 
-@dataclass(frozen=True)
+@record
 class CpuTime:
     """Time of each gap that the launching thread spent on something, in ns; one row per gap.
 
@@ -94,7 +94,7 @@ class CpuTime:
     profiler_ns: Integers
 
 
-@dataclass(frozen=True)
+@record
 class GapCauses:
     """The cause of each gap as an index into CAUSES, one row per gap.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_th
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
+from traceview.records import record
 from traceview.tables import (
     Integers,
     Mask,
@@ -51,7 +51,7 @@ _AT_ONCE = 1 << 16
 """Gaps whose parts are computed together."""
 
 
-@dataclass(frozen=True)
+@record
 class CpuActivity(Timed):
     """Parts of idle gaps: each gap is cut wherever the activity of its launching thread changes.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -24,7 +23,7 @@ class IdleTime(Timed):
         return len(self.start_ns)
 
 
-@dataclass(frozen=True)
+@record
 class GapBounds(IdleTime):
     """Idle gaps, one row per gap, by device and start.
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class GapLaunches:
     """The launch call of the work that ended each gap, one row per gap.
 

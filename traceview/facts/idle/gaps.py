@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -107,7 +108,7 @@ def steady_span_ns(trace: Trace) -> int:
     return max(steady_spans_ns(trace).values(), default=0)
 
 
-@dataclass(frozen=True)
+@record
 class Gaps(IdleTime):
     """Idle gaps of devices, one row per gap.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from traceview.facts.idle.cpu_activity import CpuActivity, cpu_activity
 from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.ranges.ranges import range_tree
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, thrifty
 from traceview.trace import Trace, fact
 
@@ -23,7 +24,7 @@ work outside CUDA is not about how costly launches are."""
 _PYTHON = "python"
 
 
-@dataclass(frozen=True)
+@record
 class LateSite:
     """Where a CPU spent most of the steady launch-late idle time of a GPU.
 
@@ -40,7 +41,7 @@ class LateSite:
     other_work: bool
 
 
-@dataclass(frozen=True)
+@record
 class LateIdle:
     """Launch-late idle time, one row per device, range pattern and CPU activity.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
@@ -11,13 +9,14 @@ from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
 from traceview.facts.idle.gap_launches import GapLaunches, gap_launches
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations
+from traceview.records import record
 from traceview.tables import Integers, Mask, RowNumbers, Table
 from traceview.trace import Trace, fact
 
 NEVER = int(np.iinfo(np.int64).min)
 
 
-@dataclass(frozen=True)
+@record
 class EventWaits:
     """Calls that made a stream wait for an event: the row of the stream and the time."""
 
@@ -25,7 +24,7 @@ class EventWaits:
     time_ns: Integers
 
 
-@dataclass(frozen=True)
+@record
 class Predecessors:
     """The operation that the work which ended each gap waited behind, one row per gap.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview.facts.idle.causes import LOST_WORK
@@ -11,6 +9,7 @@ from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.lost_work import ANY_DEVICE, device_of_calls, lost_launches
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.ranges.selection import selected_calls
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
@@ -19,7 +18,7 @@ LEAST_FRACTION = 0.1
 unless it is most of the work of a process."""
 
 
-@dataclass(frozen=True)
+@record
 class UnknownIdle:
     """Selected launch calls to a device, and those of them whose work was not recorded.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
@@ -16,6 +14,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import issued_ns, selected_calls, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
+from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -23,7 +22,7 @@ _SLICES, _MOST_SLICES = 10, 20
 _RECURRING, _LATE = 0.5, 0.25
 
 
-@dataclass(frozen=True)
+@record
 class Recurring:
     """Allocations and releases that recur in the loop of one GPU (row in devices).
 

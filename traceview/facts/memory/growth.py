@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from traceview.facts.memory.levels import levels, processes_of, signed_bytes
 from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
+from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
@@ -24,7 +24,7 @@ _LEAST_GROWTH_BYTES = 1 << 20
 _STEADY = 0.5
 
 
-@dataclass(frozen=True)
+@record
 class SteadySteps:
     """The steady steps of one loop: start of each on the CPU, and the end of the last, in ns."""
 
@@ -43,7 +43,7 @@ class SteadySteps:
 NO_STEPS = SteadySteps(np.zeros(0, np.int64), 0)
 
 
-@dataclass(frozen=True)
+@record
 class Growth:
     """Growth of the memory of a device, in bytes per step; `leaks` where it goes on to the end."""
 

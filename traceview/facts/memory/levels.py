@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import issued_ns, selected, selected_operations
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table
 from traceview.trace import Trace, fact
 
@@ -16,7 +15,7 @@ ON_DEVICE = ("device", "device static", "array")
 """Kinds of memory that lie on the GPU. Managed memory may lie on either side."""
 
 
-@dataclass(frozen=True)
+@record
 class Level:
     """Allocated bytes of one device after each of its events, in order of time.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
@@ -11,11 +9,12 @@ from traceview.facts.operations.copies import pageable_copies
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class Waits(Timed):
     """Blocking calls, one row per call, in order of start.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -88,7 +88,7 @@ def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
     return known[np.maximum(names.codes, 0)]
 
 
-@dataclass(frozen=True)
+@record
 class ApiCalls(Timed):
     """The rows of api_calls: calling thread, time and what each call does (a `CallKind`)."""
 

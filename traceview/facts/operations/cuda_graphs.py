@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import Kind, operations
+from traceview.records import record
 from traceview.tables import Mask
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class Graphs:
     """Masks over the operations: nodes of graphs, and graphs recorded as a whole.
 

@@ -7,10 +7,11 @@ guessed: what a name does not give is absent.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """The output tile of a block, from the kernel's name; None for what the name leaves out.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.intervals import Timed
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 TABLES = ("kernels", "copies", "sets", "graph_launches")
 
 
-@dataclass(frozen=True)
+@record
 class Operations(Timed):
     """All operations, one row per operation, in order of start.
 

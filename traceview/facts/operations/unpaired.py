@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
+from traceview.records import record
 from traceview.tables import Mask
 from traceview.trace import Trace, fact
 from traceview.trace.schema import TABLES
@@ -20,7 +19,7 @@ context under the profiler takes longer."""
 NEVER, ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
+@record
 class CutWindow:
     """First and last time of the recording of a program that ran before and after it, in ns."""
 
@@ -28,7 +27,7 @@ class CutWindow:
     last_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class Unpaired:
     """Launch calls without GPU work (rows of api_calls) and operations without a launch call.
 

@@ -16,7 +16,6 @@ Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from traceview.facts.phases.configuration_trials import ConfigurationTrials, con
 from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.samples.compiler_frames import compiler_frames
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -45,7 +45,7 @@ _PERIODS = 4
 _NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
+@record
 class Compilation:
     """Windows of compilation, by process and start; one row per window.
 

@@ -7,13 +7,12 @@ with several numbers of threads or registers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -27,7 +26,7 @@ _FILL = "FillFunctor"
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
+@record
 class ConfigurationTrials:
     """Windows of trials: of kernels in several configurations, and of others.
 

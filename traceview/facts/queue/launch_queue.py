@@ -8,7 +8,6 @@ cost of launching.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.queue.queue import rows_by_stream, stream_depth
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
@@ -38,7 +38,7 @@ FAR_LONGER = 4
 them by 16 to 49 times."""
 
 
-@dataclass(frozen=True)
+@record
 class QueueFull:
     """Time before a full launch queue, by thread and for each API call (`held_ns`).
 

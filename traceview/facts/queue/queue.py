@@ -7,8 +7,6 @@ without one count in neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import intervals
@@ -16,6 +14,7 @@ from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations, operations_by_stream
 from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -35,7 +34,7 @@ def queue_waits(ops: Operations, calls: ApiCalls) -> Integers:
     return wait
 
 
-@dataclass(frozen=True)
+@record
 class QueueWait:
     """Statistics of queue waits; percentiles are interpolated and rounded. None without a call."""
 

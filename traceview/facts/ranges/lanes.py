@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled import coverage
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
 _MOST_TRACKS = 2**15
@@ -58,7 +58,7 @@ class LanePosition(NamedTuple):
     """Time left of that one, 0 if it is over or on another lane."""
 
 
-@dataclass(frozen=True)
+@record
 class Lanes:
     """Disjoint intervals of numbered lanes, in order of lane and start."""
 
@@ -126,7 +126,7 @@ class Lanes:
         return self._key.of(self.lane, self.start)
 
 
-@dataclass(frozen=True)
+@record
 class LaneCoverage:
     """Time covered by the intervals of lanes, all or some of them."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from ctypes import c_int64
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from traceview.compiled.text_numbers import (
     TextNumbers,
     text_numbers,
 )
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 _ZEROES = bytes.maketrans(b"123456789", b"000000000")
@@ -31,7 +31,7 @@ _LAST_NUMBER = re.compile(rb"(\d+)[^\d]*$")
 MOST_DIGITS = 15
 
 
-@dataclass(frozen=True)
+@record
 class TextForms:
     """`form` is the form of each of `texts`, and `first` the first text of each form."""
 

@@ -8,7 +8,6 @@ ranges, two NVTX domains on one thread) are rare; the tracks that hold some are 
 from __future__ import annotations
 
 from ctypes import c_int64
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -19,10 +18,11 @@ from traceview.compiled import library
 from traceview.compiled.library import pointer
 from traceview.facts.ranges.lanes import Key
 from traceview.intervals import Intervals
+from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
 
 
-@dataclass(frozen=True)
+@record
 class Nesting:
     """Intervals sorted by (track, start, −end), none empty; one row per interval."""
 

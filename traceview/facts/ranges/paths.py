@@ -7,19 +7,19 @@ paths are numbers, and the text of one is made when it is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
+from traceview.records import record
 from traceview.tables import Array, MadeTexts, RowNumbers, Texts, TextValues, object_array
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
 
 
-@dataclass(frozen=True)
+@record
 class Paths:
     """All paths, one row per path, level by level.
 

@@ -7,13 +7,13 @@ in `step_0 (6)`, selects the sixth of these in order of time. Any other text is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from traceview import groups
 from traceview.facts.ranges.ranges import RangeTree, range_tree
+from traceview.records import record
 from traceview.tables import (
     Array,
     Integers,
@@ -69,7 +69,7 @@ def _number_by_path(rows: Integers, path: Array, start: Integers) -> Integers:
     return number
 
 
-@dataclass(frozen=True)
+@record
 class RangeNames:
     """The shortest text that selects each range alone: its name, path, or path and count."""
 

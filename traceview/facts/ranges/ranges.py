@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ from traceview.facts.ranges.paths import (
     by_pattern,
     number_paths,
 )
+from traceview.records import record
 from traceview.tables import (
     NULL,
     Array,
@@ -42,7 +43,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])")
 _AUTOGRAD = "pt_autograd"
 
 
-@dataclass(frozen=True)
+@record
 class RangeTree:
     """Ranges with a duration, sorted by (thread, start, −end). `row` is their row in ranges.
 
@@ -221,7 +222,7 @@ def _last_time(trace: Trace) -> int:
     return last + 1
 
 
-@dataclass(frozen=True)
+@record
 class Attribution:
     """The range of each (thread, time) as a row of the tree (−1: none).
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview import groups
 from traceview.facts.samples.compiler_frames import compiler_frames
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
@@ -41,7 +41,7 @@ _FILES = re.compile(r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npy
 _BACKWARD = re.compile(r"torch/autograd/graph\.py::_engine_run_backward$")
 
 
-@dataclass(frozen=True)
+@record
 class StackLines:
     """One row per stack.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.facts.steps.loops import DEVIATIONS_PER_MAD
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 WARMED_UP_STEPS = 3
@@ -23,7 +23,7 @@ deviation (MAD), and by a tenth."""
 _SHRINKS, _LEVELS_OFF, _LEAST_SHRINKING = 1.25, 1.05, 16
 
 
-@dataclass(frozen=True)
+@record
 class StepClasses:
     """`warm_up` and `outlier` of each step; `median_ns` and `limit_ns` of each loop.
 

@@ -20,7 +20,6 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from traceview.facts.steps.nesting import (
     repeats_inside,
 )
 from traceview.facts.steps.once_per_pass import once_per_pass
+from traceview.records import record
 from traceview.tables import Integers, Mask
 
 LEAST_STEPS = 4
@@ -57,7 +57,7 @@ _UNLIKE, _LIKE = 0.2, 0.05
 _BURST = 8
 
 
-@dataclass(frozen=True)
+@record
 class Repetition:
     """The passes of a loop: `first` is the launch that begins each, `end` follows the last one.
 
@@ -70,7 +70,7 @@ class Repetition:
     lag: int
 
 
-@dataclass(frozen=True)
+@record
 class _Anchor:
     """A kind of launch that may stand once in each pass: where it stands, and how far apart."""
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_ste
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import within
 from traceview.facts.steps.warm_up_ranges import warm_up_range_windows
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.trace import Trace, fact
 
@@ -38,7 +38,7 @@ _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
+@record
 class _Kinds:
     """The ranges that repeat: one row per path pattern and thread.
 

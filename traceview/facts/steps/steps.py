@@ -9,7 +9,7 @@ range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -29,11 +29,12 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.loops import are_alike, enters, numbers, restarts
 from traceview.facts.steps.outliers import WARMED_UP_STEPS, classify
 from traceview.facts.steps.series import step_ranges
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, row_numbers, rows_of, thrifty
 from traceview.trace import Trace, fact
 
 
-@dataclass(frozen=True)
+@record
 class Steps:
     """One row per step, sorted by series and start.
 
@@ -144,7 +145,7 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     return result
 
 
-@dataclass(frozen=True)
+@record
 class Pace:
     """The duration of each step, in the rows of steps.
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 
 from traceview.hardware.rates import FLOP_KINDS
+from traceview.records import record
 
 _FORM = re.compile(r"(?P<name>[^{]*?)\s*(?P<json>\{[^{}]*\})\s*", re.DOTALL)
 PAYLOAD = "payload"
@@ -28,7 +28,7 @@ _LONGEST = 1000
 _MOST = 1e24
 
 
-@dataclass(frozen=True)
+@record
 class DeclaredWork:
     """The work declared by a range; None for what its text leaves out."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from traceview.hardware.rates import FLOP_KINDS
+from traceview.records import record
 from traceview.tables import Integers, constant
 
 Floats = npt.NDArray[np.float64]
@@ -15,7 +14,7 @@ KINDS = (*FLOP_KINDS, "fp16-lanes")
 """Kinds of FLOP: those with a peak rate, and half precision on CUDA cores."""
 
 
-@dataclass(frozen=True)
+@record
 class WorkEstimate:
     """Bytes and FLOP, one entry per kernel launch; NaN where unknown.
 

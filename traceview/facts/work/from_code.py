@@ -10,7 +10,6 @@ are kernels that were launched in several variants of different work.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.ptx.accesses import accesses, tensor_ops
 from traceview.ptx.model import Function
 from traceview.ptx.opcodes import words
+from traceview.records import record
 from traceview.toolchain.listings import code_of
 from traceview.trace import Trace
 
@@ -34,7 +34,7 @@ _LANES = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class ThreadWork:
     """Bytes requested and FLOP executed by one thread; `kind` is the commonest kind of FLOP."""
 

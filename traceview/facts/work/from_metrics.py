@@ -10,14 +10,13 @@ rate, where rounding by half a percent weighs too much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.peaks import peaks
+from traceview.records import record
 from traceview.tables import NULL, Integers, Mask
 from traceview.trace import Trace, fact
 
@@ -26,7 +25,7 @@ LEAST_PCT = 10
 _GAP = 1.5
 
 
-@dataclass(frozen=True)
+@record
 class _Samples:
     """Samples of one GPU: start, end and bytes of each; `rate` is the peak in bytes per second."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from traceview.facts.ranges.ranges import attributed_operations, pattern_of, ran
 from traceview.facts.work.declarations import DeclaredWork, may_declare, parse_declaration
 from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.facts.work.tensor_shapes import Gemm, has_sizes, number_type, parse_gemm
+from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace import Trace, fact
 
@@ -25,7 +25,7 @@ _MOST_VERSIONS = 16
 _GEMM = re.compile(r"(?i)gemm|nvjet|cutlass|xmma|gemv|matmul|splitk")
 
 
-@dataclass(frozen=True)
+@record
 class Passages:
     """Passes through declaring ranges in which several kernels ran, and their work together.
 
@@ -101,7 +101,7 @@ def _passages(of: Integers, code: Integers, works: Mapping[int, DeclaredWork]) -
     return Passages(numbered, names, _estimate(codes, works))
 
 
-@dataclass(frozen=True)
+@record
 class ShapedGemms:
     """Kernels (`rows`) that compute a GEMM of known shape, and which of `gemms` each one is."""
 

@@ -6,14 +6,13 @@ declarations of the program, shapes of tensors, counts in the code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview.facts.work.estimate import WorkEstimate
 from traceview.facts.work.from_counters import from_counters
 from traceview.facts.work.from_metrics import from_metrics
 from traceview.facts.work.from_ranges import Passages, from_declared, from_shapes
+from traceview.records import record
 from traceview.tables import Integers, constant
 from traceview.trace import Trace, fact
 
@@ -24,7 +23,7 @@ MEASURED = SOURCES.index("counters (GPU metrics)")
 """The last source that measures; later ones state what should be moved."""
 
 
-@dataclass(frozen=True)
+@record
 class KernelWork:
     """The work of each kernel; `bytes_from` and `flop_from` are indices into SOURCES, -1 for none.
 

@@ -7,10 +7,10 @@ follows from SMs, lanes and clock. A figure that none of these has is absent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from traceview import units
 from traceview.hardware import Rates, geforce_factors, lanes_of, rates_of
+from traceview.records import record
 from traceview.tables import Cell
 from traceview.trace import Trace, fact
 
@@ -24,7 +24,7 @@ _OF_ROW = {
 """Figure by the name of hardware.FIGURES, and its column in devices."""
 
 
-@dataclass(frozen=True)
+@record
 class Peak:
     """A figure in the unit given in hardware.FIGURES, and its source."""
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from traceview.records import record
 
 _SIZES = re.compile(
     r"(aten::\w+)(?:, \w+ = \d+)*, sizes = (\[[\[\]\d, -]*\])(?:, input_op_ids = .*)?"
@@ -29,7 +30,7 @@ Sides = tuple[int, int, int, int]
 """Of a GEMM: batch, m, k, n."""
 
 
-@dataclass(frozen=True)
+@record
 class Gemm:
     """A batched GEMM of an m × k by a k × n matrix, and its least work."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from traceview.hardware import limits_of, part_of
+from traceview.records import record
 
 _ONE_MS = 1.0
 
@@ -21,7 +22,7 @@ Ahead = Callable[[Callable[[], Any]], Callable[[], None]]
 """Begins a function in another process; the result waits for it."""
 
 
-@dataclass(frozen=True)
+@record
 class Gpu:
     """The fake GPU; `capability` is its compute capability, such as "9.0"."""
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from traceview.records import record
+
 _HEAD = re.compile(
     r"(.*head_?(dim|size).*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
     re.I,
@@ -109,7 +111,7 @@ class AssumedTensor:
         return SIZE
 
 
-@dataclass(frozen=True)
+@record
 class AssumedDescriptor:
     """A tensor descriptor (TMA) with the shape of its blocks."""
 
@@ -122,7 +124,7 @@ class AssumedDescriptor:
         return f"[{', '.join(map(str, self.block))}]"
 
 
-@dataclass(frozen=True)
+@record
 class Shape:
     """The shape or the strides of a tensor, of unknown length."""
 

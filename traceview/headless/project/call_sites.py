@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.headless.project.aliases import Aliases
+from traceview.records import record
 
 _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
@@ -18,7 +18,7 @@ _FIRST = re.compile(r"(^|[/_])(tests?|bench\w*|examples?)([/_.]|$)")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
+@record
 class CallSite:
     """A launch in the source: the call, the function around it and the module around that."""
 

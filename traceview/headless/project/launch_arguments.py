@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from traceview.headless.project.assumed_tensor import UNKNOWN
@@ -13,11 +13,12 @@ from traceview.headless.project.call_sites import CallSite
 from traceview.headless.project.expressions import Scope
 from traceview.headless.project.wrapper_values import scope_at
 from traceview.headless.signatures.notation import Parameter
+from traceview.records import record
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
 
 
-@dataclass(frozen=True)
+@record
 class LaunchArguments:
     """The arguments of a call site: `values` of parameters where known, and compile `options`."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from traceview.records import record
 
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 # Folders without __init__.py between a file and the package that it belongs to.
 _MOST_NAMESPACES = 3
 
 
-@dataclass(frozen=True)
+@record
 class Package:
     """The place of a module: `root` is the folder that holds its top-level package."""
 

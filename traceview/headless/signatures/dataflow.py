@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from traceview.records import record
 
 Functions = Mapping[str, ast.FunctionDef]
 
@@ -44,7 +46,7 @@ _OF_OWN_TYPE = frozenset(
 _RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_dims", "permute")
 
 
-@dataclass(frozen=True)
+@record
 class Usage:
     """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call."""
 

@@ -10,11 +10,11 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from traceview.headless.signatures.dataflow import Functions, Usage, is_pointer_name
 from traceview.headless.signatures.notation import Parameter, Value, argument, constant, notation
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 _FLOAT = re.compile(
     r"eps(ilon)?(_\w+)?|(\w+_)?scale(_[a-z])?|alpha|beta\d?|gamma|lr|learning_rate|momentum|weight_decay|decay|"
@@ -56,7 +56,7 @@ FEW_TURNS = 4
 """Turns of an unrolled loop."""
 
 
-@dataclass(frozen=True)
+@record
 class Defaults:
     """Defaults where the source says nothing: the element type and the size of a tile.
 

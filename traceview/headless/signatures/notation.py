@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 
 from traceview.errors import InputError
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 Value = int | float | bool | str | None
 
@@ -23,7 +23,7 @@ _DTYPE = re.compile(r"(?:tl|triton\.language)\.(\w+)")
 EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
 
 
-@dataclass(frozen=True)
+@record
 class Parameter:
     """A parameter of a kernel as declared in its source; `default` is valid with `has_default`.
 

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from traceview.headless.signatures.notation import Value
 from traceview.ptx.model import Argument, How
+from traceview.records import record
 
 _MOST_LETTERS = 160
 
@@ -27,7 +28,7 @@ Place = tuple[int, ...]
 """The position of an argument: the index of its parameter, then indices within tuples."""
 
 
-@dataclass(frozen=True)
+@record
 class CompiledVariant:
     """A compiled kernel: Triton's source object, and its metadata, which holds the options."""
 

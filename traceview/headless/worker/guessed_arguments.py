@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,7 @@ from traceview.headless.signatures.notation import Parameter, Value, argument, c
 from traceview.headless.worker.event_log import plain
 from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 _ELEMENTS = {
     "float32": "fp32",
@@ -43,7 +44,7 @@ _ELEMENTS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Attempt:
     """Arguments to compile a kernel with; `origin` is the call that they are from, if any."""
 
@@ -52,7 +53,7 @@ class Attempt:
     origin: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Guesses:
     """The attempts for a kernel: by its calls, and by its source.
 

@@ -6,7 +6,7 @@ import ast
 import enum
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -17,12 +17,13 @@ from traceview.headless.signatures.inference import parsed
 from traceview.headless.signatures.notation import Parameter, Value
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 # The value of integer arguments for @triton.heuristics, as the real ones are not known.
 _ANY_INTEGER = 4096
 
 
-@dataclass(frozen=True)
+@record
 class AutotuneConfig:
     """One configuration of a kernel: constexprs, and options such as num_warps.
 
@@ -36,7 +37,7 @@ class AutotuneConfig:
     before_launch: Callable[[dict[str, Any]], object] | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Jitted:
     """A @triton.jit function, with the choices of @triton.autotune and @triton.heuristics."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from traceview.headless.compile_error import in_words
@@ -26,13 +26,14 @@ from traceview.headless.worker.event_log import (
 from traceview.headless.worker.forked_task import ForkedTask, cores
 from traceview.headless.worker.jit_functions import resolved
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 _PATIENCE_S = 60.0
 STARTED, RAN, READY = "started\n", "ran ", "ready\n"
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Channel:
     """The pipes to the client process."""
 

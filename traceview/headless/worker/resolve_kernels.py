@@ -6,7 +6,6 @@ import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -39,6 +38,7 @@ from traceview.headless.worker.jit_functions import (
 )
 from traceview.headless.worker.trial_compilations import Problem, TrialCompilations
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 _LEAST_S = 3.0
 """How long an attempt may take even after the deadline."""
@@ -57,7 +57,7 @@ _NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_S
 _INSTALL = "install it and what it imports, or run this where it is installed"
 
 
-@dataclass(frozen=True)
+@record
 class KernelResolution:
     """Compiles what a script did not launch, after it has run.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from traceview.headless.compile_error import in_words, is_of_source
@@ -15,11 +15,12 @@ from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.forked_task import ForkedTask
 from traceview.headless.worker.jit_functions import Jitted, compile_for
 from traceview.ptx.model import Argument
+from traceview.records import record
 
 _WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """Why a kernel does not compile. `is_kernel`: it would not with other arguments either.
 
@@ -31,7 +32,7 @@ class Problem:
     is_slow: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class TrialCompilations:
     """Compiles for one target; `log` has the jitted functions and hears of nothing."""
 

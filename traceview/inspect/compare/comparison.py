@@ -18,12 +18,13 @@ from traceview.inspect.compare.matching import match_kernels
 from traceview.inspect.compare.versions import option_label
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
+from traceview.records import record
 
 _MOST_NAMES = 6
 Value = int | float | str | None
 
 
-@dataclass(frozen=True)
+@record
 class ComparedVersion:
     """One side of a comparison with its label: `4` of `--num-warps`, `old.ptx`."""
 
@@ -31,7 +32,7 @@ class ComparedVersion:
     report: PtxReport
 
 
-@dataclass(frozen=True)
+@record
 class Quantity:
     """One property of a kernel, with its value in each version; None where unknown."""
 
@@ -45,7 +46,7 @@ class Quantity:
         return len(set(self.values)) > 1
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """One kernel in all versions.
 

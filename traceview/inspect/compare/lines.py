@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from traceview.inspect.compare.matching import Matched, MatchRule, match
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.sass_vs_ptx import Place, place_of, widths
 from traceview.inspect.source_text import excerpts
 from traceview.ptx.model import Access, Function, Kind, Level, SourceLine
+from traceview.records import record
 
 LEVELS: tuple[Level, ...] = ("ptx", "sass")
 
 
-@dataclass(frozen=True)
+@record
 class LevelAccesses:
     """The accesses of one place at one level, counted by width in bits.
 
@@ -31,7 +31,7 @@ class LevelAccesses:
         return sum(self.widths.values()) + self.unsized
 
 
-@dataclass(frozen=True)
+@record
 class PlaceAccesses:
     """The accesses of one source line in each version.
 

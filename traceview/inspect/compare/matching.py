@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from traceview.inspect.kernel_report import KernelReport
+from traceview.records import record
 
 T = TypeVar("T")
 _Position = tuple[int, int]
@@ -19,7 +19,7 @@ _Position = tuple[int, int]
 Matched = tuple[T | None, ...]
 
 
-@dataclass(frozen=True)
+@record
 class MatchRule(Generic[T]):
     """A key for an item, unique in each version.
 

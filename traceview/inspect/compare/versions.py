@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from traceview import units
 from traceview.errors import InputError
+from traceview.records import record
 
 MOST = 4
 """The most versions that fit side by side."""
@@ -23,7 +23,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class VersionRequest:
     """One version: its target, its options, and its label."""
 
@@ -32,7 +32,7 @@ class VersionRequest:
     options: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """What to compare. `option` is the one that varies; None between targets.
 
@@ -55,7 +55,7 @@ def option_label(option: str | None, label: str) -> str:
     return f"{option}{'=' if option.startswith('--constexpr') else ' '}{label}"
 
 
-@dataclass(frozen=True)
+@record
 class _VariedOption:
     """An option with several values, by its name on the command line and in Python."""
 

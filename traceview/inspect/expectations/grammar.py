@@ -13,12 +13,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import InputError, suggestion
 from traceview.findings import shortened
 from traceview.ptx.model import Kind, Level
+from traceview.records import record
 
 BYTES = {"": 1, "b": 1, "byte": 1, "bytes": 1, "kb": 1000, "kib": 1024}
 PERCENT = {"": 1, "%": 1}
@@ -62,7 +62,7 @@ _LIMIT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z%]*)")
 _EXAMPLE = 'write, for example, "gelu: global load >= 128, spills = 0"'
 
 
-@dataclass(frozen=True)
+@record
 class AccessWidth:
     """The width of memory accesses; `level` None is PTX, or SASS where there is no PTX."""
 
@@ -72,7 +72,7 @@ class AccessWidth:
     in_loops: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Condition:
     """A quantity, an access or the name of a figure, compared to a limit in bits, bytes or %."""
 
@@ -86,7 +86,7 @@ class Condition:
         return _COMPARISONS[self.comparison](value, self.limit)
 
 
-@dataclass(frozen=True)
+@record
 class Expectation:
     """The conditions that the kernels of a name or a glob must meet; None is every kernel."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from traceview import units
@@ -22,11 +21,12 @@ from traceview.inspect.rules.vector_width.split_vectors import full_width_bits
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.demangle import plain_name
 from traceview.ptx.model import Access
+from traceview.records import record
 
 _MOST_PLACES = 3
 
 
-@dataclass(frozen=True)
+@record
 class ExpectationResult:
     """Whether one kernel meets one condition.
 

@@ -17,11 +17,12 @@ from traceview.headless.change import Change
 from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.remedies import Remedy, actions_in_words
 from traceview.ptx.model import Compiled
+from traceview.records import record
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class Advice:
     """A finding whose remedy is one of `remedies`, the best first; `otherwise` if none holds.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -14,6 +14,7 @@ from traceview.inspect.rules.equal_results import with_grid
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.reductions import TileReduction, tile_reductions
+from traceview.records import record
 
 _MOST_WARPS = 16
 _LEAST_TILE = 32
@@ -23,7 +24,7 @@ _TILE = re.compile(r"block|tile|chunk|^b[a-z]?$", re.IGNORECASE)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class Remedy:
     """An imperative, and the change that shows whether it helps."""
 
@@ -31,7 +32,7 @@ class Remedy:
     change: Change
 
 
-@dataclass(frozen=True)
+@record
 class Tested(Generic[T]):
     """A remedy, and what was measured after it."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from traceview.errors import InputError, TraceviewError
@@ -21,6 +21,7 @@ from traceview.headless.events import Events
 from traceview.headless.recompile import Recompiler
 from traceview.headless.request import Request
 from traceview.ptx.model import Compiled
+from traceview.records import record
 
 DEFAULT_ARCH = "sm_90"
 _DEFAULTS = CompileOptions()
@@ -28,7 +29,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _REACH = "pass it arguments, after --, with which it launches one"
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """A parsed target: a `file` or a `module`, and one kernel or None for all."""
 

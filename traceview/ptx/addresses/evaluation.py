@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from traceview.ptx.addresses.integers import Values, input_hash, integer_result
 from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, results
 from traceview.ptx.elements_per_thread import pointee_bits
 from traceview.ptx.model import Argument, Compiled, Instruction
+from traceview.records import record
 
 _BLOCKS = (0, 1, 37, 5, 301, 101, 515, 2)
 _THREADS, _MOST_THREADS = 128, 1024
@@ -35,7 +36,7 @@ _OFFSET = re.compile(r"\+\s*(-?\d{1,18})\s*$")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
 
 
-@dataclass(frozen=True)
+@record
 class Launch:
     """A sample launch: its arguments, one block of the grid, and its number of threads.
 
@@ -115,7 +116,7 @@ def _sample(seed: int, at: int, argument: Argument | None) -> int:
     return small
 
 
-@dataclass(frozen=True)
+@record
 class Registers:
     """The registers of a function in one launch, each with one integer per thread."""
 

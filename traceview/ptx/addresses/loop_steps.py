@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from traceview.ptx.addresses.slicing import Slices, address_text, registers_in
 from traceview.ptx.model import Instruction
+from traceview.records import record
 
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20})$")
 _COPIES = ("mov", "cvt", "cvta")
 _MOST_DEPTH = 40
 
 
-@dataclass(frozen=True)
+@record
 class LoopSteps:
     """The steps of the registers of a function from one iteration of a loop to the next."""
 

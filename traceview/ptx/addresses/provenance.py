@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from traceview.ptx.accesses import access_of
 from traceview.ptx.addresses.slicing import Origin, Slices, results, together
 from traceview.ptx.elements_per_thread import pointee_bits
 from traceview.ptx.longest_path import Passes
 from traceview.ptx.model import Access, Argument, Function, Instruction, SourceLine
+from traceview.records import record
 
 # Triton appends pointers to scratch memory of its own.
 _SCRATCH = 2
@@ -21,7 +22,7 @@ Array = frozenset[str]
 _Key = tuple[str, SourceLine | None, int]
 
 
-@dataclass(frozen=True)
+@record
 class Provenance:
     """The accesses of one PTX function, with what their addresses and masks are computed from.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from traceview.ptx.addresses.requests import (
 from traceview.ptx.addresses.slicing import registers_in
 from traceview.ptx.model import Access, Compiled, Function, Instruction, RequestCost
 from traceview.ptx.opcodes import words
+from traceview.records import record
 
 # More instructions of one line and opcode, those of a large tile, add nothing.
 _MOST_INSTRUCTIONS = 64
@@ -36,7 +36,7 @@ _MATRICES = ("ldmatrix", "stmatrix")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
-@dataclass(frozen=True)
+@record
 class RequestCosts:
     """The request costs of one kernel's accesses, averaged over the warps of sample blocks.
 
@@ -154,7 +154,7 @@ class RequestCosts:
         return address[taking], active[taking]
 
 
-@dataclass(frozen=True)
+@record
 class _Mean:
     """The mean cost over all requests, and the least that they could cost."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from traceview.ptx.model import Function, Instruction
+from traceview.records import record
 
 _REGISTER = re.compile(r"%[A-Za-z_$][\w$]*(?:\.[a-z]+)?")
 _VECTOR = re.compile(r"^\s*\{([^}]*)\}")
@@ -22,7 +23,7 @@ _BLOCK = {"%ctaid.x", "%ctaid.y", "%ctaid.z", "%clusterid.x", "%clusterid.y", "%
 _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
 
 
-@dataclass(frozen=True)
+@record
 class Origin:
     """The data that a value is computed from.
 
@@ -43,7 +44,7 @@ class Origin:
     loaded_from: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+@record
 class Slices:
     """The assignments of a function by register, and the slices computed so far."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -19,13 +19,14 @@ from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.requests import SECTOR_BYTES
 from traceview.ptx.addresses.slicing import Slices
 from traceview.ptx.model import Access, Argument, Compiled, Instruction
+from traceview.records import record
 
 _VECTOR_BYTES = 16
 # More instructions, those of a large tile, add nothing.
 _MOST_INSTRUCTIONS = 64
 
 
-@dataclass(frozen=True)
+@record
 class Stride:
     """A stride: `of` bytes, or `of` bytes times the value of a parameter."""
 
@@ -33,7 +34,7 @@ class Stride:
     parameter: Argument | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The stride of an access, and what could keep its elements from forming one vector.
 
@@ -74,7 +75,7 @@ class Layout:
         return self.step.of // self.element_bytes if self.step else 0
 
 
-@dataclass(frozen=True)
+@record
 class Samples:
     """The registers of a function, evaluated in several sample launches."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.slicing import Slices
@@ -11,6 +10,7 @@ from traceview.ptx.longest_path import heaviest
 from traceview.ptx.model import Access, Function, Instruction
 from traceview.ptx.opcodes import family
 from traceview.ptx.sass import accesses as sass_accesses
+from traceview.records import record
 
 LOOPS = "its loop trip counts are not known"
 _ARITHMETIC = frozenset({"integer", "float", "conversion"})
@@ -22,7 +22,7 @@ _MOVES = ("load", "store", "async-copy")
 _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail|__assert_fail)\b")
 
 
-@dataclass(frozen=True)
+@record
 class Traffic:
     """Bytes and arithmetic of a thread on its longest path; None with a reason where unknown.
 

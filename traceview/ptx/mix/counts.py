@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from traceview.ptx.loops import loop_nest
 from traceview.ptx.mix.classes import CLASSES, class_of
 from traceview.ptx.model import Function, Instruction, Level, SourceLine
+from traceview.records import record
 
 _WORK = frozenset(CLASSES[:13]) - {"integer"}
 """Classes of which a loop that only polls (for a barrier, a lock, free memory) has none."""
 
 
-@dataclass(frozen=True)
+@record
 class ClassCounts:
     """Instructions by class, in the order of CLASSES; those with none are left out."""
 
@@ -33,7 +33,7 @@ class ClassCounts:
         return sum(self.by_class.values())
 
 
-@dataclass(frozen=True)
+@record
 class LoopMix:
     """The instructions of a loop, those of inner loops included.
 
@@ -48,7 +48,7 @@ class LoopMix:
     instructions: frozenset[int]
 
 
-@dataclass(frozen=True)
+@record
 class LineMix:
     """The instructions of a source line. `loop_depth` is that of its deepest instruction.
 
@@ -61,7 +61,7 @@ class LineMix:
     in_hottest_loop: int
 
 
-@dataclass(frozen=True)
+@record
 class InstructionMix:
     """The instructions of a kernel by class, for all of it and for its parts.
 

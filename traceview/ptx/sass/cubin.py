@@ -11,11 +11,11 @@ import io
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.ptx.model import Resources
+from traceview.records import record
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -55,7 +55,7 @@ _STORE_LOCAL = 0x387
 _WIDTH_BYTES = (1, 1, 2, 2, 4, 8, 16)
 
 
-@dataclass(frozen=True)
+@record
 class _Section:
     """A section; one that is not in the file (shared memory) has no `data`."""
 
@@ -65,7 +65,7 @@ class _Section:
     info: int
 
 
-@dataclass(frozen=True)
+@record
 class _Cubin:
     """A parsed cubin: sections by name, and (name, st_other) of each symbol."""
 

@@ -11,11 +11,11 @@ import mmap
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from traceview.errors import InputError, ToolNotFoundError, TraceFormatError
+from traceview.records import record
 
 _MAGIC = 0xBA55ED50
 _HEADER = struct.Struct("<IHHQ")
@@ -33,7 +33,7 @@ _ELF = b"\x7fELF"
 _AGAIN = "build or copy the file again"
 
 
-@dataclass(frozen=True)
+@record
 class FatbinEntry:
     """One PTX or cubin of a fatbin, as stored. `arch` is that of the entry, such as sm_90."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from traceview.ptx.loops import block_edges, block_starts
 from traceview.ptx.model import Function, Instruction, SourceLine
+from traceview.records import record
 
 _REGISTER = re.compile(r"(?<![A-Za-z])R(\d+)(\.64)?(?![\w])")
 _OPERAND = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|[^,\[\]])+")
@@ -31,7 +31,7 @@ _MEMORY = ("LD", "ST", "AT", "RED", "SYNCS")
 _MMA = frozenset({"HMMA", "IMMA", "QMMA", "BMMA", "DMMA", "OMMA"})
 
 
-@dataclass(frozen=True)
+@record
 class LiveRegisters:
     """The live registers at each instruction, and the first instruction with the most.
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from traceview.ptx.model import Function, Instruction, SourceLine
 from traceview.ptx.sass.live_registers import written_registers
+from traceview.records import record
 
 _SLOT = re.compile(r"\[R1(?:\.U32)?(?:\+(0x[0-9a-f]+|\d+))?\]")
 _REGISTER = re.compile(r"(?<![A-Za-z])R(\d+)")
 _WORD_BYTES = 4
 
 
-@dataclass(frozen=True)
+@record
 class SpilledValue:
     """A spilled value and the line that computed it. `in_hottest_loop` counts its loads there."""
 

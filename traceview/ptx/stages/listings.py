@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.parser import Places
+from traceview.records import record
 
 STAGES = ("ttir", "ttgir", "llir")
 """From the source to the PTX."""
@@ -27,7 +27,7 @@ _FILE = re.compile(r'filename: "([^"]*)"(?:, directory: "([^"]*)")?')
 _DEEPEST = 100
 
 
-@dataclass(frozen=True)
+@record
 class StageLine:
     """A line of code. `number` is that in the text of the stage, from 1."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
+from traceview.records import record
 
 _MOST = 1 << 30
 _DENSE = re.compile(r"dense<(-?\d+|true|false)>|^\s*(-?\d+|true|false)\b")
@@ -32,7 +32,7 @@ _SAME = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class AxisInfo:
     """The known facts of a value along each axis; scalars have one axis of length one."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
@@ -20,6 +19,7 @@ from traceview.ptx.model import Function, SourceLine
 from traceview.ptx.ttgir.layouts import layout_of
 from traceview.ptx.ttgir.linear_layouts import bases_of, elements
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
+from traceview.records import record
 
 Path = Literal["registers", "shuffles", "shared memory"]
 Reach = Literal["thread", "warp", "block"]
@@ -35,7 +35,7 @@ _LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 
 
-@dataclass(frozen=True)
+@record
 class LayoutConversion:
     """A tensor that goes from one layout to another.
 
@@ -95,7 +95,7 @@ def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
     return "warp" if np.take_along_axis(by_warp, wanted, axis=2).all() else "block"
 
 
-@dataclass(frozen=True)
+@record
 class _Evidence:
     """Exchanges between threads in the PTX of each line, and lines where other operations do it."""
 

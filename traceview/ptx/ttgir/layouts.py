@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from traceview.records import record
 
 _LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
@@ -14,7 +15,7 @@ _WIDTH = re.compile(r"kWidth = (\d+)")
 _IN_TENSOR = re.compile(r"(#[\w.]+(?:<\{.*\}>)?)>$")
 
 
-@dataclass(frozen=True)
+@record
 class ThreadShare:
     """Axes from the fastest to the slowest, and a thread's adjacent elements along the first."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import Array
 
 _LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
@@ -27,7 +27,7 @@ Basis = tuple[int, ...]
 _MOST_BITS = 22
 
 
-@dataclass(frozen=True)
+@record
 class Bases:
     """The offset that each bit of the register, lane and warp number adds to the coordinates."""
 

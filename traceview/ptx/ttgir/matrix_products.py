@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.layout_conversions import loop_depths_of
 from traceview.ptx.ttgir.layouts import layout_of
 from traceview.ptx.ttgir.parser import IrModule
+from traceview.records import record
 
 _OPERANDS = re.compile(r" : tensor<[\dx]+x(\w+), .*> \* tensor<[\dx]+x(\w+), ")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
 
 
-@dataclass(frozen=True)
+@record
 class CudaCoreProduct:
     """A `tl.dot` without tensor cores: its line, the types of its operands, its precision."""
 

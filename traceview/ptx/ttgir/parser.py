@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from traceview.ptx.model import SourceLine
+from traceview.records import record
 
 _LOCATION = re.compile(r"^#loc(?P<name>\d*) = loc\((?P<text>.*)\)$", re.MULTILINE)
 _FILE_LINE = re.compile(r'^"(?P<file>[^"]*)":(?P<line>\d+):\d+$')
@@ -39,7 +40,7 @@ _CARRIED = re.compile(r"(%\w+) = (%[\w#]+)")
 _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
 
 
-@dataclass(frozen=True)
+@record
 class IrOperation:
     """One operation. `rest` is its text behind the name, `type` that of its last result.
 
@@ -68,7 +69,7 @@ class IrOperation:
         return types.partition(", tensor<")[0] if arrow else ""
 
 
-@dataclass(frozen=True)
+@record
 class IrParameter:
     """A kernel parameter with the hints that it was compiled with, such as divisibility."""
 
@@ -77,7 +78,7 @@ class IrParameter:
     hints: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@record
 class IrModule:
     """A parsed module: its operations in order, its parameters, and its layouts by name."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.parser import IrModule
+from traceview.records import record
 
 _MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d{1,9}x)+)(?P<type>bf|f|i)(?P<bits>\d{1,3})")
 _BARRIER_BITS = "64"
 
 
-@dataclass(frozen=True)
+@record
 class PipelineBuffer:
     """A tile with several buffers, used in turn: `count` of them, of `size_bytes` in all."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from traceview.ptx.model import SourceLine
@@ -17,6 +16,7 @@ from traceview.ptx.ttgir.layout_conversions import loop_depths_of
 from traceview.ptx.ttgir.layouts import layout_of
 from traceview.ptx.ttgir.linear_layouts import bases_of
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
+from traceview.records import record
 
 Purpose = Literal["pick", "accumulation", "other"]
 
@@ -28,7 +28,7 @@ _PASSING = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@record
 class WarpReduction:
     """A reduction in the deepest loop whose axis is spread over several warps.
 
@@ -57,7 +57,7 @@ def scalar_reduction_lines(module: IrModule) -> frozenset[SourceLine | None]:
     return frozenset(op.line for op in reductions if not op.shape)
 
 
-@dataclass(frozen=True)
+@record
 class TileReduction:
     """A reduction outside of loops of `size` elements along an axis, whose result is stored.
 

@@ -8,13 +8,14 @@ makes that one small is followed back to the operation or the argument that it c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from traceview.ptx.model import SourceLine
 from traceview.ptx.ttgir.axis_info import AxisInfo, axis_infos, element_bytes, unknown
 from traceview.ptx.ttgir.layouts import ThreadShare, layout_of, thread_share
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
+from traceview.records import record
 
 VECTOR_BYTES = 16
 Property = Literal["contiguity", "divisibility", "constancy"]
@@ -37,7 +38,7 @@ _PASSING = frozenset(
 _EXTREMES = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 
 
-@dataclass(frozen=True)
+@record
 class Culprit:
     """The origin of a small number: an operation, or else a parameter.
 
@@ -51,7 +52,7 @@ class Culprit:
     constant: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class VectorLimit:
     """The elements that one instruction of an access moves, and what limits them."""
 
@@ -161,7 +162,7 @@ def _mask(op: IrOperation) -> str | None:
     return op.inputs[at] if len(op.inputs) > at else None
 
 
-@dataclass(frozen=True)
+@record
 class _Trace:
     """Follows a value of a module backwards along one axis of an access."""
 

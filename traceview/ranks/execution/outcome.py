@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from traceview.errors import TraceviewError
+from traceview.records import record
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -15,7 +15,7 @@ REPORT_IT = "please report it with the traceback from traceview report FILE --de
 LESS_MEMORY = "use a machine with more memory, fewer workers (--jobs 1), or record less"
 
 
-@dataclass(frozen=True)
+@record
 class TaskFailure:
     """A task that gave no value: what happened, and what to do. `crashed`: its process ended."""
 

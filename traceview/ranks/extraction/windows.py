@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,13 +16,14 @@ from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.ranks.extraction.owners import RankOwner, operations_of
 from traceview.ranks.figures import RankSteps, no_steps
+from traceview.records import record
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace
 
 _NUMBER = re.compile(r"(\d{1,15})\D*$")
 
 
-@dataclass(frozen=True)
+@record
 class RankTime:
     """The time of a rank as unions: kernels without communication, communication, all work.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceview.ranks.critical_path import CriticalPath
@@ -15,10 +13,11 @@ from traceview.ranks.needs import Needs
 from traceview.ranks.process_groups import ProcessGroups
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.stragglers import Straggler
+from traceview.records import record
 from traceview.tables import Integers
 
 
-@dataclass(frozen=True)
+@record
 class JobFacts:
     """The ranks, by number, and what their collectives tell. `span_ns` is the time of
     the steady steps that all share, of the median rank; without steps the whole steady time.

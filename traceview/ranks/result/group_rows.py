@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,12 +12,13 @@ from traceview.ranks.process_groups import ProcessGroups, ranks_text
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.tables import COLLECTIVES, GROUPS
 from traceview.ranks.waits import column_of
+from traceview.records import record
 from traceview.tables import Cell, Integers, Table
 
 NVLINK, PCIE, NETWORK = "NVLink", "PCIe", "network"
 
 
-@dataclass(frozen=True)
+@record
 class GroupCalls:
     """The collectives of one shape of group on all ranks, one row per collective and rank.
 

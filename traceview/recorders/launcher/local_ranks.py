@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,6 +24,7 @@ from traceview.recorders.job import Note, Recording
 from traceview.recorders.options import Backend, RecordOptions
 from traceview.recorders.program import command_of, script_of
 from traceview.recorders.ranks.rank_output import RankOutput, rank_output
+from traceview.records import record
 from traceview.trace.rank_identity import STARTED_BY_RECORD, launched_rank
 
 # Before and after the recording, which handles signals, there is nothing to save.
@@ -38,7 +39,7 @@ _ABORT_TIMEOUT_S = 10.0
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class RankRecordings:
     """The recordings of the ranks that left one, in their order.
 

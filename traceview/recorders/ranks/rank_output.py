@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceview.errors import InputError
 from traceview.recorders.program import starts_ranks
+from traceview.records import record
 from traceview.trace.rank_identity import RANKS, RankIdentity, launched_rank
 
 _FIELD = "{rank}"
 _VARIABLE = re.compile(r"%q\{(\w+)\}")
 
 
-@dataclass(frozen=True)
+@record
 class RankOutput:
     """The file that this process writes.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class CodeLink:
     """`target` is the id of an element of the page; empty if there is none."""
 
@@ -13,7 +13,7 @@ class CodeLink:
     target: str
 
 
-@dataclass(frozen=True)
+@record
 class CodeLine:
     """A line of code. `mark` is a class that it shares with all that comes from the same line."""
 
@@ -27,7 +27,7 @@ class CodeLine:
     after_gap: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class CodeBlock:
     """One source file or listing, whose lines are `unit`; `missing` says why there are none."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.cells import cell_len
 
 from traceview import units
 from traceview.analyses.base import TableSpec
+from traceview.records import record
 from traceview.render.base.safe_text import cells_of, visible
 from traceview.tables import Column, Table
 
@@ -17,7 +18,7 @@ _LEAST_TEXT = 22
 _READABLE_TEXT = 40
 
 
-@dataclass(frozen=True)
+@record
 class TerminalColumn:
     """One column as text. `cells` are whole; `cut` gives them in `width`."""
 

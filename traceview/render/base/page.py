@@ -10,7 +10,6 @@ import hashlib
 import re
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from markupsafe import Markup
 from traceview import units
 from traceview.errors import TraceviewError
 from traceview.outputs import write_pieces
+from traceview.records import record
 from traceview.render.base.code_colors import colored
 from traceview.render.base.code_spans import coded
 from traceview.render.base.colors import colors_css
@@ -37,7 +37,7 @@ SCRIPT = "report.js"
 """The modules of `render/script`, bundled by `make script`."""
 
 
-@dataclass(frozen=True)
+@record
 class Style:
     """Style files beside the templates, and `more` rules, which hold nothing of the user's.
 

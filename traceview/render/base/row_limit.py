@@ -7,17 +7,18 @@ so a document has as many as somebody may want to look at, and the sums of the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from traceview.analyses.base import TableSpec
+from traceview.records import record
 from traceview.tables import Array, Cell, Integers, Table
 
 MOST_ROWS = 10_000
 
 
-@dataclass(frozen=True)
+@record
 class LimitedTable:
     """A table, or part of one; `left_out` counts the other rows, 0 for a whole table.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from traceview import units
 from traceview.analyses.base import TableSpec
+from traceview.records import record
 from traceview.render.base.row_limit import limited
 from traceview.render.base.safe_text import all_visible, cells_of
 from traceview.tables import Cell, Column, Table
@@ -21,7 +21,7 @@ _SHORT, WHOLE = 56, 4_000
 _MOST_COLUMNS = 10
 
 
-@dataclass(frozen=True)
+@record
 class Heading:
     """The heading of a column, with its name in JSON and its meaning.
 
@@ -45,7 +45,7 @@ class Heading:
         return f'<td class="{classes}"' if classes else "<td"
 
 
-@dataclass(frozen=True)
+@record
 class TableView:
     """A table as text: `shown` rows, which are the `body`, in HTML.
 

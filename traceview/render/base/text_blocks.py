@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
+from traceview.records import record
 from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import visible
@@ -80,7 +80,7 @@ def sentence(text: str) -> Text:
     return Text(visible(text, SENTENCE))
 
 
-@dataclass(frozen=True)
+@record
 class Prose:
     """A text in lines that end where `paragraphs.wrapped` ends them, behind a styled lead."""
 

@@ -7,11 +7,11 @@ thousandth are omitted, and the graph states their total. All text is escaped.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 
 from traceview import units
 from traceview.bench.profiling import Frame, Profile
+from traceview.records import record
 from traceview.render.base.safe_text import shortened, visible
 
 WIDTH, _ROW, _TOP, _MARGIN = 1200, 19, 44, 10
@@ -24,7 +24,7 @@ _STYLE = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class _Box:
     frame: Frame
     start_ns: int

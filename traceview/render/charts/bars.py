@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from traceview import units
 from traceview.analyses.base import Chart
+from traceview.records import record
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.tables import Cell, RowNumbers, Table, places_of
 
@@ -19,7 +20,7 @@ _LABEL_WIDTH, _SERIES_WIDTH = 34, 18
 _OTHER = "other"
 
 
-@dataclass(frozen=True)
+@record
 class Bar:
     """One segment of a row, in the unit of its column; `lower` puts it under its pair."""
 
@@ -30,7 +31,7 @@ class Bar:
     lower: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class BarChart:
     """Rows with one label each, their bars, and the text at the end of each row.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from traceview.records import record
 from traceview.render.base.colors import light_color
 
 
-@dataclass(frozen=True)
+@record
 class Palette:
     """Colours as matplotlib takes them; `series` has one for each of `bars.MOST_SERIES`."""
 

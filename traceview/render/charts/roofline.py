@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from traceview import units
 from traceview.analyses.base import Chart
+from traceview.records import record
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.tables import Cell, Table
 
@@ -15,7 +15,7 @@ _ROOM = 3.0
 _LEAST, _MOST = 1e-12, 1e24
 
 
-@dataclass(frozen=True)
+@record
 class ChartPoint:
     """One row of the table. `size_fraction` is its part (0 to 1) of the sizes of all points."""
 
@@ -25,7 +25,7 @@ class ChartPoint:
     label: str
 
 
-@dataclass(frozen=True)
+@record
 class RooflineChart:
     """Points under ceilings, both axes logarithmic.
 

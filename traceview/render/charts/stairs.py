@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from traceview.analyses.base import Chart
+from traceview.records import record
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.tables import Cell, Table
 
@@ -16,7 +16,7 @@ MOST_STEPS = 60
 Point = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@record
 class Panel:
     """One label: its measured points, and the predicted stairs as the corners of a line."""
 
@@ -25,7 +25,7 @@ class Panel:
     line: tuple[Point, ...]
 
 
-@dataclass(frozen=True)
+@record
 class StairsChart:
     """Panels side by side. The axes have the units of `x_column` and `column`.
 

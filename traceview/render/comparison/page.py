@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
 from markupsafe import Markup
@@ -12,6 +11,7 @@ from traceview import units
 from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import RunComparison
+from traceview.records import record
 from traceview.render.base.colors import color_class
 from traceview.render.comparison.header import both_sides, compared_sides, sides
 from traceview.render.comparison.parts import (
@@ -31,7 +31,7 @@ _LEAST_OPENED, _MOST_OPENED = Fraction(1, 4), 12
 """A group opens at first from this share of the largest one, with at most so many rows."""
 
 
-@dataclass(frozen=True)
+@record
 class BarRow:
     """A row of the table of parts: its bar, and the rows or values that it opens to.
 
@@ -48,7 +48,7 @@ class BarRow:
     opened: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class ComparedView:
     """Everything that the templates show but the timelines."""
 

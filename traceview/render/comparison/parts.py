@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from traceview import units
@@ -21,6 +20,7 @@ from traceview.comparison.wording import (
     part_title,
     shape_values,
 )
+from traceview.records import record
 
 LEAST_SHARE = Fraction(1, 100)
 """Of the difference, or of the largest part where the parts cancel: smaller parts are summed."""
@@ -31,7 +31,7 @@ _MOST_OF_GROUP = 8
 """Parts of one group, where their number is limited."""
 
 
-@dataclass(frozen=True)
+@record
 class Amounts:
     """The time of one part or of several as printed, in `unit`, and its exact difference."""
 
@@ -43,7 +43,7 @@ class Amounts:
     delta_ns: Fraction
 
 
-@dataclass(frozen=True)
+@record
 class PartLine:
     """One part. `details` are a name and the values before and after."""
 
@@ -54,7 +54,7 @@ class PartLine:
     details: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True)
+@record
 class GroupLine:
     """The parts of one class of kernels, of idle time, of copies, with the largest of them.
 
@@ -69,7 +69,7 @@ class GroupLine:
     left_out: int
 
 
-@dataclass(frozen=True)
+@record
 class PartsTable:
     """All groups, largest difference first, and their sum; `largest_ns` of any group."""
 
@@ -108,7 +108,7 @@ def change_differences(comparison: RunComparison, changes: Sequence[RunChange]) 
     return [figures.deltas.signed(*(rows[id(p)] for p in change.parts)) for change in changes]
 
 
-@dataclass(frozen=True)
+@record
 class _Figures:
     """The times of all parts, rounded together."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from rich.cells import cell_len
@@ -14,6 +13,7 @@ from traceview import units
 from traceview.comparison import wording
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import CountDifference, RunComparison
+from traceview.records import record
 from traceview.render.base.columns import GAP
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
@@ -109,7 +109,7 @@ def _parts(comparison: RunComparison, width: int) -> RenderableType:
     return Group(heading(f"Parts of the difference, {per_step(comparison, table)}"), rows)
 
 
-@dataclass(frozen=True)
+@record
 class _Line:
     title: str
     amounts: Amounts

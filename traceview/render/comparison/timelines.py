@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
@@ -11,11 +10,12 @@ import numpy as np
 from traceview.comparison.extraction.window import run_window
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import pace
+from traceview.records import record
 from traceview.render.timeline.section import TimelineView, timeline_view
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class SideTimeline:
     """The timeline of one side, aligned at `anchor_ns` on the clock of its recording."""
 

@@ -6,7 +6,7 @@ rest of the notebook alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import singledispatch
 from pathlib import PurePath
 
@@ -17,6 +17,7 @@ from traceview.findings import Finding
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
+from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.comparison.page import compared_view
@@ -32,7 +33,7 @@ from traceview.trace import Trace
 MOST_ROWS = 20
 
 
-@dataclass(frozen=True)
+@record
 class _Header:
     title: str
     facts: list[tuple[str, str]]

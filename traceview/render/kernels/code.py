@@ -7,7 +7,6 @@ pointer or jumped to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.stages.listings import StageLine, stage_lines
+from traceview.records import record
 from traceview.render.base.code_block import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.listing import (
@@ -36,7 +36,7 @@ _MOST_RULES = 250
 _LINE = 1_000
 
 
-@dataclass(frozen=True)
+@record
 class CodeView:
     """All code of a kernel. `lines` are the ids of the source lines that are on the page."""
 
@@ -78,7 +78,7 @@ def rules(key: str, code: CodeView) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True)
+@record
 class _Drawing:
     kernel: KernelReport
     key: str

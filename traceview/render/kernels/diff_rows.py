@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from traceview import units
@@ -12,6 +11,7 @@ from traceview.inspect.compare.comparison import Comparison, Diff, Quantity, Val
 from traceview.inspect.compare.lines import LevelAccesses, PlaceAccesses
 from traceview.inspect.sass_vs_ptx import widths_text
 from traceview.ptx.model import How, Level
+from traceview.records import record
 from traceview.render.kernels.source_names import SourceNames
 from traceview.render.kernels.summary import HOW
 from traceview.render.kernels.summary import circumstances as how_compiled
@@ -30,7 +30,7 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class DiffRow:
     """One difference: its value in each version, and the change of two numbers."""
 
@@ -64,7 +64,7 @@ def equal(comparison: Comparison, names: SourceNames) -> list[str]:
     return same + moved + (["identical PTX"] if same_code(comparison) else [])
 
 
-@dataclass(frozen=True)
+@record
 class SharedFinding:
     """A finding, the versions that have it, and its messages with the versions of each."""
 

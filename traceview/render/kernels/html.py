@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.stages.listings import STAGES
+from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
@@ -43,7 +44,7 @@ _STYLES = (*STYLES, "ptx.css")
 _MOST_WITH_STAGES = 6
 
 
-@dataclass(frozen=True)
+@record
 class FindingPlace:
     """A kernel that a finding is about. `section` and `line` are ids of the page."""
 
@@ -52,7 +53,7 @@ class FindingPlace:
     line: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class KernelFindingView:
     """A finding on the page. `presence` names its versions, `places` its kernels."""
 
@@ -64,7 +65,7 @@ class KernelFindingView:
     places: tuple[FindingPlace, ...]
 
 
-@dataclass(frozen=True)
+@record
 class KernelView:
     """One kernel on the page. `number` tells several of one name apart, else it is empty."""
 
@@ -83,7 +84,7 @@ class KernelView:
     code: CodeView
 
 
-@dataclass(frozen=True)
+@record
 class ComparisonView:
     """One kernel in several versions. `kernels` are the label and the code of each."""
 

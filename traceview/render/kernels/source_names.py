@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import SourceLine
+from traceview.records import record
 
 
-@dataclass(frozen=True)
+@record
 class SourceNames:
     """The shortest path endings that are unique in a report."""
 

@@ -7,7 +7,6 @@ was work and how much was idle by cause, but not when. The page says so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from traceview import units
 from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import KINDS, RankFigures
 from traceview.ranks.job import JobReport
+from traceview.records import record
 from traceview.render.base.safe_text import visible
 from traceview.render.ranks.chosen import (
     ShownRank,
@@ -99,7 +99,7 @@ def _clocks(job: JobReport, ranks: list[ShownRank]) -> str:
     return visible(f"Clocks aligned{basis}, within {within}.{apart}", 300)
 
 
-@dataclass(frozen=True)
+@record
 class _Events:
     """For each shown rank, by row of its collectives: wait, event, group and the last rank.
 

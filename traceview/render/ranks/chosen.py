@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview.ranks.job import JobReport, MatchedCommunicator
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers
 
 MOST_ALL, MOST_CHOSEN = 16, 8
@@ -17,7 +17,7 @@ _MARGIN = 0.04
 _MOST_LATE = 3
 
 
-@dataclass(frozen=True)
+@record
 class ShownRank:
     """A place in JobReport.ranks, and why it is shown."""
 
@@ -25,7 +25,7 @@ class ShownRank:
     why: str
 
 
-@dataclass(frozen=True)
+@record
 class ShownWindow:
     """A window on the common clock."""
 
@@ -40,7 +40,7 @@ class ShownWindow:
         return self.from_ns - margin, self.to_ns + margin
 
 
-@dataclass(frozen=True)
+@record
 class StepTimes:
     """Steps of one rank: the column of each in the heat map, begin and end on the common clock."""
 

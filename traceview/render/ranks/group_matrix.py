@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceview.ranks.job import JobReport
 from traceview.ranks.process_groups import ProcessGroups, process_groups
+from traceview.records import record
 from traceview.render.base.safe_text import visible
 from traceview.tables import NULL
 
@@ -13,7 +12,7 @@ MOST_RANKS, MOST_ROWS = 64, 24
 _COLOURS = 6
 
 
-@dataclass(frozen=True)
+@record
 class GroupCell:
     """The groups of a rank by their number in the row, and the class of its colour."""
 
@@ -21,7 +20,7 @@ class GroupCell:
     style: str
 
 
-@dataclass(frozen=True)
+@record
 class GroupMatrix:
     """One row per shape of group, with a cell for each rank."""
 

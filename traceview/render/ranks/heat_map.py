@@ -7,11 +7,11 @@ third of the exact nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview.ranks.job import PARTS, HeatMap, JobReport
+from traceview.records import record
 from traceview.render.base.safe_text import visible
 from traceview.render.ranks.chosen import step_columns
 from traceview.render.timeline.packing import packed_numbers
@@ -52,7 +52,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
     }
 
 
-@dataclass(frozen=True)
+@record
 class _Binned:
     """Columns of the map; each is the mean over `width` steps. Times have shape (ranks, columns).
 

@@ -7,7 +7,6 @@ all ranks or steps, a cell shows the worst of several; the heading says of how m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from rich.text import Text
@@ -15,6 +14,7 @@ from rich.text import Text
 from traceview import units
 from traceview.ranks.job import PARTS, HeatMap, JobReport
 from traceview.ranks.lateness import GPU_WORK
+from traceview.records import record
 from traceview.render.base.paragraphs import cut, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.ranks.heat_map import short_names
@@ -48,7 +48,7 @@ _LETTERS = {
 _WIDEST_CELL, _TICK, _LEGEND_LINES, _MOST_SINGLE, _BLOCKS, _LEAST_ROWS = 2, 10, 3, 4, 16, 2
 
 
-@dataclass(frozen=True)
+@record
 class _Cells:
     """Letters as characters and how bad each is, −1 where the step is absent; (rows, columns)."""
 

@@ -7,7 +7,7 @@ the heat map and the aligned timeline.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
@@ -17,6 +17,7 @@ from traceview.analyses.base import TableSpec
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
+from traceview.records import record
 from traceview.render.base.page import STYLES, Style, key, rendered
 from traceview.render.base.table_view import MOST_ROWS, TableView, row_id, table_view
 from traceview.render.ranks.aligned import aligned_document
@@ -52,7 +53,7 @@ _OWN = TableSpec(
 )
 
 
-@dataclass(frozen=True)
+@record
 class _Page:
     """The tables of a job and the rows that findings lead to."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from traceview.analyses.base import Analysis, Result, TableSpec
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.findings import Evidence, Finding
 from traceview.ranking import RankedFinding
+from traceview.records import record
 from traceview.render.base.code_block import CodeBlock
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, row_id, table_view
@@ -21,7 +22,7 @@ from traceview.tables import Mask, Table
 from traceview.units import Value
 
 
-@dataclass(frozen=True)
+@record
 class EvidenceView:
     """What shows a finding. `table` has one row, whose id on the page is `row`.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rich.text import Text
 
 from traceview.ranking import RankedFinding
+from traceview.records import record
 from traceview.render.base.links import linked
 from traceview.render.base.paragraphs import joined_within, wrapped
 from traceview.render.base.safe_text import visible
@@ -20,7 +19,7 @@ WIDEST = 100
 """Longer lines are hard to read."""
 
 
-@dataclass(frozen=True)
+@record
 class FindingText:
     """A finding in lines of `width` cells; `whole` is what its share is of, such as `a step`.
 

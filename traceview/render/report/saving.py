@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceview import units
 from traceview.findings import Finding, Forecast, Saving, shortened
+from traceview.records import record
 
 LEAST_SPEEDUP = 1.05
 """A smaller one says no more than the time saved."""
@@ -13,7 +12,7 @@ QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least
 PARTIAL = "one change seldom saves all of it"
 
 
-@dataclass(frozen=True)
+@record
 class Claim:
     """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 

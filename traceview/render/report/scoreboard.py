@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from traceview import units
 from traceview.analyses.verdict import Scoreboard
+from traceview.records import record
 
 _LAUNCH = {
     "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
@@ -20,7 +20,7 @@ _LAUNCH = {
 """Value and detail of each verdict of run-ahead."""
 
 
-@dataclass(frozen=True)
+@record
 class ScoreTile:
     """One figure: its name, its value, and what the value is of. `field` is that of Scoreboard."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview.findings import Subject
+from traceview.records import record
 from traceview.render.base.code_block import CodeBlock, CodeLine
 from traceview.render.base.safe_text import visible
 from traceview.trace import Trace
@@ -18,7 +18,7 @@ _THE_LINE = "here"
 """Class of the line that the finding is about."""
 
 
-@dataclass(frozen=True)
+@record
 class SourceView:
     """A place such as `train.py:31`, and its lines where they were recorded."""
 

@@ -7,7 +7,7 @@ zeros, no value at all. JSON has every column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from rich.cells import cell_len
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import TableSpec
+from traceview.records import record
 from traceview.render.base.columns import GAP, TerminalColumn, fitting
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import visible
@@ -25,7 +26,7 @@ _INDENT = 4
 _FULL_NAME, _MOST_LINES = 4_000, 60
 
 
-@dataclass(frozen=True)
+@record
 class TextOptions:
     """How tables are written: their rows at most, and whether with the whole names of kernels."""
 

@@ -6,7 +6,6 @@ No text is taken as markup, so a name with brackets stays as it is.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from rich.console import Group, RenderableType
@@ -15,6 +14,7 @@ from rich.text import Text
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
 from traceview.ranking import Outcome
+from traceview.records import record
 from traceview.render.base.row_limit import MOST_ROWS as JSON_ROWS
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import (
@@ -52,7 +52,7 @@ def render_text(
     return drawn([*_opening(report, page, links), *sections], width, color)
 
 
-@dataclass(frozen=True)
+@record
 class _Page:
     """What all tables of a report have in common."""
 

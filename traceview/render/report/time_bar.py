@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.verdict.run_time import RunTime, TimePart
+from traceview.records import record
 from traceview.render.base.colors import color_class
 from traceview.render.charts.svg.marks import NEUTRAL, rect, svg
 
@@ -22,7 +22,7 @@ _PATTERN = Markup(
 )
 
 
-@dataclass(frozen=True)
+@record
 class LegendEntry:
     """A part of the bar in words. `style` is the class of its colour."""
 
@@ -32,7 +32,7 @@ class LegendEntry:
     time: str
 
 
-@dataclass(frozen=True)
+@record
 class TimeBarView:
     """The bar, with the parts that are worth a name, busy and idle, and what is left out of it."""
 

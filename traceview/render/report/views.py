@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -11,6 +10,7 @@ from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
 from traceview.findings import Finding, Forecast
 from traceview.ranking import Outcome
+from traceview.records import record
 from traceview.render.base.page import key
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.charts.layout import layout
@@ -23,7 +23,7 @@ MarkedRows = Mapping[tuple[str, str], Sequence[int]]
 """Rows of tables, by the names of the analysis and the table."""
 
 
-@dataclass(frozen=True)
+@record
 class ChartView:
     """A chart as HTML and SVG; `left_out` counts the rows that it does not show."""
 
@@ -32,7 +32,7 @@ class ChartView:
     left_out: int
 
 
-@dataclass(frozen=True)
+@record
 class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty where there is none.
 
@@ -49,7 +49,7 @@ class FindingEntry:
     evidence: EvidenceView | None = None
 
 
-@dataclass(frozen=True)
+@record
 class SectionView:
     """One analysis; `skipped` is None if it was answered. `key` is its id on the page."""
 

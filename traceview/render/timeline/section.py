@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from traceview.facts.operations.operations import operations
+from traceview.records import record
 from traceview.render.timeline.document import MOST_POINTS, timeline_document
 from traceview.render.timeline.packing import script_json
 from traceview.render.timeline.strip import strip
@@ -14,7 +13,7 @@ from traceview.timeline.timeline import timeline
 from traceview.trace import Trace
 
 
-@dataclass(frozen=True)
+@record
 class TimelineView:
     """The document for the script, and what the page shows without it."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from traceview.errors import TraceFormatError
+from traceview.records import record
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.events import KinetoEvent, decode_events
@@ -35,7 +36,7 @@ _JOINED = 8
 """Neighboring pieces that are tried together, as a boundary may lie inside a string."""
 
 
-@dataclass(frozen=True)
+@record
 class ScannedEvents:
     """Scanned events, those that are left to Python, and those whose rows lack something."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from traceview import groups
+from traceview.records import record
 from traceview.tables import Array, Integers, Texts
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
@@ -114,7 +115,7 @@ def collective_tables(
     return calls, _communicators(collectives, listed, group, process)
 
 
-@dataclass(frozen=True)
+@record
 class _Group:
     """A process group: its number, its ranks of the job as far as listed, and the own rank, −1."""
 

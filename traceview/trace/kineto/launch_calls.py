@@ -6,12 +6,12 @@ merged into one file, calls of several processes have the same numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
+from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, RowNumbers, constant
 
 _NEVER = np.iinfo(np.int64).max
@@ -19,7 +19,7 @@ _AS_MANY = 0.98
 _SHARED = 0.1
 
 
-@dataclass(frozen=True)
+@record
 class LaunchCalls:
     """The API calls by which work was enqueued, for what events on the GPU leave out."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import Cell, Integers, RowNumbers, Table
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.values import INT32, integers
@@ -108,7 +109,7 @@ class KinetoOwners:
         return Table.from_rows(THREADS.columns, rows)
 
 
-@dataclass(frozen=True)
+@record
 class SettledOwners:
     """The row of each provisional thread number, its process, and the three tables."""
 

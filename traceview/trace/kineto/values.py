@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import NULL, Integers, RowNumbers, Texts, null_of, object_array
 from traceview.trace.kineto.digits import nanoseconds
 from traceview.trace.kineto.events import Events
@@ -72,7 +73,7 @@ class Codes:
         return Texts(codes, object_array(list(self.index)))
 
 
-@dataclass(frozen=True)
+@record
 class Times:
     """Start and end of events in ns; `sound` is False where the event has no time."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
 from traceview.errors import InputError
+from traceview.records import record
 from traceview.tables import Cell, Table
 from traceview.trace.ncu.counters import (
     DURATION,
@@ -35,7 +35,7 @@ _MOST_LINES_BEFORE = 100_000
 _SHAPE = re.compile(r"\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?")
 
 
-@dataclass(frozen=True)
+@record
 class _Sheet:
     """Index of each column, the factors of the used metrics, and the decimal separator."""
 

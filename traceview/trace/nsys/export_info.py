@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from traceview.errors import TraceFormatError
+from traceview.records import record
 from traceview.trace.rank_identity import HOST, VARIABLES, RankIdentity, launched_rank
 from traceview.trace.sqlite.file import Database
 
@@ -24,7 +24,7 @@ _VARIABLE_OF = re.compile(r"PROCESS_(\d+):ENVIRONMENT_VARIABLE")
 _SCRUBBED = "(removed)"
 
 
-@dataclass(frozen=True)
+@record
 class ExportMeta:
     """The metadata tables of an export and TRACEVIEW_RUN, each as name to value."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.compiled.numbers import numbered
+from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
 from traceview.trace.nsys.names import Names, numbered_pairs
 from traceview.trace.nsys.rows import INT32, Rows, Staged
@@ -123,7 +124,7 @@ class Owners:
         return Settled(rows, tables, warnings)
 
 
-@dataclass(frozen=True)
+@record
 class Settled:
     """Tables of processes, threads and devices, and the row of each provisional number."""
 

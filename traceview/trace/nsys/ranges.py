@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceview.compiled.numbers import numbered
 from traceview.compiled.packed_texts import packed
+from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace.nsys.names import (
     UNNAMED,
@@ -40,7 +40,7 @@ DOMAIN_CREATE = 75
 DEFAULT_DOMAIN = 0
 
 
-@dataclass(frozen=True)
+@record
 class NvtxEvents:
     """Rows of NVTX_EVENTS, and the names of domains by (process, domain id)."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.groups import parts
+from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Texts, constant, picked
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 44
 FARTHEST_NS = 1 << 57
 
 
-@dataclass(frozen=True)
+@record
 class ExportTable:
     """A table of an export, with its required, optional and text columns."""
 

@@ -1,11 +1,10 @@
 """What the tables have in common: their form, and the columns that many of them have."""
 
-from dataclasses import dataclass
-
+from traceview.records import record
 from traceview.tables import Column
 
 
-@dataclass(frozen=True)
+@record
 class TableSchema:
     """A table: its columns, the meaning of its rows, and how to record it."""
 

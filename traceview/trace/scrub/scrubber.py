@@ -13,12 +13,13 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
 from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
+from traceview.records import record
 from traceview.trace import load
 from traceview.trace.nsys import export_info, kernel_code, source_excerpts
 from traceview.trace.rank_identity import HOST, NUMBERING, pseudonym
@@ -55,7 +56,7 @@ _NUMBERS_A_RANK = re.compile(rf"(?:{'|'.join(sorted(NUMBERING))})=\"?\d+\"?".enc
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@record
 class ScrubReport:
     """Number of values removed or changed, by category."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from traceview.records import record
 
 REMOVED = b"(removed)"
 HOME = b"~"
@@ -41,7 +42,7 @@ def is_environment(text: bytes) -> bool:
     return b"\0" in text and any(name for name, _ in variables(text))
 
 
-@dataclass(frozen=True)
+@record
 class PrivateTexts:
     """Texts to replace wherever they occur: values of variables, and home folders."""
 

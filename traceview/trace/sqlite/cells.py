@@ -10,12 +10,12 @@ side, and each column is then a plain strided array.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.compiled.packed_texts import PackedTexts
+from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace.sqlite.columns import Piece
 from traceview.trace.sqlite.record_layout import (
@@ -44,7 +44,7 @@ FEW_GROUPS, ROWS_PER_GROUP = 64, 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
+@record
 class WantedColumn:
     """A column to decode, by its index in the record."""
 
@@ -52,7 +52,7 @@ class WantedColumn:
     kind: Kind
 
 
-@dataclass(frozen=True)
+@record
 class Chunk:
     """Pages in memory, with PAD bytes after the last, and the offset of each."""
 
@@ -61,7 +61,7 @@ class Chunk:
     usable_bytes: int
 
 
-@dataclass(frozen=True)
+@record
 class _Records:
     """Offset of each record, and its length including the header."""
 

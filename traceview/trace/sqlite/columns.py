@@ -6,13 +6,13 @@ equal: memory that is never written costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
 from traceview.compiled.text_numbers import CollidingTextsError, text_numbers
+from traceview.records import record
 from traceview.tables import Array, Mask, Texts, constant, object_array
 from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Numbers, lenient_texts
@@ -23,7 +23,7 @@ _CODES: _Types = (np.dtype("i4"),)
 _LIMITS = {t: (int(np.iinfo(t).min), int(np.iinfo(t).max)) for t in _NUMBERS}
 
 
-@dataclass(frozen=True)
+@record
 class Piece:
     """A column of one chunk, with its minimum and maximum; valid until the next chunk.
 

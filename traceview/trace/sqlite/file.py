@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from traceview.errors import TraceFormatError
+from traceview.records import record
 from traceview.trace.sqlite.page_reader import DeclinedError, PageFile, read_pages
 from traceview.trace.sqlite.row_reader import Columns, Kind, lenient_text, quoted, read_rows
 
@@ -28,7 +28,7 @@ WAL_FORMAT = 2
 _VIRTUAL = 2
 
 
-@dataclass(frozen=True)
+@record
 class StoredTable:
     """Location and columns of a table in the file."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Condition
 from typing import ClassVar, Protocol
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
+from traceview.records import record
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder
 from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn, decode
@@ -41,7 +41,7 @@ THREADS = 2
 SPARSE = 2
 
 
-@dataclass(frozen=True)
+@record
 class PageFile:
     """An open file and the page layout from its header."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from traceview.errors import TraceFormatError
+from traceview.records import record
 from traceview.tables import Array, Mask, Texts
 
 Kind = Literal["integer", "text"]
@@ -19,7 +19,7 @@ BATCH = 50_000
 LEAST_ROW_BYTES = 5
 
 
-@dataclass(frozen=True)
+@record
 class Numbers:
     """A column of integers, of any signed type.
 

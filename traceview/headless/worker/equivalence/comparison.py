@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -28,6 +27,7 @@ from traceview.headless.worker.equivalence.sparse_memory import (
     Region,
     TooSlowError,
 )
+from traceview.records import record
 
 # Part of the time that whole grids may take, as estimated from one program.
 _WHOLE = 0.4
@@ -38,7 +38,7 @@ _STRAY = 1e-3
 _START: Grid = (0, 0, 0)
 
 
-@dataclass(frozen=True)
+@record
 class _Pair:
     """The kernel as it is and changed, in memory of their own with the same values."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from traceview.records import record
 
 Grid = tuple[int, int, int]
 # Indices, offsets and lengths: with made-up values they would lead out of other tensors.
@@ -15,7 +16,7 @@ _MEANINGFUL = ("int32", "int64", "uint32", "uint64", "bool")
 _MOST_VALUES = 1 << 20
 
 
-@dataclass(frozen=True)
+@record
 class TensorSample:
     """The place of a tensor: the bytes `start` to `end` hold its elements, `pointer` is passed.
 
@@ -51,7 +52,7 @@ class TensorSample:
         return count
 
 
-@dataclass(frozen=True)
+@record
 class LaunchSample:
     """One launch: its arguments by parameter, and the grid as the program passed it."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from traceview.records import record
 
 Numbers = npt.NDArray[np.float64]
 Bits = npt.NDArray[Any]
@@ -18,7 +19,7 @@ _EXPONENTS = 4
 _PLAIN = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 
 
-@dataclass(frozen=True)
+@record
 class NumberFormat:
     """The format of one element type of Triton, by its name in signatures: fp32, i8, fp8e4nv."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.findings import Evidence, Finding, Severity
 from traceview.inspect.kernel_context import KernelContext
@@ -12,6 +12,7 @@ from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.remedies import Tested, imperative, more_warps, tested_remedies
 from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.model import Access, RequestCost
+from traceview.records import record
 from traceview.units import Value
 
 _POOR = 2.0
@@ -19,7 +20,7 @@ _BAD = 4.0
 _MINOR_SHARE = 0.25
 
 
-@dataclass(frozen=True)
+@record
 class _Passes:
     """Wavefronts of shared accesses in one pass of the innermost loop, and those that would do."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.headless.change import Change
 from traceview.inspect.rules.remedies import named_as_tile, reduced_tiles
 from traceview.ptx.model import Argument, Compiled
+from traceview.records import record
 
 WIDE_BITS = 128
 _SMALLEST_BLOCK = 16
@@ -22,7 +23,7 @@ _MMA = re.compile(r"\b(?:wgmma|mma|tcgen05)\.")
 TOO_FEW = "each thread has too few adjacent elements"
 
 
-@dataclass(frozen=True)
+@record
 class Cause:
     """A cause as a clause, the change that would prove it, and the imperative that removes it."""
 
@@ -31,7 +32,7 @@ class Cause:
     remedy: str
 
 
-@dataclass(frozen=True)
+@record
 class Suspects:
     """The arguments that the address and the mask of an access depend on.
 

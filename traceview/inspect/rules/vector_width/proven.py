@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.inspect.recompilations import Outcome, Recompilations
 from traceview.inspect.rules.equal_results import results_text, with_grid
@@ -30,6 +30,7 @@ from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_re
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import harm, harm_of_requests
 from traceview.ptx.model import Compiled
+from traceview.records import record
 
 
 def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:
@@ -40,7 +41,7 @@ def reason_of(narrow: Narrow, compiled: Compiled, trials: Recompilations | None)
     return case.proven() or case.likely()
 
 
-@dataclass(frozen=True)
+@record
 class _Widened:
     """A cause, the width that the access reached without it, and what got worse."""
 
@@ -49,7 +50,7 @@ class _Widened:
     harm: str
 
 
-@dataclass(frozen=True)
+@record
 class _Case:
     """One narrow access, and the recompilations that may explain it."""
 

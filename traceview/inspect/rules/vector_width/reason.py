@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceview.inspect.rules.remedies import Remedy
 from traceview.inspect.rules.vector_width.causes import Suspects
@@ -12,11 +12,12 @@ from traceview.ptx.addresses.provenance import Array
 from traceview.ptx.addresses.slicing import Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.model import Access, Compiled, RequestCost, SourceLine
+from traceview.records import record
 
 _MOST_NAMES = 3
 
 
-@dataclass(frozen=True)
+@record
 class Narrow:
     """The narrow accesses of one line to one array, and what their addresses and masks depend on.
 
@@ -53,7 +54,7 @@ class Narrow:
         return sum(access.count for access in self.accesses)
 
 
-@dataclass(frozen=True)
+@record
 class NarrowReason:
     """Why an access is narrow, and what to do.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from traceview import units
+from traceview.records import record
 from traceview.render.charts.roofline import RooflineChart
 from traceview.render.charts.svg.marks import dot, line, svg, text, tick_text
 
@@ -17,7 +17,7 @@ _LARGEST_PX, _LEAST_PX = 20.0, 6.0
 _MOST_TICKS = 7
 
 
-@dataclass(frozen=True)
+@record
 class _Frame:
     """The logarithmic axes of a chart as fractions of the width and heights in pixels."""
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from traceview.records import record
 from traceview.trace.kineto.scan.scanner import EventScanner, Scan
 
 THREADS = 2
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """The part up to `end` of a text; what is behind that is the beginning of the next block."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from traceview.compiled import library
 from traceview.compiled.library import address
 from traceview.compiled.text_numbers import CompiledNumbers
+from traceview.records import record
 from traceview.tables import Array, Integers
 
 MOST_EVENTS = (1 << 14) - 24
@@ -48,7 +49,7 @@ class ScannedTexts:
     threads: list[bytes]
 
 
-@dataclass(frozen=True)
+@record
 class Scan:
     """Some events of a text, in the order of the file.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
@@ -36,7 +37,7 @@ class PythonCalls:
         )
 
 
-@dataclass(frozen=True)
+@record
 class CallRows:
     """Some calls that take time. Sorted, a caller comes before what it calls."""
 
@@ -74,7 +75,7 @@ class CallRows:
 NO_CALLS = CallRows(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
-@dataclass(frozen=True)
+@record
 class ThreadSpan:
     """The first start and the last end of a thread's calls."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import RowNumbers
 from traceview.trace.kineto.values import ABSENT, INT32
 from traceview.trace.program_files import is_library
@@ -31,7 +31,7 @@ uvicorn fastapi starlette anyio vllm sglang aiter flashinfer traceview_injected
 _PACKAGES = frozenset(_PACKAGE_NAMES.split())
 
 
-@dataclass(frozen=True)
+@record
 class Frames:
     """Per distinct name of a call: file, line (ABSENT without one), function, and what it is."""
 

@@ -9,10 +9,10 @@ reduce-scatter, and for one peer of an all-to-all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant
 from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.nvtx.payloads import (
@@ -74,7 +74,7 @@ _STATIC: Mapping[int, Mapping[str, Field]] = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class NcclTables:
     """The staged tables collective_calls and communicators."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.records import record
 from traceview.tables import NULL, Integers, object_array
 from traceview.trace.nsys.rows import INT32
 from traceview.trace.sqlite.file import Database
@@ -27,7 +27,7 @@ _WIDTHS = {5: 4, 6: 4, 7: 8, 8: 8, 9: 8, 10: 8, 15: 4, 16: 4, 17: 8, 18: 8, 22: 
 _LARGEST = 1 << 16
 
 
-@dataclass(frozen=True)
+@record
 class Field:
     """An integer of a structure: its first byte, and its size in bytes."""
 

@@ -1,0 +1,58 @@
+"""Values with named fields."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from traceview.records import record
+
+
+@record
+class Point:
+    x: int
+    y: int = 2
+    seen: list[int] = field(default_factory=list, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    x: int
+    y: int = 2
+    seen: list[int] = field(default_factory=list, compare=False, repr=False)
+
+
+@record
+class Place(Point):
+    name: str = ""
+
+
+@record
+class Named:
+    name: str
+
+    def __repr__(self):
+        return self.name
+
+
+@pytest.mark.parametrize(("one", "other"), [((1,), (1, 2)), ((1,), (1, 3)), ((1, 2, [1]), (1,))])
+def test_records_are_equal_as_frozen_dataclasses_are(one, other):
+    assert (Point(*one) == Point(*other)) == (Frozen(*one) == Frozen(*other))
+    assert len({Point(*one), Point(*other)}) == len({Frozen(*one), Frozen(*other)})
+
+
+def test_records_of_two_classes_differ():
+    assert Place(1) != Point(1)
+    assert Place(1, name="a") != Place(1, name="b")
+
+
+def test_a_record_prints_as_a_dataclass():
+    assert repr(Point(1)) == repr(Frozen(1)).replace("Frozen", "Point")
+    assert repr(Place(1, name="a")) == "Place(x=1, y=2, name='a')"
+
+
+def test_what_a_class_defines_stays():
+    assert repr(Named("a")) == "a"
+
+
+def test_a_record_is_a_dataclass():
+    assert replace(Point(1), y=5) == Point(1, 5)
