@@ -13,7 +13,6 @@ TraceviewError              base: what happened, the evidence, what to do
     └── ComparisonRefusedError  a comparison of these recordings makes no sense
 """
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -107,6 +106,8 @@ def unreadable(
 
 def suggestion(name: str, names: Sequence[str]) -> str:
     """The remedy for a name that is none of these: the closest one, and all of them."""
-    close = difflib.get_close_matches(name, names, n=1)
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
     guess = f"did you mean {close[0]}? " if close else ""
     return f"{guess}choose from: {', '.join(names)}"

@@ -11,12 +11,15 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
 from math import floor, log10
+from typing import TYPE_CHECKING
 
 from traceview.records import record
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _ACRONYMS = {"api", "cpu", "gpu", "sm"}
 
@@ -163,6 +166,8 @@ def rounded_times(
     The unit is that of `largest_ns`; there are digits enough for three of it and of
     `telling_ns`, down to a nanosecond.
     """
+    from fractions import Fraction
+
     factor, unit = _step(largest_ns, _TIMES)
     wanted = max(_decimals(largest_ns / factor, 3), _decimals(telling_ns / factor, 3))
     digits = min(wanted, _least_digit(factor))
@@ -173,7 +178,7 @@ def rounded_times(
 def _summing(exact: Sequence[Fraction]) -> tuple[int, ...]:
     """Whole numbers that sum to the rounded sum: each part rounded down, or up by remainder."""
     down = [floor(part) for part in exact]
-    missing = round(sum(exact, Fraction(0))) - sum(down)
+    missing = round(sum(exact)) - sum(down)
     upward = set(sorted(range(len(exact)), key=lambda at: down[at] - exact[at])[:missing])
     return tuple(whole + (at in upward) for at, whole in enumerate(down))
 

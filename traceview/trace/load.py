@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,7 +138,9 @@ def _plain(path: Path) -> Iterator[Path]:
     if archive is None:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="traceview-") as folder:
         plain = Path(folder, path.stem)
         _unpack(path, archive, plain)
         yield plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LIBRARY = re.compile(
+_LIBRARY = (
     r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
     # The last of these is how networkx names what it generates.
     r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator|class )|/torchinductor_"
@@ -17,4 +17,4 @@ _LIBRARY = re.compile(
 
 def is_library(file: str) -> bool:
     """Whether a file, as Python names it, is outside the user's program; nameless ones are."""
-    return not file.strip() or bool(_LIBRARY.search(file))
+    return not file.strip() or bool(re.search(_LIBRARY, file))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -112,7 +111,10 @@ def pseudonym(host: str) -> str:
     """A name for a host that tells it from others: the first 32 bits of a hash."""
     if _PSEUDONYM.fullmatch(host):
         return host
-    return f"host-{hashlib.sha256(f'traceview host {host}'.encode()).hexdigest()[:8]}"
+    # OpenSSL takes long to load.
+    from hashlib import sha256
+
+    return f"host-{sha256(f'traceview host {host}'.encode()).hexdigest()[:8]}"
 
 
 def _torch_launcher(environment: Mapping[str, str]) -> str | None:

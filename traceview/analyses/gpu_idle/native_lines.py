@@ -12,19 +12,19 @@ from traceview.records import record
 from traceview.tables import Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 
-_SYSTEM = re.compile(
+_SYSTEM = (
     r"^\[|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/|(^|/)lib(cu|nv|Tools|nccl)\w*[-.\w]*\.so"
     r"|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux|(^|/)(python|ipython|pypy|julia|java"
     r"|node)[\d.]*$"
 )
 # What compilers, the CUDA runtime and template libraries put into the program's own executable.
-_RUNTIME = re.compile(
+_RUNTIME = (
     r"_start$|_init$|libcudart_static|cuda[A-Z]|cu[A-Z]\w*$|__cuda|__device_stub|std::|__gnu_cxx::"
     r"|thrust::|cub::|cuda::|nv::|cublas|cudnn|cufft|cusparse|nccl|operator (new|delete)|__sti__"
 )
 _OPENING, _CLOSING = "<(", ">)"
-_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
-_VERSION = re.compile(r"\.(so|cpython-|abi3\b).*")
+_ANONYMOUS = r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::"
+_VERSION = r"\.(so|cpython-|abi3\b).*"
 _LONGEST_NAME = 20_000
 
 
@@ -35,7 +35,7 @@ def function_name(symbol: str) -> str:
     """
     if symbol.startswith("_Z"):
         return plain_name(symbol)
-    text = _ANONYMOUS.sub("", symbol[:_LONGEST_NAME])
+    text = re.sub(_ANONYMOUS, "", symbol[:_LONGEST_NAME])
     kept, depth = [], 0
     for letter in text.replace("operator()", "operator call").replace("->", "  "):
         depth += letter in _OPENING
@@ -73,9 +73,9 @@ def find_functions(frames: Table) -> NativeLines:
     module, function = frames.texts("module"), frames.texts("function")
     number, place = np.unique(frames["stack"], return_inverse=True)
     names = [function_name(str(each)) for each in function.values]
-    runtime = _matching(function, [bool(_RUNTIME.match(name)) for name in names])
+    runtime = _matching(function, [bool(re.match(_RUNTIME, name)) for name in names])
     named = function.codes >= 0
-    of_system = _matching(module, [bool(_SYSTEM.search(str(name))) for name in module.values])
+    of_system = _matching(module, [bool(re.search(_SYSTEM, str(name))) for name in module.values])
 
     def innermost(chosen: Mask) -> Integers:
         rows = np.flatnonzero(chosen)
@@ -123,7 +123,7 @@ def _inner_names(module: Texts, function: Texts, rows: Integers, user: Integers)
     each = groups.group(functions.codes, libraries.codes, user >= 0)
     names = []
     for row in each.first.tolist():
-        library = _VERSION.sub("", str(libraries[row] or "").rpartition("/")[2])
+        library = re.sub(_VERSION, "", str(libraries[row] or "").rpartition("/")[2])
         name = None if functions[row] is None else function_name(str(functions[row]))
         parts = (library if user[row] < 0 or name is None else None, name)
         names.append(": ".join(part for part in parts if part) or None)

@@ -34,35 +34,29 @@ BOUND = {
     "one_hot": "torch.nn.functional.one_hot",
 }
 _VARIABLE = re.compile(r"(?:^|[ :])THPVariable_(\w+?)(?:\[abi:\w+\])?(?:\(|<|$)")
-_NAMED = tuple(
-    (re.compile(pattern), hint)
-    for pattern, hint in (
-        (r"\bTHCPModule_cudaSynchronize\b", "torch.cuda.synchronize"),
-        (r"\bTHCPModule_emptyCache\b|\bTHCPModule_empty_cache\b", "torch.cuda.empty_cache"),
-        (r"\bTHCPStream_synchronize\b|\bTHPStream_synchronize\b", "torch.cuda.Stream.synchronize"),
-        (r"\bTHCPEvent_synchronize\b|\bTHPEvent_synchronize\b", "torch.cuda.Event.synchronize"),
-        (r"\bTHPStorage_copy_", "UntypedStorage.copy_"),
-    )
+_NAMED = (
+    (r"\bTHCPModule_cudaSynchronize\b", "torch.cuda.synchronize"),
+    (r"\bTHCPModule_emptyCache\b|\bTHCPModule_empty_cache\b", "torch.cuda.empty_cache"),
+    (r"\bTHCPStream_synchronize\b|\bTHPStream_synchronize\b", "torch.cuda.Stream.synchronize"),
+    (r"\bTHCPEvent_synchronize\b|\bTHPEvent_synchronize\b", "torch.cuda.Event.synchronize"),
+    (r"\bTHPStorage_copy_", "UntypedStorage.copy_"),
 )
 
 # Functions inside torch and CuPy that wait, for stacks without a Python call (autograd's thread).
-_INSIDE = tuple(
-    (re.compile(pattern), hint)
-    for pattern, hint in (
-        (r"\bat::native::_local_scalar_dense_cuda\b", "Tensor.item"),
-        (r"\bat::native::is_nonzero\b", "Tensor.is_nonzero"),
-        (r"\bat::native::nonzero(_out)?_cuda\b", "Tensor.nonzero"),
-        (r"\bat::native::masked_select(_out)?_cuda\b", "Tensor.masked_select"),
-        (r"\bat::native::_?unique\w*_cuda\b", "torch.unique"),
-        (r"\bat::native::repeat_interleave\w*\b", "Tensor.repeat_interleave"),
-        (r"\bat::native::_?bincount_cuda\b", "Tensor.bincount"),
-        (r"\bat::native::cuda_equal\b", "Tensor.equal"),
-        (r"\bat::native::(copy_kernel_cuda|_to_copy|copy_)\b", "Tensor.to or copy_"),
-        (r"\bcupy_backends\b.*\bstreamSynchronize\b", "cupy.cuda.Stream.synchronize"),
-        (r"\bcupy_backends\b.*\beventSynchronize\b", "cupy.cuda.Event.synchronize"),
-        (r"\bcupy_backends\b.*\bdeviceSynchronize\b", "cupy.cuda.Device.synchronize"),
-        (r"\bc10::cuda::CUDACachingAllocator::emptyCache\b", "torch.cuda.empty_cache"),
-    )
+_INSIDE = (
+    (r"\bat::native::_local_scalar_dense_cuda\b", "Tensor.item"),
+    (r"\bat::native::is_nonzero\b", "Tensor.is_nonzero"),
+    (r"\bat::native::nonzero(_out)?_cuda\b", "Tensor.nonzero"),
+    (r"\bat::native::masked_select(_out)?_cuda\b", "Tensor.masked_select"),
+    (r"\bat::native::_?unique\w*_cuda\b", "torch.unique"),
+    (r"\bat::native::repeat_interleave\w*\b", "Tensor.repeat_interleave"),
+    (r"\bat::native::_?bincount_cuda\b", "Tensor.bincount"),
+    (r"\bat::native::cuda_equal\b", "Tensor.equal"),
+    (r"\bat::native::(copy_kernel_cuda|_to_copy|copy_)\b", "Tensor.to or copy_"),
+    (r"\bcupy_backends\b.*\bstreamSynchronize\b", "cupy.cuda.Stream.synchronize"),
+    (r"\bcupy_backends\b.*\beventSynchronize\b", "cupy.cuda.Event.synchronize"),
+    (r"\bcupy_backends\b.*\bdeviceSynchronize\b", "cupy.cuda.Device.synchronize"),
+    (r"\bc10::cuda::CUDACachingAllocator::emptyCache\b", "torch.cuda.empty_cache"),
 )
 _OPERATOR = re.compile(r"\bat::_ops::(\w+)::")
 _FUNCTION = re.compile(r"(?:^|\s)(at::(?:\w+::)*\w+)\(")
@@ -73,12 +67,12 @@ def python_call(symbol: str) -> str | None:
     method = _VARIABLE.search(symbol)
     if method:
         return BOUND.get(method[1], f"aten::{method[1]}")
-    return next((hint for pattern, hint in _NAMED if pattern.search(symbol)), None)
+    return next((hint for pattern, hint in _NAMED if re.search(pattern, symbol)), None)
 
 
 def inner_call(symbol: str) -> str | None:
     """The call behind a frame inside torch or CuPy that is known to wait; else None."""
-    return next((hint for pattern, hint in _INSIDE if pattern.search(symbol)), None)
+    return next((hint for pattern, hint in _INSIDE if re.search(pattern, symbol)), None)
 
 
 def operator(symbol: str) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,14 +32,18 @@ def _command() -> list[str]:
     named = os.environ.get("PAGER", "").strip()
     if _SHELL_SIGNS & set(named):
         return ["sh", "-c", named]
-    installed = next((each for each in ("less", "more") if shutil.which(each)), "less")
+    from shutil import which
+
+    installed = next((each for each in ("less", "more") if which(each)), "less")
     # A shell between would report Ctrl-C as its own end, where less goes on.
     return shlex.split(named) if named else [installed]
 
 
 def _run(command: list[str], text: bytes) -> int:
     """The exit status of the pager, which was given the text."""
-    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=_environment())  # noqa: S603
+    from subprocess import PIPE, Popen
+
+    pager = Popen(command, stdin=PIPE, env=_environment())  # noqa: S603
     try:
         pager.communicate(text)
     except BrokenPipeError:

@@ -26,7 +26,7 @@ TOOLS = (
 """How the tools are called, by number."""
 
 _FILES = tuple(
-    (tool, re.compile(rf"(?:^|.*/)(?:{files})"))
+    (tool, rf"(?:^|.*/)(?:{files})")
     for tool, files in (
         (
             TORCH_COMPILE,
@@ -63,18 +63,18 @@ RANGES = re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")
 """Ranges of XLA, in its domain, around compilation."""
 RANGE_DOMAIN = "TSL"
 _KERNELS = (
-    (TORCH_COMPILE, re.compile(r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_")),
-    (CUPY, re.compile(r"cupy_")),
-    (JAX, re.compile(r"(?:wrapped|loop|input)_\w*fusion|gemm_fusion_dot")),
+    (TORCH_COMPILE, r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_"),
+    (CUPY, r"cupy_"),
+    (JAX, r"(?:wrapped|loop|input)_\w*fusion|gemm_fusion_dot"),
 )
 """Names that the tools give to the kernels they generate."""
 
 
 def tool_of_kernel(name: str) -> int:
     """The tool that generated a kernel; −1 where its name tells none."""
-    return next((tool for tool, rule in _KERNELS if rule.match(name)), -1)
+    return next((tool for tool, rule in _KERNELS if re.match(rule, name)), -1)
 
 
 def tool_of_file(file: str) -> int:
     """The tool whose compiler a source file belongs to; −1 for other files."""
-    return next((tool for tool, rule in _FILES if rule.match(file)), -1)
+    return next((tool for tool, rule in _FILES if re.match(rule, file)), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts.operations.operations import migrations, operations
 from traceview.intervals import Intervals
 from traceview.tables import Mask
@@ -35,7 +35,7 @@ def outer_migration_time(trace: Trace) -> dict[int, Intervals]:
     """When such pages move, by row in devices; only of devices with such pages."""
     copies, outer = trace.recorded("copies"), outer_migrations(trace)
     times = {}
-    for device in np.unique(copies["device"][outer]).tolist():
+    for device in groups.different(copies["device"][outer]).tolist():
         own = outer & (copies["device"] == device)
         times[device] = intervals.union(copies["start_ns"][own], copies["end_ns"][own])
     return times

@@ -19,26 +19,24 @@ DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file"
     len(DOINGS)
 )
 
-_OWN = re.compile(r"(^|/)traceview_injected/")
-_INSTALLED = re.compile(r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
-_GENERATED = re.compile(r"/torchinductor_[^/]*/")
+_OWN = r"(^|/)traceview_injected/"
+_INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/"
+_GENERATED = r"/torchinductor_[^/]*/"
 # Frames are written `torch/nn/functional.py::linear`.
 # nsys leaves out the frames of importlib, but not those of the modules that are imported.
-_IMPORTS = re.compile(r"^<frozen importlib\._bootstrap|::<module>$")
-_LOADER = re.compile(
+_IMPORTS = r"^<frozen importlib\._bootstrap|::<module>$"
+_LOADER = (
     r"torch/utils/data/dataloader\.py::"
     r"(__next__|_next_data|_get_data|_try_get_data|__iter__|__init__|_reset|_get_iterator)$"
 )
-_FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py::fetch$")
-_LOCKS = re.compile(
-    r"/(threading\.py::(wait|acquire|join|_wait_for_tstate_lock)|queue\.py::(get|put))$"
-)
-_PROCESSES = re.compile(
+_FETCH = r"torch/utils/data/_utils/fetch\.py::fetch$"
+_LOCKS = r"/(threading\.py::(wait|acquire|join|_wait_for_tstate_lock)|queue\.py::(get|put))$"
+_PROCESSES = (
     r"/(selectors\.py::select|multiprocessing/(connection|popen_\w+)\.py::\w+"
     r"|subprocess\.py::(_try_wait|_wait|wait|communicate|_communicate)|(socket|ssl)\.py::\w+)$"
 )
-_FILES = re.compile(r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::")
-_BACKWARD = re.compile(r"torch/autograd/graph\.py::_engine_run_backward$")
+_FILES = r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::"
+_BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
 
 
 @record
@@ -67,8 +65,8 @@ def stack_lines(trace: Trace) -> StackLines:
     stack, depth = frames["stack"], frames["depth"]
     stacks = int(stack.max(initial=-1)) + 1
 
-    def matching(pattern: re.Pattern[str]) -> Mask:
-        hit = np.array([bool(pattern.search(name)) for name in names] or [False], bool)
+    def matching(pattern: str) -> Mask:
+        hit = np.array([bool(re.search(pattern, name)) for name in names] or [False], bool)
         result: Mask = hit[pairs.ids]
         return result
 
@@ -85,13 +83,13 @@ def stack_lines(trace: Trace) -> StackLines:
     user_depth = np.where(user >= 0, depth[user], np.iinfo(np.int32).max)
     below = depth < user_depth[stack]
 
-    def anywhere(pattern: re.Pattern[str]) -> Mask:
+    def anywhere(pattern: str) -> Mask:
         return first_row(matching(pattern)) >= 0
 
-    def below_user(pattern: re.Pattern[str]) -> Mask:
+    def below_user(pattern: str) -> Mask:
         return first_row(matching(pattern) & below) >= 0
 
-    def in_leaf(pattern: re.Pattern[str]) -> Mask:
+    def in_leaf(pattern: str) -> Mask:
         result: Mask = (leaf >= 0) & np.append(matching(pattern), False)[leaf]
         return result
 
@@ -140,7 +138,7 @@ def _inner_names(file: Texts, function: Texts, rows: Integers) -> Texts:
 
 
 def _dotted(file: str, function: str) -> str:
-    if _GENERATED.search(file):
+    if re.search(_GENERATED, file):
         return f"torch.compile.{function}"
-    module = _INSTALLED.sub("", file).removesuffix(".py").removesuffix("/__init__")
+    module = re.sub(_INSTALLED, "", file).removesuffix(".py").removesuffix("/__init__")
     return f"{module.strip(' <>').replace('/', '.')}.{function}".lstrip(".")

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table as Grid
 from rich.text import Text
 
 from traceview.records import record
 from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import visible
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
 
 SENTENCE = 1_000
 _ALL_LINES = 1_000
@@ -46,6 +49,8 @@ def drawn(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
 
 def grid(*justified: str) -> Grid:
     """A table without rules, one column per argument, right-aligned where that is not empty."""
+    from rich.table import Table as Grid
+
     table = Grid(box=None, show_header=False, padding=(0, GAP, 0, 0), pad_edge=False)
     for side in justified:
         table.add_column(justify="right" if side else "left", no_wrap=False, overflow="fold")

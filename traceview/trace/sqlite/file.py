@@ -7,9 +7,7 @@ pages under the page decoder.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -255,12 +253,15 @@ def _header(path: Path) -> bytes:
 
 def _copied(path: Path, stack: ExitStack) -> Database:
     """Open a private copy of a file and its log."""
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceview-")))
+    from shutil import copyfile
+    from tempfile import TemporaryDirectory
+
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="traceview-")))
     size = 0
     for suffix in ("", "-wal", "-journal"):
         if suffix == "" or _holds_data(path, suffix):
             copy = folder / f"trace.sqlite{suffix}"
-            shutil.copyfile(path.with_name(path.name + suffix), copy)
+            copyfile(path.with_name(path.name + suffix), copy)
             size += copy.stat().st_size
     connection = sqlite3.connect(folder / "trace.sqlite", isolation_level=None)
     stack.callback(connection.close)

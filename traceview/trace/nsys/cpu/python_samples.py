@@ -8,7 +8,6 @@ nsys stores each sample as an NVTX mark of a domain of its own, whose JSON text 
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Sequence
@@ -147,10 +146,12 @@ class _Stacks:
 
     def _texts(self, reader: Reader, ids: Integers) -> Texts:
         """The names of some ids. nsys escapes them for HTML: `&lt;module&gt;`."""
+        from html import unescape
+
         distinct, codes = numbered(ids)
         stored = reader.names.of(distinct[distinct >= 0])
         own = [self._names[-1 - each] for each in distinct[distinct < 0].tolist()]
-        names = [html.unescape(name) for name in (*own, *stored)]
+        names = [unescape(name) for name in (*own, *stored)]
         return Texts(codes, np.array([*names, None], object)[:-1]).map(names)
 
 
