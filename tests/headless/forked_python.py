@@ -8,17 +8,19 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import IO
 
+import traceview
 from tests.headless.forked_workers import Fork, ForkServer
 
 _SCRIPT = Path(__file__).with_name("script_in_fork.py")
-# Those of it that the server does not import anyway.
-_PACKAGES = ("nvtx", "torch._dynamo")
+# Besides those of traceview, PyTorch and Triton.
+_MODULES = ("nvtx", "torch._dynamo")
 # What Triton and PyTorch read as they are imported, so that each value has a Python of its own.
 _READ_AT_IMPORT = ("TRITON_INTERPRET", "OMP_NUM_THREADS")
 
@@ -38,25 +40,19 @@ def run_python(
         options = {"capture_output": True, "text": True, "timeout": timeout_s}
         return subprocess.run(command, input=given, env=environment, cwd=folder, **options)
     server = _server(*(environment.get(name) for name in _READ_AT_IMPORT))
-    with TemporaryFile("w+") as source, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        source.write(given)
-        source.flush()
-        source.seek(0)
-        streams = [file.fileno() for file in (source, out, err)]
-        program = f"import sys; sys.path.insert(0, '')\n{program}"
+    program = f"import sys; sys.path.insert(0, '')\n{program}"
+    with _streams(given) as (files, streams):
         with contextlib.chdir(folder):
             status = server.fork(program, arguments, dict(environment), streams).wait(timeout_s)
-        out.seek(0)
-        err.seek(0)
-        return subprocess.CompletedProcess([program], status, out.read(), err.read())
+        return subprocess.CompletedProcess([program], status, *map(_written, files))
 
 
 def start_script(
     command: Sequence[str], environment: Mapping[str, str], streams: Sequence[int] = (0, 1, 2)
 ) -> "subprocess.Popen[bytes] | Fork":
-    """Start `python SCRIPT [ARGS...]` here, in a session of its own, on these descriptors.
+    """Start `python SCRIPT` or `-m MODULE` here, in a session of its own, on these descriptors.
 
-    It takes none of the time of its imports of PyTorch and of torch.compile, which hooks see.
+    Its imports of traceview, PyTorch and torch.compile take no time; hooks see those of PyTorch.
     """
     if not _can_fork():
         source, out, err = streams
@@ -66,16 +62,33 @@ def start_script(
 
 
 def run_script(
-    command: Sequence[str], environment: Mapping[str, str], *, folder: Path, timeout_s: float = 300
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    folder: Path,
+    given: str = "",
+    timeout_s: float = 300,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `python SCRIPT [ARGS...]` in a folder, as `start_script` does."""
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err, Path(os.devnull).open() as none:
-        streams = [file.fileno() for file in (none, out, err)]
+    """Run `python SCRIPT` or `python -m MODULE` in a folder, as `start_script` does."""
+    with _streams(given) as (files, streams):
         with contextlib.chdir(folder):
             status = start_script(command, environment, streams).wait(timeout_s)
-        out.seek(0)
-        err.seek(0)
-        return subprocess.CompletedProcess(command, status, out.read(), err.read())
+        return subprocess.CompletedProcess(command, status, *map(_written, files))
+
+
+@contextlib.contextmanager
+def _streams(given: str) -> Iterator[tuple[Sequence[IO[str]], Sequence[int]]]:
+    """Files for stdout and stderr, and the descriptors of the three standard streams."""
+    with TemporaryFile("w+") as source, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        source.write(given)
+        source.flush()
+        source.seek(0)
+        yield (out, err), [file.fileno() for file in (source, out, err)]
+
+
+def _written(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 @cache
@@ -83,10 +96,19 @@ def _can_fork() -> bool:
     return sys.platform == "linux" and all(map(find_spec, ("torch", "triton")))
 
 
+def _modules_of_traceview() -> Iterator[str]:
+    """All that are not run as programs or in recorded ones."""
+    folder = Path(traceview.__file__).parent
+    for path in folder.rglob("*.py"):
+        if path.name != "__main__.py" and "injected" not in path.parts:
+            parts = path.relative_to(folder.parent).with_suffix("").parts
+            yield ".".join(parts).removesuffix(".__init__")
+
+
 @cache
 def _server_of_scripts() -> ForkServer:
-    packages = [name for name in _PACKAGES if find_spec(name)]
-    server = ForkServer("scripts", _server(*(None for _ in _READ_AT_IMPORT)), packages)
+    modules = [*filter(find_spec, _MODULES), *_modules_of_traceview()]
+    server = ForkServer("scripts", _server(*(None for _ in _READ_AT_IMPORT)), modules)
     # Not with the environment of a script, which may ask for hooks.
     server.connect({k: v for k, v in os.environ.items() if k not in _READ_AT_IMPORT})
     atexit.register(_leave_and_wait, server)

@@ -1,15 +1,17 @@
-"""Run a script, in a fork of a Python that has imported PyTorch, as `python SCRIPT` would.
+"""Run a script or a module, in a fork of a Python that has imported much, as Python would.
 
-The arguments are a command: Python, script, its arguments. Each module in AWAITED is unknown
-until the script imports it, so that hooks see that import, which then takes no time.
+The arguments are a command: Python, script or `-m` and module, its arguments. Each module in
+AWAITED is unknown until the script imports it: hooks see that import, which then takes no time.
 """
 
 import atexit
 import os
+import runpy
 import signal
 import site
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -73,18 +75,14 @@ class Unimported:
 
 
 def run(command: Sequence[str]) -> int:
-    """Run a script as a Python that starts now. Returns the exit status."""
+    """Run a command as a Python that starts now. Returns the exit status."""
     sys.orig_argv, sys.argv = list(command), list(command[1:])
     own = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:0] = [str(Path(entry).absolute()) for entry in own]
     sys.modules.pop("sitecustomize", None)
     site.execsitecustomize()
-    script = Path(command[1])
-    sys.path.insert(0, str(script.absolute().parent))
-    main = sys.modules["__main__"] = ModuleType("__main__")
-    main.__file__ = str(script.absolute())
     try:
-        exec(compile(script.read_bytes(), command[1], "exec"), vars(main))
+        _execute(*command[1:3])
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
@@ -99,8 +97,23 @@ def run(command: Sequence[str]) -> int:
     return 0
 
 
+def _execute(script: str, module: str = "") -> None:
+    if script == "-m":
+        del sys.argv[:1]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return
+    path = Path(script).absolute()
+    sys.path.insert(0, str(path.parent))
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__file__ = str(path)
+    exec(compile(path.read_bytes(), script, "exec"), vars(main))
+
+
 if __name__ == "__main__":
     sys.meta_path.insert(0, Unimported(AWAITED))
+    # Those of PyTorch's own operators, which take longer than many a script.
+    weakref.finalize._registry.clear()
     status = run(sys.argv[1:])
     threading._shutdown()
     atexit._run_exitfuncs()

@@ -1,9 +1,10 @@
 """Stand-ins for nsys, as shell scripts, and a place to run the real one in."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
+from tests.headless.forked_python import run_script
 from traceview.recorders.nsys import ATTEMPTS
 
 OPTIONS = (
@@ -68,17 +69,11 @@ esac""",
     )
 
 
-def traceview(*arguments, cwd, environment=None, **options):
+def traceview(*arguments, cwd, environment=None, given=""):
     """Run the command line as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "traceview", *map(str, arguments)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **options,
-    )
+    command = [sys.executable, "-m", "traceview", *map(str, arguments)]
+    told = os.environ if environment is None else environment
+    return run_script(command, told, folder=cwd, given=given)
 
 
 def recording(*arguments, **options):

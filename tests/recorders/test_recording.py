@@ -70,7 +70,7 @@ def recorded(environment, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "train.py").write_text(SCRIPT)
     words = ("record", "--keep-rep", "train.py", "a b", QUOTED, "--force", SECRET)
-    return folder, traceview(*words, cwd=folder, environment=environment, input="from stdin")
+    return folder, traceview(*words, cwd=folder, environment=environment, given="from stdin")
 
 
 def rows(path, query):
