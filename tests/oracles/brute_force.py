@@ -89,6 +89,12 @@ class Recording:
     # Work that calls of a process and context wait for, and when it is busy, as far as asked.
     waited: dict[tuple[int, int | None], list[Operation]] = field(default_factory=dict)
     waited_busy: dict[tuple[int, int | None], list[tuple[int, int]]] = field(default_factory=dict)
+    # The names of the ranges open in a process at a time, as far as asked.
+    open_names: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        return find_gaps(self)
 
     @cached_property
     def in_order(self) -> list[Operation]:
@@ -423,13 +429,14 @@ class Gap:
     next: Operation
     cause: str = ""
     wait: Call | None = None
+    blamed: Call | None = None
 
     @property
     def idle(self) -> int:
         return self.again - self.dry
 
 
-def gaps(recording: Recording) -> list[Gap]:
+def find_gaps(recording: Recording) -> list[Gap]:
     """Every gap with its cause, each told by itself, from the definitions."""
     found = []
     for device in sorted(devices(recording)):
@@ -439,6 +446,7 @@ def gaps(recording: Recording) -> list[Gap]:
         for (_, dry), (again, _) in itertools.pairwise(covered):
             gap = Gap(device, dry, again, first[again])
             gap.cause = cause_of(recording, gap)
+            gap.blamed = blamed(recording, gap)
             found.append(gap)
     return found
 
@@ -564,6 +572,19 @@ def waits_on(recording: Recording, call: Call, device: int) -> bool:
     return len(found) != 1 or device in found
 
 
+def open_in(recording: Recording, process: int, time: int) -> set[str]:
+    """The names of the ranges open in the process at that time, on any thread."""
+    if (process, time) not in recording.open_names:
+        recording.open_names[process, time] = {
+            each.name
+            for thread, ranges in recording.ranges.items()
+            if thread // 2**24 == process // 2**24
+            for each in ranges
+            if each.start <= time < each.end
+        }
+    return recording.open_names[process, time]
+
+
 @dataclass(frozen=True)
 class Selected:
     """Names of ranges: what was asked for while one of `include` was open in its process, and none
@@ -573,13 +594,7 @@ class Selected:
     exclude: tuple[str, ...] = ()
 
     def holds(self, recording: Recording, process: int, time: int) -> bool:
-        names = {
-            each.name
-            for thread, ranges in recording.ranges.items()
-            if thread // 2**24 == process // 2**24
-            for each in ranges
-            if each.start <= time < each.end
-        }
+        names = open_in(recording, process, time)
         inside = not self.include or bool(names & set(self.include))
         return inside and not names & set(self.exclude)
 
@@ -601,13 +616,13 @@ def selection(recording: Recording, selected: Selected) -> dict[str, Any]:
         mine = [op for op in held if op.device == device]
         work = sum(end - start for start, end in busy(mine))
         found[device] = {"span_ns": work, "busy_ns": work, "idle_ns": 0}
-    for gap in gaps(recording):
+    for gap in recording.gaps:
         if gap.next in held:
             found[gap.device]["idle_ns"] += gap.idle
             found[gap.device]["span_ns"] += gap.idle
             causes[gap.device, gap.cause][0] += 1
             causes[gap.device, gap.cause][1] += gap.idle
-        call = blamed(recording, gap)
+        call = gap.blamed
         if call and selected.holds(recording, call.process, call.start):
             after[call.name] += gap.idle
     return {"devices": found, "causes": dict(causes), "idle_after": dict(after)}
@@ -627,9 +642,9 @@ def blocking_calls(recording: Recording) -> dict[str, dict[str, int]]:
             row["calls"] += 1
             row["wait_ns"] += call.end - call.start
             row["benign_ns"] += benign(recording, call)
-    for gap in gaps(recording):
-        if call := blamed(recording, gap):
-            result.setdefault(call.name, dict(none))["idle_after_ns"] += gap.idle
+    for gap in recording.gaps:
+        if gap.blamed:
+            result.setdefault(gap.blamed.name, dict(none))["idle_after_ns"] += gap.idle
     return result
 
 

@@ -26,7 +26,6 @@ from tests.oracles.brute_force import (
     Recording,
     busy,
     covered_by,
-    gaps,
     on_device,
     percentile,
     rows,
@@ -240,7 +239,7 @@ def durations(recording: Recording) -> dict[tuple[int, int], dict[str, int]]:
 
 
 def longest_gaps(recording: Recording, most: int) -> list[tuple[int, int, int, str]]:
-    found = sorted(gaps(recording), key=lambda gap: -gap.idle)[:most]
+    found = sorted(recording.gaps, key=lambda gap: -gap.idle)[:most]
     return [(gap.device, gap.dry, gap.idle, gap.cause) for gap in found]
 
 
