@@ -36,7 +36,7 @@ class Both:
 
     trace: Trace
     recording: brute_force.Recording
-    computed: dict[ModuleType, Mapping[str, Table]] = field(default_factory=dict)
+    computed: dict[ModuleType, Mapping[str, Table]] = field(init=False, default_factory=dict)
 
     def tables(self, analysis: ModuleType) -> Mapping[str, Table]:
         if analysis not in self.computed:

@@ -99,7 +99,7 @@ def test_what_small_recordings_are_held_to(long, agree):
 
 def test_ranges(long):
     theirs = brute_force_scale.kernels_by_range(long.recording)
-    tables = kernel_share.compute(long.trace).tables
+    tables = long.tables(kernel_share)
     ours = {
         (row["range_path"], row["short_name"]): (row["calls"], row["total_ns"])
         for row in tables["ranges"].rows()
@@ -119,7 +119,7 @@ def test_ranges(long):
 
 
 def test_the_longest_gaps(long):
-    table = gpu_idle.compute(long.trace).tables["gaps"]
+    table = long.tables(gpu_idle)["gaps"]
     names = ("device_id", "start_ns", "duration_ns", "cause")
     ours = [tuple(row[name] for name in names) for row in table.rows()]
     theirs = brute_force_scale.longest_gaps(long.recording, len(table))
@@ -139,7 +139,7 @@ def test_how_far_the_cpu_is_ahead(long):
 
 
 def test_steps(long):
-    tables = steps.compute(long.trace).tables
+    tables = long.tables(steps)
     theirs = brute_force_scale.durations(long.recording)
     rows = list(tables["steps"].rows())
     assert len(rows) == len(theirs)
@@ -176,7 +176,7 @@ def test_tails_of_waves(long):
     names = ("device_id", "name", "grid", "block")
     ours = {
         tuple(row[name] for name in names): row
-        for row in wave_quantization.compute(long.trace).tables["kernels"].rows()
+        for row in long.tables(wave_quantization)["kernels"].rows()
     }
     theirs = brute_force_scale.waves(long.path)
     assert ours.keys() == theirs.keys()
