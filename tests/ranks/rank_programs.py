@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -253,8 +253,10 @@ def _expert(rank: _Rank) -> None:
 _WRITERS = {"expert": _expert, "ddp": _ddp, "fsdp": _fsdp, "tensor": _tensor, "pipeline": _pipeline}
 
 
+# Who draws a job has mostly just run it.
+@lru_cache(maxsize=2)
 def run(job: Job) -> list[RankTimeline]:
-    """Run a job: the timeline of each rank, in true time."""
+    """Run a job: the timeline of each rank, in true time. It is shared: leave it as it is."""
     ranks = [_Rank(job, number) for number in range(job.ranks)]
     for rank in ranks:
         _WRITERS[job.shape](rank)

@@ -157,40 +157,33 @@ def _advance(
     arrivals: dict[Hashable, list[tuple[int, int]]],
 ) -> None:
     """Issue operations of a rank until one needs what other ranks have not done yet."""
-    line, end = rank.line, rank.line.end_ns
+    line, end, last = rank.line, rank.line.end_ns, rank.last
     operations = line.program.operations
-    while rank.next < len(operations):
-        place = rank.next
+    for place in range(rank.next, len(operations)):
         op = operations[place]
         if op.does == SYNCHRONIZE:
-            ends = [end[each] for each in rank.last.values()]
-            if _PENDING in ends:
-                return
-            line.call_ns[place] = rank.now_ns + op.pause_ns
-            rank.now_ns = max([line.call_ns[place] + LAUNCH_NS, *ends])
-            line.returned_ns[place] = line.start_ns[place] = end[place] = rank.now_ns
+            needed = [end[each] for each in last.values()]
         else:
             needed = [end[each] for each in op.after]
-            if op.stream in rank.last:
-                needed.append(end[rank.last[op.stream]])
-            if _PENDING in needed:
-                return
-            _start(line, place, op, rank.now_ns, needed)
-            rank.now_ns = line.returned_ns[place]
-            rank.last[op.stream] = place
+            if op.stream in last:
+                needed.append(end[last[op.stream]])
+        if _PENDING in needed:
+            return
+        line.call_ns[place] = call = rank.now_ns + op.pause_ns
+        if op.does == SYNCHRONIZE:
+            rank.now_ns = max(call + LAUNCH_NS, *needed) if needed else call + LAUNCH_NS
+            line.returned_ns[place] = line.start_ns[place] = end[place] = rank.now_ns
+        else:
+            line.returned_ns[place] = rank.now_ns = call + LAUNCH_NS
+            called = rank.now_ns + LATENCY_NS
+            line.start_ns[place] = start = max(called, *needed) if needed else called
+            line.late_call[place] = start == called
+            last[op.stream] = place
             if op.does == COLLECTIVE:
                 _arrive(number, place, op, ranks, arrivals)
             else:
-                end[place] = line.start_ns[place] + op.duration_ns
-        rank.next += 1
-
-
-def _start(line: RankTimeline, place: int, op: Operation, now: int, needed: list[int]) -> None:
-    line.call_ns[place] = now + op.pause_ns
-    line.returned_ns[place] = line.call_ns[place] + LAUNCH_NS
-    called = line.returned_ns[place] + LATENCY_NS
-    line.start_ns[place] = max([called, *needed])
-    line.late_call[place] = line.start_ns[place] == called
+                end[place] = start + op.duration_ns
+        rank.next = place + 1
 
 
 def _arrive(
