@@ -23,6 +23,11 @@ from traceview.records import record
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
 STOP = signal.SIGVTALRM
 """The signal that interrupts a script at its time limit."""
+_OF_INDUCTOR = (
+    "torch._inductor.async_compile",
+    "torch._inductor.runtime",
+    "torch._inductor.triton_heuristics",
+)
 
 
 @record
@@ -30,7 +35,7 @@ class Script:
     """A file or a module to run; `path` is the file of a module.
 
     `package` is the package that it belongs to. A module of a package runs as one, unless it has a
-    part for `__main__`.
+    part for `__main__`. `is_generated`: it is a graph or a kernel of Inductor (torch.compile).
     """
 
     path: str
@@ -38,6 +43,7 @@ class Script:
     package: Package | None = None
     module: str | None = None
     has_main: bool = False
+    is_generated: bool = False
 
     @property
     def name(self) -> str:
@@ -116,7 +122,13 @@ def _script(path: str, text: bytes, module: str | None = None) -> Script:
     if package and not has_main:
         # What a module asserts of its surroundings does not concern its kernels.
         code = _compiled(text, path, optimize=1)
-    return Script(path, code, package, module, has_main)
+    return Script(path, code, package, module, has_main, _is_generated(tree))
+
+
+def _is_generated(tree: ast.Module) -> bool:
+    """Whether a module imports what only the code of Inductor needs."""
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    return any((node.module or "").startswith(_OF_INDUCTOR) for node in imports)
 
 
 def _has_main(tree: ast.Module) -> bool:

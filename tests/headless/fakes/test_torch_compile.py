@@ -246,6 +246,28 @@ def test_a_cache_of_inductors_is_a_target(forward, tmp_path):
 
 
 @compiles
+def test_a_generated_graph_is_a_target_without_the_option(forward):
+    """Its main part would time the graph a hundred times."""
+    notes = []
+    graphs = [f for f in forward.cache.rglob("*.py") if "def get_args" in f.read_text()]
+    compiled = [c for c in compile_python(str(graphs[0]), note=notes.append) if c.launches]
+    assert [(c.how, c.launches) for c in compiled] == [("launched", 1)]
+    assert notes[0] == "called call(get_args()), as the harness of Inductor does"
+
+
+@compiles
+def test_a_generated_kernel_is_compiled_as_its_decorator_declares(forward):
+    notes = []
+    files = [f for f in forward.cache.rglob("*.py") if "def get_args" not in f.read_text()]
+    compiled = [c for f in files for c in compile_python(str(f), note=notes.append)]
+    assert {c.how for c in compiled} == {"declared"}
+    assert {c.name for c in compiled} == {c.name for c in forward.compiled}
+    typed = [[(a.type, a.divisible_by_16) for a in c.arguments] for c in forward.compiled]
+    assert all([(a.type, a.divisible_by_16) for a in c.arguments] in typed for c in compiled)
+    assert "so the arguments are those that its decorator declares" in notes[0]
+
+
+@compiles
 def test_without_the_option_it_runs_as_written(script):
     own = CALLS_ITS_OWN + "torch.compile(torch.nn.Linear(2, 2).cuda())(torch.ones(1, 2).cuda())\n"
     notes = []

@@ -51,13 +51,18 @@ def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
     @functools.cache
     def prepare() -> None:
         note(_experimental(torch.__version__))
-        _prepare(torch, gpu, trials)
+        run_generated(gpu, trials)
 
     def compile_(*arguments: Any, **keywords: Any) -> Any:
         prepare()
         return real(*arguments, **keywords)
 
     torch.compile = compile_
+
+
+def run_generated(gpu: Gpu, trials: Trials) -> None:
+    """Let code that Inductor has generated run without a GPU."""
+    _prepare(_torch(), gpu, trials)
 
 
 def places_of(name: str) -> Sequence[str]:

@@ -24,7 +24,7 @@ from traceview.headless.signatures.inference import TRIED, Defaults
 from traceview.headless.signatures.notation import Parameter, Value, argument, constant
 from traceview.headless.worker.event_log import plain
 from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
-from traceview.ptx.model import Argument
+from traceview.ptx.model import Argument, How
 from traceview.records import record
 
 _ELEMENTS = {
@@ -46,11 +46,15 @@ _ELEMENTS = {
 
 @record
 class Attempt:
-    """Arguments to compile a kernel with; `origin` is the call that they are from, if any."""
+    """Arguments to compile a kernel with; `origin` is the call that they are from, if any.
+
+    `how` says which they are: of such a call, declared by a decorator, or guessed.
+    """
 
     arguments: tuple[Argument, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    how: How = "guessed"
 
 
 @record
@@ -88,6 +92,13 @@ class Guesses:
         return replace(attempt, arguments=replaced) if replaced != attempt.arguments else None
 
     def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
+        if self.jitted.declared:
+            fixed = dict(configuration.constexprs) | dict(self.given)
+            known = (
+                constant(a.name, fixed[a.name]) if a.name in fixed else a
+                for a in self.jitted.declared
+            )
+            yield Attempt(tuple(known), how="declared")
         nothing = LaunchArguments("")
         first = self.calls[:1]
         for call in self.calls:
@@ -107,7 +118,8 @@ class Guesses:
         if configuration.before_launch:
             shaped = _shaped(configuration.before_launch, passed, arguments)
             arguments = self._arguments(chosen | fixed, shaped, defaults)
-        return Attempt(arguments, call.options, call.place)
+        how: How = "called" if call.place else "guessed"
+        return Attempt(arguments, call.options, call.place, how)
 
     def _plausible(self, passed: Mapping[str, Any]) -> dict[str, Any]:
         """The values without a tile of 1 that follows from assumed sizes.

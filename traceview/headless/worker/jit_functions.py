@@ -39,11 +39,15 @@ class AutotuneConfig:
 
 @record
 class Jitted:
-    """A @triton.jit function, with the choices of @triton.autotune and @triton.heuristics."""
+    """A @triton.jit function, with the choices of @triton.autotune and @triton.heuristics.
+
+    `declared` are its arguments where its own decorator says them, as that of Inductor does.
+    """
 
     function: Any
     configurations: tuple[AutotuneConfig, ...] = (AutotuneConfig(),)
     heuristics: Mapping[str, Any] = field(default_factory=dict)
+    declared: tuple[Argument, ...] = ()
 
     @property
     def name(self) -> str:
@@ -166,14 +170,34 @@ def _unwrapped(value: Any) -> Jitted | None:
 
     configurations: tuple[AutotuneConfig, ...] = (AutotuneConfig(),)
     heuristics: dict[str, Any] = {}
+    declared: tuple[Argument, ...] = ()
     while isinstance(value, KernelInterface) and not isinstance(value, JITFunction):
         tried = getattr(value, "configs", None)
         if isinstance(tried, (list, tuple)) and tried:
             configurations = tuple(map(_configuration, tried))
         chosen = getattr(value, "values", None)
         heuristics |= chosen if isinstance(chosen, dict) else {}
+        declared = declared or _declared(getattr(value, "triton_meta", None))
         value = getattr(value, "fn", None)
-    return Jitted(value, configurations, heuristics) if isinstance(value, JITFunction) else None
+    if not isinstance(value, JITFunction):
+        return None
+    return Jitted(value, configurations, heuristics, declared)
+
+
+def _declared(described: Any) -> tuple[Argument, ...]:
+    """The arguments that Inductor's decorator gives to Triton; none of another's."""
+    try:
+        types, constants = described["signature"], described["constants"]
+        (properties,) = described["configs"]
+        aligned = {at for (at,), pairs in properties.items() if ["tt.divisibility", 16] in pairs}
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return ()
+    return tuple(
+        notation.constant(name, plain(constants.get(name)))
+        if type_ == "constexpr"
+        else Argument(name, type_, at in aligned)
+        for at, (name, type_) in enumerate(types.items())
+    )
 
 
 def _configuration(config: Any) -> AutotuneConfig:

@@ -29,7 +29,7 @@ from traceview.headless.fakes import (
     triton_newer,
 )
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
-from traceview.headless.project.benchmark_model import harness_of
+from traceview.headless.project.harnesses import harness_of
 from traceview.headless.project.imports import ProjectImports
 from traceview.headless.request import Request
 from traceview.headless.worker import recompile_server
@@ -91,7 +91,7 @@ def _run_script(
         if request.file
         else run_script.of_module(str(request.module))
     )
-    overrides = _install_fakes(request, gpu, log, samples)
+    overrides = _install_fakes(request, gpu, log, samples, generated=script.is_generated)
     launch = request.options.signature is None
     log.how = "launched" if launch else None
     imports = ProjectImports()
@@ -99,10 +99,13 @@ def _run_script(
     clock, process_id = _Clock(request, channel), os.getpid()
     ending = run_script.run(
         script,
-        as_main=launch,
+        # What Inductor generates times itself in its main part, a hundred times over.
+        as_main=launch and not script.is_generated,
         arguments=request.options.arguments,
         starting=clock.start,
-        afterwards=functools.partial(_call_model, log) if launch else lambda _: None,
+        afterwards=functools.partial(_call_model, log, script.is_generated)
+        if launch
+        else lambda _: None,
         functions=log.functions,
     )
     if os.getpid() != process_id:
@@ -119,17 +122,20 @@ def _run_script(
     return not ending.stopped
 
 
-def _call_model(log: EventLog, names: Mapping[str, Any]) -> None:
-    """Call the model of a file that launches nothing itself, as a benchmark's harness does."""
-    harness = None if log.variants or log.seen else harness_of(names)
+def _call_model(log: EventLog, generated: bool, names: Mapping[str, Any]) -> None:
+    """Call the model of a file that launches nothing itself, as its harness does.
+
+    Code that is `generated` compiles its kernels before it launches any.
+    """
+    harness = harness_of(names) if generated or not (log.variants or log.seen) else None
     if harness is None:
         return
-    text, call = harness
     try:
-        call()
-        log.write("note", text=f"called {text}, as the harness of KernelBench does")
+        harness.call()
+        text = f"called {harness.text}, as the harness of {harness.owner} does"
     except Exception as error:
-        log.write("note", text=f"{text} raised {type(error).__name__}: {in_words(error)}")
+        text = f"{harness.text} raised {type(error).__name__}: {in_words(error)}"
+    log.write("note", text=text)
 
 
 class _Clock:
@@ -159,9 +165,17 @@ def _need_triton() -> None:
 
 
 def _install_fakes(
-    request: Request, gpu: Gpu, log: EventLog, samples: dict[str, LaunchSample]
+    request: Request,
+    gpu: Gpu,
+    log: EventLog,
+    samples: dict[str, LaunchSample],
+    *,
+    generated: bool,
 ) -> Overrides:
-    """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch."""
+    """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch.
+
+    Code that torch.compile has `generated` needs the fakes of Inductor, too.
+    """
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
@@ -181,6 +195,8 @@ def _install_fakes(
         if not (request.options.emulate or request.options.compile_torch):
             torch_values.install(functools.cache(functools.partial(_note_skipped, log)))
         _fake_torch_compile(request, gpu, log, on_launch.trials)
+        if generated:
+            torch_compile.run_generated(gpu, on_launch.trials)
     return overrides
 
 

@@ -252,7 +252,9 @@ class KernelResolution:
 
     def _compile_guessed(self) -> None:
         names, problems = self._selected(), list[Problem]()
-        self._note(f"{', '.join(names)}: not launched by the script, so the arguments are guessed")
+        declared = all(self._jitted[name].declared for name in names)
+        how = "those that its decorator declares" if declared else "guessed"
+        self._note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
         for at, name in enumerate(names):
             if at and self.deadline.passed:
                 count = units.counted(len(names) - at, "kernel")
@@ -310,10 +312,11 @@ class KernelResolution:
             needs_tensor = _NONE_LINE.search(failed.text) if failed else None
             repaired = guesses.without_nones(attempt, needs_tensor[1]) if needs_tensor else None
             if failed is None:
-                self.log.how = "called" if attempt.origin else "guessed"
+                self.log.how = attempt.how
                 shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
                 # The configurations of a kernel differ in what the heading of each shows.
-                remarks = () if jitted.name in self._described else (shown,)
+                is_known = attempt.how == "declared" or jitted.name in self._described
+                remarks = () if is_known else (shown,)
                 self._described.add(jitted.name)
                 wrong = self._compile(
                     jitted, attempt.arguments, configuration, remarks, attempt.options

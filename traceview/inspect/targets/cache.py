@@ -16,6 +16,7 @@ from typing import Any
 from traceview.errors import InputError
 from traceview.headless.inductor_sources import Generated
 from traceview.inspect.targets.amd import refuse_amd_cache
+from traceview.inspect.targets.inductor import refuse_debug_folder
 from traceview.ptx.model import Argument, Compiled
 
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")
@@ -45,6 +46,7 @@ def read_cache(
     found = [generated.described(compiled) for compiled in each]
     if not found:
         refuse_amd_cache(folder)
+        refuse_debug_folder(folder)
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
     named = [c for c in found if kernel in (None, c.name)]

@@ -13,6 +13,7 @@ from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.amd import refuse_amd_arch, refuse_amd_code
 from traceview.inspect.targets.cache import read_cache
 from traceview.inspect.targets.embedded import embedded_kernels
+from traceview.inspect.targets.inductor import refuse_log
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
 from traceview.ptx.demangle import plain_name, short_name
 from traceview.ptx.model import Compiled
@@ -106,6 +107,7 @@ def _kernels_in_file(
     if read is None and path.is_file() and has_fatbin(path):
         return embedded_kernels(path, options, note)
     if read is None:
+        refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
 
