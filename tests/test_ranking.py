@@ -19,7 +19,7 @@ from traceview.findings import (
 )
 from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
-from traceview.render.report.saving import PARTIAL, claim
+from traceview.render.report.saving import claim
 
 MS = 1_000_000
 
@@ -85,12 +85,14 @@ def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     assert [each[2] for each in found] == [80, 300, 70]
 
 
-def test_a_larger_loss_that_comes_second_says_that_one_change_seldom_wins_it():
+def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     late = replace(finding("high", 300, cause="launch-late"), general=True, share_of_step_pct=30.0)
     one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
-    assert claim(found[1].finding, "a step", found[1].forecast).note == PARTIAL
+    assert claim(found[1].finding, "a step", found[1].forecast).parts() == [
+        "save part of 300 ns (30.0 % of a step)"
+    ]
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial
 
@@ -222,3 +224,11 @@ def test_forecast_by_amdahls_law(share, step_ns, expected):
     assert found.saved_per_step_ns == expected.saved_per_step_ns
     assert found.step_ns == expected.step_ns
     assert found.speedup_at_most == pytest.approx(expected.speedup_at_most)
+
+
+@pytest.mark.parametrize(("share", "severity"), [(50.0, "info"), (None, "medium")])
+def test_little_of_the_longest_steady_time_is_for_information(share, severity):
+    """Such as half of the time of a second GPU that works a hundredth as long as the first."""
+    short = replace(finding("medium", 9), share_of_step_pct=share)
+    (found,) = ranked({"memory": Result({}, (short,))}, steady_ns=1000)
+    assert found.finding.severity == severity

@@ -10,7 +10,7 @@ import numpy as np
 from traceview import display, intervals
 from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
-from traceview.findings import SEVERITIES, Finding, Forecast, LoopTime, LostTime, forecast
+from traceview.findings import LOW, SEVERITIES, Finding, Forecast, LoopTime, LostTime, forecast
 from traceview.intervals import Intervals
 
 Outcome = Result | Skipped
@@ -93,8 +93,16 @@ def _follows_less(finding: Finding, before: Sequence[RankedFinding]) -> bool:
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:
-    """The finding with no more time at stake than the steady time that it claims a share of."""
-    if not steady_ns or finding.share_of_step_pct is None or finding.time_at_stake_ns <= steady_ns:
+    """The finding with no more time at stake than the steady time that it claims a share of.
+
+    What is little of that is for information, also where it is much of a GPU that works briefly.
+    """
+    at_stake_ns = finding.time_at_stake_ns
+    if not steady_ns or finding.share_of_step_pct is None or not at_stake_ns:
+        return finding
+    if at_stake_ns < LOW * steady_ns:
+        return replace(finding, severity="info")
+    if at_stake_ns <= steady_ns:
         return finding
     return replace(finding, time_at_stake_ns=steady_ns, share_of_step_pct=100.0)
 

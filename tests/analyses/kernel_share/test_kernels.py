@@ -32,7 +32,7 @@ def test_kernels_of_one_name_are_added_up(tmp_path):
     ]
     (finding,) = result.findings
     assert finding.message == "gelu takes 75 ns, 75.0 % of kernel time."
-    assert finding.action.endswith("At most 75 ns can be saved.")
+    assert finding.time_at_stake_ns == 75
     assert finding.subject == Subject("kernel", "gelu<float>(int)")
     assert finding.evidence.row == {"name": "gelu<float>(int)"}
     # The GPU was busy for 95 ns, and idle for 5 and 0 between.
@@ -158,3 +158,13 @@ def test_a_wrapper_alone_in_its_trace_is_named_by_what_it_does(unpack, name):
     assert wrapped
     assert all(label.startswith("CUTLASS fp32 GEMM ") for label in wrapped)
     assert not any("Kernel2 takes" in finding.message for finding in result.findings)
+
+
+@pytest.mark.parametrize(("alone_ns", "said"), [(100_000, False), (100, True)])
+def test_a_kernel_that_hardly_runs_is_not_told(alone_ns, said, tmp_path):
+    export = Export().launch((0, 2), (10, 60), name="final_error")
+    export.copy((3, 4), (60, 60 + alone_ns), source="pinned")
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert any("final_error" in each for each in messages) == said

@@ -74,6 +74,22 @@ def test_notes_are_whole_sentences():
     assert "… and 2 more notes in --all" in text
 
 
+def test_a_remedy_ends_with_a_whole_sentence_or_is_left_out():
+    wordy = finding(
+        message="The GPU sat idle. " + "More of it is told here. " * 8,
+        action="Do this, in as many words as it takes to fill more than one line, and do that too.",
+    )
+    for count in range(1, 12):
+        text = render_screen(with_findings(*[wordy] * count))
+        assert text.count("[gpu-idle]") == count
+        assert text.count("  → Do this") == len(re.findall("do\\s+that\\s+too[.]\n", text))
+
+
+def test_notes_on_next_to_no_time_are_not_on_the_screen():
+    short = replace(finding("info", "One copy takes 1.47 µs."), time_at_stake_ns=1_470)
+    assert "One copy" not in render_screen(with_findings(finding(message="Slow."), short))
+
+
 @pytest.mark.parametrize("warning", ["the export is newer; " + "only some of it is read, " * 3])
 def test_a_warning_is_told_to_its_end(warning):
     report = a_report()

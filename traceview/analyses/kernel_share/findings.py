@@ -32,7 +32,7 @@ from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import launched_in_warm_up, steady_kernels
-from traceview.findings import Evidence, Finding, LostTime, Subject, share_pct
+from traceview.findings import LOW, Evidence, Finding, LostTime, Subject, share_pct
 from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value
@@ -189,7 +189,8 @@ def costliest_own_kernel(trace: Trace, chosen: Mask) -> Iterator[Finding]:
     most = int(np.argmax(total_ns))
     first, largest_ns = int(rows[by_name.first[most]]), int(total_ns[most])
     pct = 100.0 * largest_ns / int(total_ns.sum())
-    if pct < _OWN_KERNEL_PCT or kernel_owners(trace)[first] != KernelOwner.PROGRAM:
+    short = largest_ns < LOW * steady_span_ns(trace)
+    if short or pct < _OWN_KERNEL_PCT or kernel_owners(trace)[first] != KernelOwner.PROGRAM:
         return
     device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
     own = rows[by_name.ids == most]
@@ -198,8 +199,6 @@ def costliest_own_kernel(trace: Trace, chosen: Mask) -> Iterator[Finding]:
     template += " after warm-up." if after_warm_up else "."
     answers = "roofline, wave-quantization, load-widths, traceview ptx"
     remedy = f"Look at what limits it ({'rocprof-compute' if on_amd(trace) else answers})."
-    if saved_ns:
-        remedy += " At most {saved_ns} can be saved."
     values: dict[str, Value] = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,

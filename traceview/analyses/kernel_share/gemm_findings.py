@@ -102,8 +102,7 @@ def unaligned_findings(trace: Trace) -> Iterator[Finding]:
     template += gain_sentence(of.saved_ns, of.total_ns)
     remedy = (
         "Make it a multiple of {elements}, by padding: it is most often the vocabulary, the "
-        "number of classes or, where attention is not fused, the length of a sequence. At most "
-        "{saved_ns} can be saved."
+        "number of classes or, where attention is not fused, the length of a sequence."
     )
     yield Finding(
         severity,

@@ -24,16 +24,21 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
     What does not fit is left out from the end: whole sentences where one fits, else words behind
     an ellipsis.
     """
+    if whole := whole_sentences(text, width, most):
+        return whole
     lines = _lines(text, width)
-    if len(lines) <= most:
-        return lines
-    sentences = _SENTENCE_END.split(text)
-    for count in range(len(sentences) - 1, 0, -1):
-        shorter = _lines(" ".join(sentences[:count]), width)
-        if len(shorter) <= most:
-            return shorter
     kept = lines[:most]
     return [*kept[:-1], cut(f"{kept[-1]} {lines[most]}", width)]
+
+
+def whole_sentences(text: str, width: int, most: int) -> list[str]:
+    """As many whole sentences as fit in `most` lines of `width` cells, from the first one."""
+    sentences = _SENTENCE_END.split(text) if text else []
+    for count in range(len(sentences), 0, -1):
+        lines = _lines(" ".join(sentences[:count]), width)
+        if len(lines) <= most:
+            return lines
+    return []
 
 
 def cut(text: str, width: int) -> str:

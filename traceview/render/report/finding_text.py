@@ -7,7 +7,7 @@ from rich.text import Text
 from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.base.links import linked
-from traceview.render.base.paragraphs import joined_within, wrapped
+from traceview.render.base.paragraphs import joined_within, whole_sentences, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
 from traceview.render.report.saving import claim
@@ -32,11 +32,11 @@ class FindingText:
     links: bool
 
     def lines(self, message: int = ALL, action: int = ALL) -> list[Text]:
-        """A head, and at most so many lines of the message and of the action."""
+        """A head, so many lines of the message at most, and whole sentences of the action."""
         finding, room = self.ranked.finding, self.width - len(INDENT)
         texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
-        if finding.action and action:
-            steps = wrapped(visible(finding.action, SENTENCE), room - 2, action)
+        steps = whole_sentences(visible(finding.action, SENTENCE), room - 2, action)
+        if steps:
             texts += [Text.assemble(("→ ", "bold"), steps[0])]
             texts += [Text(f"  {line}") for line in steps[1:]]
         if self.links:

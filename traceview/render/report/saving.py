@@ -6,10 +6,11 @@ from traceview import units
 from traceview.findings import Finding, Forecast, Saving, shortened
 from traceview.records import record
 
-LEAST_SPEEDUP = 1.05
+LEAST_SPEEDUP = 1.1
 """A smaller one says no more than the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
-PARTIAL = "one change seldom saves all of it"
+PARTIAL = "part of"
+"""Of a general loss behind a smaller one: one change seldom saves all of it."""
 
 
 @record
@@ -27,13 +28,12 @@ class Claim:
     sum: str = ""
     share: str = ""
     speedup: str = ""
-    note: str = ""
 
     def parts(self) -> list[str]:
         """The claim for one line, the first part first: `save up to 12.3 of 20.3 ms …`."""
         share = f" ({self.share})" if self.share else ""
         saved = f"save {self.qualifier} {self.sum}{share}"
-        return [part for part in (saved, self.speedup, self.note) if part]
+        return [part for part in (saved, self.speedup) if part]
 
     def below(self) -> list[str]:
         """What stands below the amount, in one or two lines."""
@@ -52,7 +52,7 @@ def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Cla
     if not at_stake:
         return None
     lead = QUALIFIERS[forecast.saving if forecast else finding.saving]
-    note = PARTIAL if forecast and forecast.is_partial else ""
+    lead = PARTIAL if forecast and forecast.is_partial else lead
     if forecast and forecast.saved_per_step_ns is not None and forecast.step_ns:
         saved, step = forecast.saved_per_step_ns, forecast.step_ns
         per = f"per {shortened(forecast.loop) or 'step'}"
@@ -63,18 +63,17 @@ def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Cla
             f"{units.part_of(saved, step)} {per}",
             units.percent(share),
             _speedup(forecast),
-            note,
         )
     if share is None and forecast:
         share, whole = forecast.share_of_run_pct, "the run"
     of_whole = "" if share is None else f"{units.percent(share)} of {whole}"
     amount = units.duration(at_stake)
-    return Claim(lead, amount, "", amount, of_whole, _speedup(forecast), note)
+    return Claim(lead, amount, "", amount, of_whole, _speedup(forecast))
 
 
 def _speedup(forecast: Forecast | None) -> str:
-    """Such as `1.6× as fast`; empty for less than LEAST_SPEEDUP."""
-    factor = forecast.speedup_at_most if forecast else None
+    """Such as `1.6× as fast`; empty for less than LEAST_SPEEDUP, and for a part of a loss."""
+    factor = forecast.speedup_at_most if forecast and not forecast.is_partial else None
     if factor is None or factor < LEAST_SPEEDUP:
         return ""
     return f"{units.quantity('speedup_factor', factor)} as fast"

@@ -9,14 +9,15 @@ from rich.text import Text
 
 from traceview import units
 from traceview.ranking import RankedFinding
-from traceview.render.base.paragraphs import cut, wrapped
+from traceview.render.base.paragraphs import whole_sentences, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 
-_MOST_INFO = 3
-_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3))
-"""Lines of message and action, from brief to full: the line to change is often in the third."""
+_MOST_INFO, _NOTE_LINES = 3, (2, 4)
+_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
+"""Lines of message and action, from brief to full: the line to change is often in the third. A
+remedy that does not fit is left out: the beginning of one says what not to do as well."""
 
 
 def finding_lines(
@@ -32,8 +33,7 @@ def finding_lines(
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
     shown = urgent or entries[:_MOST_INFO]
-    drawn_entries = _as_full_as_fit(shown, left - 1)
-    lines = [line for each in drawn_entries for line in each]
+    lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
     lines += _notes(entries[len(shown) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
 
@@ -50,18 +50,12 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
 
 
 def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:
-    """The first notes in at most two lines each, and how many more there are.
-
-    Whole sentences of a few rather than the beginnings of all; the first is cut where it must be.
-    """
+    """The first notes, whole, and how many more there are."""
     lines: list[Text] = []
     shown = 0
     for each in notes[:_MOST_INFO]:
-        rest = len(notes) > shown + 1
-        note = _note(each, 2)
-        if not shown and len(note) + rest > room:
-            note = _note(each, 1)
-        if len(lines) + len(note) + rest > room:
+        note = _note(each)
+        if len(lines) + len(note) + (len(notes) > shown + 1) > room:
             break
         lines, shown = [*lines, *note], shown + 1
     if shown < len(notes) and len(lines) < room:
@@ -70,16 +64,18 @@ def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:
     return lines
 
 
-def _note(entry: FindingText, most: int) -> list[Text]:
-    ranked = entry.ranked
-    end, start = f"  [{ranked.analysis}]", f"info{INDENT}"
-    message = visible(ranked.finding.message, SENTENCE)
+def _note(entry: FindingText) -> list[Text]:
+    end, start = f"  [{entry.ranked.analysis}]", f"info{INDENT}"
     room = entry.width - len(start)
-    lines = wrapped(message, room, most)
+    lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), room)
     if cell_len(lines[-1]) > room - len(end):
-        narrower = wrapped(message, room - len(end), most)
-        is_cut = narrower[-1].endswith("…")
-        lines = [*lines[:-1], cut(lines[-1], room - len(end))] if is_cut else narrower
+        lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), room - len(end))
     texts = [Text(f"{' ' * len(start)}{line}") for line in lines]
     texts[0] = Text.assemble(("info", "dim"), f"{INDENT}{lines[0]}")
     return [*texts[:-1], texts[-1].append(end, "dim")]
+
+
+def _note_lines(message: str, width: int) -> list[str]:
+    """The sentences that fit in a few lines, the first one also in some more."""
+    most, longest = _NOTE_LINES
+    return whole_sentences(message, width, most) or wrapped(message, width, longest)

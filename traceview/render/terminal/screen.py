@@ -14,6 +14,8 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Skipped
+from traceview.findings import LEAST_LOW_NS
+from traceview.ranking import RankedFinding
 from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn
@@ -47,10 +49,19 @@ def render_screen(
     above = [*_opening(report, width), Text("")]
     below = [Text(""), *_closing(report, width)]
     left = MOST_LINES - len(above) - len(below)
-    findings = finding_lines(report.findings, report.whole, width, left, links)
+    findings = finding_lines(_worth_a_line(report.findings), report.whole, width, left, links)
     nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
     lines = [*above, *(findings or nothing), *below]
     return drawn([Text("\n").join(lines)], width, color)
+
+
+def _worth_a_line(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings without notes on next to no time."""
+    return [
+        each
+        for each in findings
+        if each.finding.severity != "info" or not 0 < each.finding.time_at_stake_ns < LEAST_LOW_NS
+    ]
 
 
 def _opening(report: Report, width: int) -> Iterator[Text]:
