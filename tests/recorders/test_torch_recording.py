@@ -27,14 +27,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow
 
 
-def run_traceview(*words, cwd, environment):
-    """Run the command line as a user does; importing torch can take half a minute."""
-    command = [sys.executable, "-m", "traceview", *words]
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
-    )
-
-
 def without_nsys() -> dict[str, str]:
     """The environment, in which nsys is not found."""
     return {**os.environ, "TRACEVIEW_NSYS": "/nowhere/nsys"}
@@ -102,7 +94,7 @@ def exited(tmp_path_factory):
     (folder / "train.py").write_text(programs.EXITS)
     secret = {**without_nsys(), "API_TOKEN": "hunter2-hunter2"}
     words = ("record", "train.py", "--token", "hunter2-hunter2")
-    return run_traceview(*words, cwd=folder, environment=secret), folder / "train.sqlite"
+    return fake_nsys.traceview(*words, cwd=folder, environment=secret), folder / "train.sqlite"
 
 
 def run_plainly(program):
@@ -122,7 +114,7 @@ def trained(tmp_path_factory):
     environment = {**without_nsys(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     words = ("record", "--backend", "torch", "train.py", "--lr", "3")
-    done = run_traceview(*words, cwd=folder, environment=environment)
+    done = fake_nsys.traceview(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
     return done, traceview.load(folder / "train.sqlite")
 

@@ -1,10 +1,10 @@
 """Real ranks that train together over gloo, each recorded by torch.profiler into its own file."""
 
-import subprocess
 import sys
 
 import pytest
 
+from tests.headless.forked_python import run_script
 from tests.recorders.ranks.test_launched_ranks import LAUNCHERS
 from tests.recorders.test_torch_recording import without_nsys
 from traceview import load
@@ -44,9 +44,7 @@ TORCHRUN = (*PYTHON, "torch.distributed.run", "--nproc-per-node", "2")
 )
 def test_ranks_that_work_together_are_recorded_each(command, launcher, training, tmp_path):
     (tmp_path / "train.py").write_text(TOGETHER + training + END)
-    done = subprocess.run(
-        command, cwd=tmp_path, env=without_nsys(), capture_output=True, text=True, timeout=300
-    )
+    done = run_script(command, without_nsys(), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     for rank in range(2):
         # Two ranks may write between a text and its end of line.
@@ -69,10 +67,8 @@ with traceview.recording("block.sqlite") as path:
     torch.ones(3) + 1
 print(path)
 """
+    (tmp_path / "train.py").write_text(program)
     environment = {**without_nsys(), **LAUNCHERS["torchrun"]}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
+    done = run_script([sys.executable, "train.py"], environment, folder=tmp_path)
     assert done.stdout == "block.rank03.sqlite\n", done.stderr
     assert load(tmp_path / "block.rank03.sqlite").rank.rank == 3
