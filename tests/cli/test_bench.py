@@ -3,11 +3,12 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.headless.forked_python import run_script
 
 ROOT = Path(__file__).parents[2]
 GELU = ROOT / "kernels" / "gelu.py"
@@ -21,14 +22,8 @@ needs_triton = pytest.mark.skipif(
 
 def bench(*arguments, **environment):
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    return subprocess.run(
-        [sys.executable, "-m", "traceview", "bench", *map(str, arguments)],
-        cwd=ROOT,
-        env=kept | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = [sys.executable, "-m", "traceview", "bench", *map(str, arguments)]
+    return run_script(command, kept | environment, folder=ROOT)
 
 
 @pytest.fixture(scope="module")

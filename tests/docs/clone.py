@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, command_of, excerpt
+from tests.headless.forked_python import start_script
 from tests.places import REPOSITORY
 from traceview.cli import run
 
+# Commands that run a program of the user's, with what it imports.
+RUN_PROGRAMS = ("bench", "record", "serve")
 WIDTH = 80
 SECONDS = 120
 NOT_CLONED = {".git", ".venv", ".cache"}
@@ -56,20 +59,22 @@ def environment() -> dict[str, str]:
 def run_command(command: str, folder: Path) -> str:
     """Run a shell command and return what it printed, both streams as a terminal shows them."""
     words = _of_traceview(command)
-    status, printed = _run_here(words, folder) if words else _run_in_shell(command, folder)
+    if not words:
+        status, printed = _run_in_shell(command, folder)
+    elif words[0] in RUN_PROGRAMS:
+        status, printed = _run_in_fork(words, folder)
+    else:
+        status, printed = _run_here(words, folder)
     assert status == 0, f"{command}: exit status {status}\n{printed}"
     return printed
 
 
 def _of_traceview(command: str) -> list[str]:
-    """The arguments of a command that is `traceview` alone, without a pipe or a redirection.
-
-    Those that run a program of the user, with what it imports, are for the shell.
-    """
+    """The arguments of a command that is `traceview` alone, without a pipe or a redirection."""
     words = shlex.split(command, comments=True)
     # An operator that is quoted, as in an expectation, may go to the shell as well.
     is_alone = words[:1] == ["traceview"] and not set("|&;<>$`") & set(command)
-    return words[1:] if is_alone and words[1] not in ("bench", "record", "serve") else []
+    return words[1:] if is_alone else []
 
 
 def _run_in_shell(command: str, folder: Path) -> tuple[int, str]:
@@ -84,6 +89,16 @@ def _run_in_shell(command: str, folder: Path) -> tuple[int, str]:
         timeout=SECONDS,
     )
     return done.returncode, done.stdout
+
+
+def _run_in_fork(words: list[str], folder: Path) -> tuple[int, str]:
+    command = [sys.executable, "-m", "traceview", *words]
+    with tempfile.TemporaryFile("w+") as printed, Path(os.devnull).open() as nothing:
+        streams = (nothing.fileno(), printed.fileno(), printed.fileno())
+        with contextlib.chdir(folder):
+            status = start_script(command, environment(), streams).wait(SECONDS)
+        printed.seek(0)
+        return status, printed.read()
 
 
 def _run_here(words: list[str], folder: Path) -> tuple[int, str]:
