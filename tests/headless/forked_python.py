@@ -3,7 +3,6 @@
 Where no fork can stand in, on a Mac or without Triton or PyTorch, it starts afresh.
 """
 
-import atexit
 import contextlib
 import os
 import subprocess
@@ -16,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import traceview
-from tests.headless.forked_workers import Fork, ForkServer
+from tests.headless.forked_workers import EAGER, Fork, ForkServer
 
 _SCRIPT = Path(__file__).with_name("script_in_fork.py")
 # Besides those of traceview, PyTorch and Triton.
@@ -108,32 +107,12 @@ def _modules_of_traceview() -> Iterator[str]:
 @cache
 def _server_of_scripts() -> ForkServer:
     modules = [*filter(find_spec, _MODULES), *_modules_of_traceview()]
-    server = ForkServer("scripts", _server(*(None for _ in _READ_AT_IMPORT)), modules)
+    server = ForkServer("scripts", EAGER, modules)
     # Not with the environment of a script, which may ask for hooks.
     server.connect({k: v for k, v in os.environ.items() if k not in _READ_AT_IMPORT})
-    atexit.register(_leave_and_wait, server)
     return server
-
-
-def _leave_and_wait(server: ForkServer) -> None:
-    """End a server that is a fork itself: before `_stop`, as the other one reports its end."""
-    server.leave()
-    server.wait()
 
 
 @cache
 def _server(*read: str | None) -> ForkServer:
-    _servers.append(ForkServer(f"python-{read}"))
-    return _servers[-1]
-
-
-_servers: list[ForkServer] = []
-
-
-@atexit.register
-def _stop() -> None:
-    """Leave all before waiting for one, for which another process may wait, too."""
-    for server in _servers:
-        server.leave()
-    for server in _servers:
-        server.wait()
+    return ForkServer(f"python-{read}") if any(read) else EAGER

@@ -4,6 +4,7 @@ The import takes 2 s of each worker, and is not what most tests are about. A wor
 environment changes what Python or a library is at its start begins afresh, as one of a user does.
 """
 
+import atexit
 import errno
 import json
 import os
@@ -79,11 +80,11 @@ class ForkServer:
     def __init__(
         self, name: str, parent: "ForkServer | None" = None, modules: Sequence[str] = ()
     ) -> None:
-        # In Linux' abstract namespace: no file is left.
-        self._address = f"\0traceview-tests-{_run()}-{name}"
+        self._name = name
         self._parent, self._modules = parent, modules
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | Fork | None = None
+        _servers[parent is not None].append(self)
 
     def fork(
         self,
@@ -122,20 +123,24 @@ class ForkServer:
         if self._process:
             self._process.wait()
 
+    def _address(self) -> str:
+        """In Linux' abstract namespace: no file is left."""
+        return f"\0traceview-tests-{_run()}-{self._name}"
+
     def _connected(self, environment: dict[str, str]) -> socket.socket:
         while True:
             self._start_unless_there(environment)
             connection = _packets()
             # Refused between the two calls by which another process starts it.
             with suppress(ConnectionRefusedError):
-                connection.connect(self._address)
+                connection.connect(self._address())
                 return connection
             connection.close()
 
     def _start_unless_there(self, environment: dict[str, str]) -> None:
         with _packets() as listener:
             try:
-                listener.bind(self._address)
+                listener.bind(self._address())
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
@@ -157,6 +162,21 @@ class ForkServer:
         return subprocess.Popen(command, stdin=listener, env=environment, start_new_session=True)
 
 
+_servers: tuple[list[ForkServer], list[ForkServer]] = [], []
+"""Those of this process; the second ones are forks, whose end the first ones report."""
+EAGER = ForkServer("eager")
+
+
+@atexit.register
+def _stop() -> None:
+    """Leave all before waiting for one, for which another process may wait, too."""
+    for servers in reversed(_servers):
+        for server in servers:
+            server.leave()
+        for server in servers:
+            server.wait()
+
+
 def _run() -> str:
     """The run of pytest, which the workers of pytest-xdist share."""
     return os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
@@ -170,8 +190,7 @@ class WorkerServer:
     """It starts the workers of traceview; those of --compile have imported Inductor, too."""
 
     def __init__(self) -> None:
-        self._eager = ForkServer("eager")
-        self._compiling = ForkServer("compiling", self._eager, _INDUCTOR)
+        self._compiling = ForkServer("compiling", EAGER, _INDUCTOR)
         self._at_start = _read_at_start()
 
     def start(
@@ -183,19 +202,12 @@ class WorkerServer:
             return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
         environment = client._environment(folder, request)
-        server = self._compiling if request.options.compile_torch else self._eager
+        server = self._compiling if request.options.compile_torch else EAGER
         forked = server.fork(command[3], command[4:], environment, (stdin, stdout, 2))
         os.close(stdin)
         os.close(stdout)
         forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb", 0), os.fdopen(from_stdout, "rb", 0)
         return forked
-
-    def stop(self) -> None:
-        """End the processes that fork."""
-        # The second reports the end of the first, so it is left after that.
-        for server in (self._compiling, self._eager):
-            server.leave()
-            server.wait()
 
 
 def _read_at_start() -> dict[str, str]:
@@ -217,7 +229,6 @@ def forked_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_start", server.start)
         yield
-    server.stop()
 
 
 @pytest.fixture
