@@ -70,7 +70,8 @@ class _Remedy:
 _LAYOUT = _Remedy(
     "cuDNN's conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of kernel "
     "time after warm-up) in {kernels:kernel}.",
-    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input.",
+    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input, or "
+    "torch.channels_last_3d for videos and volumes.",
     1.0,
 )
 _OTHERS_ON_NCHW = (
