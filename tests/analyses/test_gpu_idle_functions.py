@@ -152,3 +152,17 @@ def test_work_in_one_of_many_steps_may_be_there_once(tmp_path):
     assert worked.message.startswith("The GPU sat idle for 100 ms (1 gap) while the CPU did other")
     assert worked.severity == "medium"
     assert worked.action.startswith("Check whether every step does this. If so, take this CPU work")
+
+
+def test_arrays_that_a_directive_copies_stay_on_the_gpu_in_a_data_region(tmp_path):
+    export = loop()
+    for step in range(STEPS):
+        for at in range(1, 10):
+            export.native_sample(
+                10 * step * MS + at * MS + MS // 2,
+                (LIBC, "memcpy"), (SIM, "__pgi_uacc_dataonb2"), (SIM, "push_"), (SIM, "main"),
+            )  # fmt: skip
+
+    [worked] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "push_" in f.message]
+
+    assert worked.action.startswith("Keep these arrays on the GPU: open a data region")

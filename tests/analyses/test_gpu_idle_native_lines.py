@@ -10,6 +10,7 @@ SIM, CUDA, LIBC = (
     "/usr/lib64/libcuda.so.580.1",
     "/usr/lib/x86_64-linux-gnu/libc.so.6",
 )
+ACC, MPI = "/hpc/21.5/compilers/lib/libacchost.so", "/sw/openmpi/mca_pml_ucx.so"
 NUMPY = "/venv/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312-x86_64.so"
 
 
@@ -55,6 +56,8 @@ def found(folder, *frames):
         (((NUMPY, "add"), ("/usr/bin/python3.12", "Py")), (None, None, "_multiarray_umath: add")),
         (((CUDA, None), (CUDA, None)), (None, None, "libcuda")),
         (((SIM, None), (SIM, "_start")), (None, None, "sim: _start")),
+        (((ACC, "__c_mcopy8"), (ACC, "dataoff"), (SIM, "push_")), (SIM, "push_", "dataoff")),
+        (((MPI, "progress"), (SIM, "exchange_")), (SIM, "exchange_", "progress")),
     ],
 )  # fmt: skip
 def test_the_innermost_function_of_the_program(frames, expected, tmp_path):

@@ -482,3 +482,15 @@ def test_many_small_copies_are_to_be_fewer(size, many, tmp_path):
     [finding] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D, " in f.message]
 
     assert ("copy many at once" in finding.action) == many
+
+
+def test_a_few_large_copies_among_many_small_ones_take_the_time(tmp_path):
+    export = Export()
+    for number in range(40):
+        at, size = 100_000 * number, 64 if number % 4 else 4 << 20
+        export.launch((at, at + 1), (at + 10, at + 3_000))
+        export.copy((at + 2, at + 3), (at + 4_000, at + 80_000), source="pinned", bytes=size)
+
+    [finding] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D, " in f.message]
+
+    assert finding.action.startswith("Start the copies earlier")

@@ -309,3 +309,25 @@ def test_passes_in_which_fsdp_names_other_modules_are_layers(tmp_path, blocks, n
         name = f"FSDP::pre_forward (blocks.{each % blocks}.module), op_id = {each}"
         export = export.range(name, 160 * each + 11, 160 * each + 21)
     assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
+def uploads(export, count):
+    """Arrays of one size after the other, each with memory of its own and a memset."""
+    for each in range(count):
+        at = 10_000 * each
+        export.set((at, at + 10), (at + 20, at + 40))
+        export.copy((at + 50, at + 60), (at + 70, at + 900), source="pageable")
+        export.copy((at + 950, at + 960), (at + 970, at + 1_900), source="pageable")
+    return export
+
+
+def test_a_program_that_loads_its_data_has_no_steps(tmp_path):
+    export = uploads(Export(), 40)
+    assert steps_source(with_steps(export.load(tmp_path))) == "none"
+
+
+@pytest.mark.parametrize(("last_ns", "source"), [(1000, "repetition"), (1_000_000, "none")])
+def test_passes_beside_the_work_are_no_steps(last_ns, source, tmp_path):
+    export = launches(Export(), ["a", "b", "c"], 20)
+    export.launch((2_000, 2_010), (2_020, 2_020 + last_ns), name="most")
+    assert steps_source(with_steps(export.load(tmp_path))) == source

@@ -13,7 +13,8 @@ from traceview.tables import Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 
 _SYSTEM = (
-    r"^\[|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/|(^|/)lib(cu|nv|Tools|nccl)\w*[-.\w]*\.so"
+    r"^\[|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/"
+    r"|(^|/)lib(cu|nv|Tools|nccl|acc|i?omp|pg[a-z]|mpi|open-|uc[mpst]\b|fabric)\w*[-.\w]*\.so|(^|/)mca_\w+\.so"
     r"|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux|(^|/)(python|ipython|pypy|julia|java"
     r"|node)[\d.]*$"
 )
@@ -21,6 +22,7 @@ _SYSTEM = (
 _RUNTIME = (
     r"_start$|_init$|libcudart_static|cuda[A-Z]|cu[A-Z]\w*$|__cuda|__device_stub|std::|__gnu_cxx::"
     r"|thrust::|cub::|cuda::|nv::|cublas|cudnn|cufft|cusparse|nccl|operator (new|delete)|__sti__"
+    r"|__pgi_|__tgt_|__kmpc_|GOACC_|GOMP_|P?MPI_"
 )
 _OPENING, _CLOSING = "<(", ">)"
 _ANONYMOUS = r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::"

@@ -248,8 +248,13 @@ def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
 
 
 def _is_small(row: Mapping[str, Cell]) -> bool:
-    """Whether these copies take as long as fewer bytes would, far below the rate of their link."""
+    """Whether these copies take as long as fewer bytes would, far below the rate of their link.
+
+    A few large ones among them take the time.
+    """
     median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
+    if int(row["bytes"] or 0) > _SMALL_BYTES * int(row["calls"] or 1):
+        return False
     slow = link_pct is not None and float(link_pct) < _SLOW_PCT and row["host_memory"] == "pinned"
     return median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES)
 

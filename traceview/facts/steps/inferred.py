@@ -36,6 +36,7 @@ from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 _MOST_OF_A_RANGE = 0.9
 _LEAST_OF_STEPS, _NEARLY_ALL = 0.5, 0.8
+_LEAST_OF_WORK = 0.01
 _SHORT = 8
 """A pass of fewer launches must repeat in its sizes as well as in its kernels."""
 
@@ -135,7 +136,9 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if passes is not None and passes.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop.
         passes = find_repetition(_with_sizes(trace, ops, rows, kind), pause, None, marked)
-    if passes is None or ("range" in trace.run and not _covers_most(passes, len(rows))):
+    if passes is None or not _hold_the_work(passes, ops, rows):
+        return None
+    if "range" in trace.run and not _covers_most(passes, len(rows)):
         return None
     if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
@@ -146,6 +149,19 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
+
+
+def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
+    """Whether the passes run kernels, and not next to none of the time of all.
+
+    A program that loads its data copies one array after the other.
+    """
+    inside = np.zeros(len(rows), bool)
+    inside[passes.first[0] : passes.end] = True
+    runs = np.isin(ops.kind[rows], (Kind.KERNEL, Kind.GRAPH))
+    time = np.where(runs, (ops.end_ns - ops.start_ns)[rows], 0)
+    enough = np.count_nonzero(runs & inside) >= len(passes.first)
+    return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
 
 
 def _covers_most(passes: Repetition, launches: int) -> bool:

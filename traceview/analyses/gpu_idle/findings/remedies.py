@@ -96,6 +96,14 @@ _UPDATE_ON_GPU = (
     "Keep these parameters and their optimizer on the GPU. If they do not fit, update on the CPU "
     "while the GPU works on the next batch."
 )
+_KEEP_IN_REGION = (
+    "Keep these arrays on the GPU: open a data region around the loop (acc data, omp target data), "
+    "so that directives inside copy nothing. What must be copied, put into pinned memory (nvc "
+    "-gpu=pinned): pageable memory goes through buffers of the runtime."
+)
+_DATA_DIRECTIVE = re.compile(
+    r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
+)
 _WAIT_IN_JAX = re.compile(r"\bblock_until_ready\s*\(")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
@@ -142,6 +150,8 @@ def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
         return WAIT_LESS
     if line and line.inner and line.inner.startswith("torch.optim."):
         return _UPDATE_ON_GPU
+    if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
+        return _KEEP_IN_REGION
     return take_out(trace)
 
 
