@@ -1,6 +1,5 @@
 """The server, asked by the client of the official SDK: in a process of its own, over its pipes."""
 
-import asyncio
 import json
 import lzma
 import shutil
@@ -55,38 +54,52 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
-def told(folder, *calls):
-    """The results of tool calls in one session, as the client gets them."""
-
+@pytest.fixture(scope="module")
+def client(folder):
+    """A function that asks the server of the folder; one serves all tests."""
     # Here, as each worker of pytest-xdist would take a second for it.
     import mcp
+    from anyio.from_thread import start_blocking_portal
 
-    async def session():
-        command = ["-m", "traceview", "serve", "--mcp", str(folder)]
-        server = mcp.StdioServerParameters(command=sys.executable, args=command)
-        async with mcp.Client(server) as client:
-            if not calls:
-                return (await client.list_tools()).tools
-            return [await client.call_tool(name, given) for name, given in calls]
+    command = ["-m", "traceview", "serve", "--mcp", str(folder)]
+    server = mcp.StdioServerParameters(command=sys.executable, args=command)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(mcp.Client(server)) as connected,
+    ):
 
-    return asyncio.run(asyncio.wait_for(session(), 120))
+        def ask(method, *given):
+            return portal.start_task_soon(getattr(connected, method), *given).result(120)
 
-
-def documents(folder, *calls):
-    results = told(folder, *calls)
-    assert not [result.content for result in results if result.is_error]
-    return [json.loads(result.content[0].text) for result in results]
+        yield ask
 
 
-def test_every_tool_only_reads(folder):
-    tools = told(folder)
+@pytest.fixture
+def told(client):
+    """The results of tool calls, as the client gets them."""
+    return lambda *calls: [client("call_tool", name, given) for name, given in calls]
+
+
+@pytest.fixture
+def documents(told):
+    """The answers to tool calls, none of which is refused."""
+
+    def read(*calls):
+        results = told(*calls)
+        assert not [result.content for result in results if result.is_error]
+        return [json.loads(result.content[0].text) for result in results]
+
+    return read
+
+
+def test_every_tool_only_reads(client):
+    tools = client("list_tools").tools
     assert {tool.name for tool in tools} == TOOLS
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
 
 
-def test_from_the_list_to_the_evidence(folder):
+def test_from_the_list_to_the_evidence(folder, documents):
     listed, questions, report, answer, evidence = documents(
-        folder,
         ("list_recordings", {}),
         ("list_questions", {}),
         ("report", {"recording": RECORDING}),
@@ -114,24 +127,21 @@ def test_from_the_list_to_the_evidence(folder):
     assert all(end > window["start_ns"] for end in ends)
 
 
-def test_kernels_and_comparisons(folder):
+def test_kernels_and_comparisons(documents):
     pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
-    kernel, comparison = documents(
-        folder, ("inspect_kernel", {"target": "gelu.ptx"}), ("compare", pair)
-    )
+    kernel, comparison = documents(("inspect_kernel", {"target": "gelu.ptx"}), ("compare", pair))
     assert kernel["kernels"][0]["accesses"]
     assert comparison["changes"]
     assert all(each["before"] != each["after"] for each in comparison["counts"])
 
 
 @pytest.mark.slow
-def test_every_answer_fits_into_the_context_of_an_agent(folder):
+def test_every_answer_fits_into_the_context_of_an_agent(folder, told):
     pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
     ranks = {"recordings": ["rank0.sqlite.xz", "rank1.sqlite.xz"]}
     questions = [{"recording": RECORDING, "question": analysis.name} for analysis in ALL]
     found = len(traceview.analyze(traceview.load(folder / RECORDING)).findings)
     results = told(
-        folder,
         *[("list_questions", {}), ("report", {"recording": RECORDING}), ("compare", pair)],
         *[("answer", each) for each in questions],
         *[("evidence", {"recording": RECORDING, "finding": number}) for number in range(found)],
@@ -145,9 +155,9 @@ def test_every_answer_fits_into_the_context_of_an_agent(folder):
     assert "sleeps in data.py" in results[-1].content[0].text
 
 
-def test_what_an_answer_leaves_out_is_counted(folder):
+def test_what_an_answer_leaves_out_is_counted(documents):
     pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
-    short, long = documents(folder, ("compare", {**pair, "rows": 1}), ("compare", pair))
+    short, long = documents(("compare", {**pair, "rows": 1}), ("compare", pair))
     assert len(short["parts"]) == 1
     assert short["parts_left_out"] == len(long["parts"]) + long["parts_left_out"] - 1
     kernels = [f"kernel_{number}" for number in range(100)]
@@ -191,15 +201,15 @@ REFUSED = (
 )
 
 
-def test_what_is_refused_says_so(folder):
-    results = told(folder, *((tool, given) for tool, given, _ in REFUSED))
+def test_what_is_refused_says_so(told):
+    results = told(*((tool, given) for tool, given, _ in REFUSED))
     for result, (tool, given, says) in zip(results, REFUSED, strict=True):
         assert result.is_error, (tool, given)
         assert says in result.content[0].text
         assert "Traceback" not in result.content[0].text
 
 
-def test_the_folder_stays_as_it_is(folder):
+def test_the_folder_stays_as_it_is(folder, documents):
     before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
-    documents(folder, ("report", {"recording": RECORDING}))
+    documents(("report", {"recording": RECORDING}))
     assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before
