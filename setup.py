@@ -16,6 +16,7 @@ LIBRARY = Extension(
     "traceview.trace.sqlite.pages",
     [
         "traceview/trace/sqlite/pages.c",
+        "traceview/compiled/columns/gather.c",
         "traceview/compiled/texts.c",
         "traceview/compiled/coverage.c",
         "traceview/compiled/grouping.c",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.compiled import grouping, sorting
-from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.tables.parts import in_order as in_order
 from traceview.tables.parts import overlapping_parts as overlapping_parts
 from traceview.tables.parts import parts as parts
@@ -309,10 +309,10 @@ def match(
         return first_row
     known = rows_of(process)
     for number, rows_wanted in rows_of(wanted_process).items():
-        rows_wanted = rows_wanted[usable[rows_wanted]]
+        rows_wanted = rows_wanted[picked(usable, rows_wanted)]
         if number in known and len(rows_wanted):
-            rows = known[number]
-            first_row[rows_wanted] = _match_one(key[rows], rows, wanted_key[rows_wanted])
+            rows, keys = known[number], picked(wanted_key, rows_wanted)
+            first_row[rows_wanted] = _match_one(picked(key, rows), rows, keys)
     return first_row
 
 

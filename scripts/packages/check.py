@@ -19,6 +19,7 @@ LIBRARY = "traceview/trace/sqlite/pages.so"
 SOURCES = (
     "traceview/render/script/",
     "traceview/trace/sqlite/pages.c",
+    "traceview/compiled/columns/gather.c",
     "traceview/compiled/coverage.c",
     "traceview/compiled/grouping.c",
     "traceview/compiled/numbers.c",

@@ -33,6 +33,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_covered_before": None,
     "traceview_outermost": c_char_p,
     "traceview_overlapping": None,
+    "traceview_gather": c_char_p,
     "traceview_group": None,
     "traceview_follows": None,
     "traceview_mark_values": None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.compiled import library
 from traceview.compiled.library import address, pointer
-from traceview.tables import Array, Integers, RowNumbers, constant
+from traceview.tables import Array, Integers, RowNumbers, constant, picked
 from traceview.tables.parts import in_order, parts
 
 _BITS = 16
@@ -76,7 +76,7 @@ def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumb
     # In most columns the values appear in ascending order.
     if not in_order(place):
         for part in parts(len(codes)):
-            codes[part] = place[codes[part]]
+            codes[part] = picked(place, codes[part])
     return distinct[order], codes
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceview.compiled.columns.gather import gather
+
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -50,17 +52,14 @@ def picked(values: Array, rows: Array | slice) -> Array:
     if rows.dtype != bool and rows.strides == (0,) and len(rows):
         return constant(values[rows[0]], len(rows), values.dtype)
     if values.strides != (0,) or not len(values):
-        return values[rows]
+        return gather(values, rows)
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
 
 
 def unbroken(rows: Array) -> Array | slice:
-    """Ascending row numbers, as a slice if none is left out between: it picks without a copy.
-
-    Else in the type in which numpy picks, which several columns would convert them to each.
-    """
+    """Ascending row numbers, as a slice if none is left out between: it picks without a copy."""
     if not len(rows) or int(rows[-1]) - int(rows[0]) >= len(rows):
-        return rows.astype(np.intp, copy=False)
+        return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 

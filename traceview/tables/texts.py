@@ -164,7 +164,7 @@ class TextsOneByOne(MadeTexts):
 
 def _lookup(values: Array, codes: Array) -> Array:
     """`values[codes]` that also works without any values."""
-    return values[codes] if len(values) else np.zeros(len(codes), values.dtype)
+    return picked(values, codes) if len(values) else np.zeros(len(codes), values.dtype)
 
 
 def rows_of(values: Array | Texts, rows: Array | slice) -> Array | Texts:

@@ -12,7 +12,7 @@ from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations, operations_by_device
 from traceview.records import record
-from traceview.tables import Integers
+from traceview.tables import Integers, picked
 from traceview.trace import Trace
 
 _METRICS = {"dram-read": "DRAM read", "dram-write": "DRAM write"}
@@ -65,11 +65,11 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
     """Operations per device whose launch call has started and that have not ended."""
     ops, calls = operations(trace), api_calls(trace)
     for device, on_device in operations_by_device(trace).items():
-        rows = on_device[ops.call[on_device] >= 0]
+        rows = on_device[picked(ops.call, on_device) >= 0]
         if not len(rows):
             continue
-        launched = intervals.ascending(calls.start_ns[ops.call[rows]])
-        ended = intervals.ascending(ops.end_ns[rows])
+        launched = intervals.ascending(picked(calls.start_ns, picked(ops.call, rows)))
+        ended = intervals.ascending(picked(ops.end_ns, rows))
         yield _running("Queue depth", "operations", device, launched, ended)
 
 

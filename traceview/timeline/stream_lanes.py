@@ -28,6 +28,7 @@ from traceview.tables import (
     Texts,
     constant,
     object_array,
+    picked,
     row_numbers,
     unbroken,
 )
@@ -89,11 +90,11 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         at = unbroken(rows)
         track = Track.of(
             "operations",
-            ops.start_ns[at],
-            ops.end_ns[at],
-            name[at],
+            picked(ops.start_ns, at),
+            picked(ops.end_ns, at),
+            picked(name, at),
             rows,
-            amount[at] if amounts[stream] else None,
+            picked(amount, at) if amounts[stream] else None,
         )
         owner = f", process {trace.processes['process_id'][process]}" if processes else ""
         yield Lane("stream", f"Stream {number}{owner}", spread(track), device, process, -1, number)
@@ -112,7 +113,7 @@ def _operation_names(
     for kind, named in by_kind.items():
         rows = np.flatnonzero(ops.kind == kind)
         if len(rows):
-            result[rows] = named()[ops.row[rows]]
+            result[rows] = picked(named(), picked(ops.row, rows))
     return result
 
 

@@ -14,7 +14,7 @@ from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.samples.stack_lines import stack_lines
-from traceview.tables import Integers, RowNumbers, Texts, unbroken
+from traceview.tables import Integers, RowNumbers, Texts, picked, unbroken
 from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
@@ -65,7 +65,8 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         depth = depths[first:last]
         for deep in range(min(int(depth.max(initial=-1)) + 1, MOST_DEPTH)):
             at = np.flatnonzero(depth == deep) + first
-            track = Track.of("ranges", nesting.start[at], nesting.end[at], name[at], at)
+            start, end = picked(nesting.start, at), picked(nesting.end, at)
+            track = Track.of("ranges", start, end, picked(name, at), at)
             yield from ((thread, each) for each in spread(track))
 
 
@@ -86,10 +87,10 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     name = names.add(trace.api_calls.texts("name"), classes)
     for thread, own in calls_by_thread(trace).items():
         at = unbroken(own)
-        start, end = calls.start_ns[at], calls.end_ns[at]
+        start, end = picked(calls.start_ns, at), picked(calls.end_ns, at)
         if (end <= start).any():
             end = np.maximum(end, start + 1)
-        track = Track.of("calls", start, end, name[at], own)
+        track = Track.of("calls", start, end, picked(name, at), own)
         if (start[1:] < start[:-1]).any():
             track = track.take(np.argsort(start, kind="stable"))
         yield from ((thread, each) for each in spread(track))

@@ -52,10 +52,10 @@ class Track(Timed):
     def take(self, rows: Array) -> Track:
         return Track(
             self.content,
-            self.start_ns[rows],
-            self.end_ns[rows],
-            self.name[rows],
-            self.source[rows],
+            picked(self.start_ns, rows),
+            picked(self.end_ns, rows),
+            picked(self.name, rows),
+            picked(self.source, rows),
             picked(self.bytes, rows),
         )
 

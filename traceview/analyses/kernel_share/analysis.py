@@ -48,6 +48,7 @@ from traceview.tables import (
     RowNumbers,
     Table,
     Texts,
+    picked,
     row_numbers,
     thrifty,
 )
@@ -99,7 +100,7 @@ def _summary(trace: Trace, chosen: Mask) -> dict[str, int]:
     """Kernel time, that inside any range, and the part of it whose range is inferred."""
     attribution, duration_ns = attributed_operations(trace), trace.kernels.duration_ns[chosen]
     ops = kernel_operations(trace)[chosen]
-    within, inferred = attribution.range[ops] >= 0, attribution.inferred[ops]
+    within, inferred = picked(attribution.range, ops) >= 0, picked(attribution.inferred, ops)
     return {
         "kernel_calls": len(duration_ns),
         "kernel_total_ns": int(duration_ns.sum()),

@@ -19,7 +19,7 @@ from traceview.facts.steps.steps import step_of_operations
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 # Kernels of eager operators: those of compilers and of hand-written code are fused already.
@@ -83,7 +83,7 @@ def matching_kernels(trace: Trace, rule: re.Pattern[str]) -> Mask:
     matches = np.zeros(len(names.values) + 1, bool)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         matches[code] = bool(rule.search(str(names.values[code])))
-    result: Mask = matches[names.codes]
+    result: Mask = picked(matches, names.codes)
     return result
 
 
@@ -93,7 +93,7 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
     Nothing fuses the end of a step with the begin of the next one.
     """
     rows, opens = steady_in_order(trace)
-    here = wanted[rows]
+    here = picked(wanted, rows)
     run = np.cumsum(opens | groups.opens(here)) - 1
     run, rows = run[here], rows[here]
     if not len(rows):
@@ -111,9 +111,10 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
 def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
     """The steady kernels by stream and start, and where another stream or step begins."""
     ops, order = operations(trace), operations_by_stream(trace)
-    order = order[ops.kind[order] == Kind.KERNEL]
-    order = order[steady_kernels(trace)[ops.row[order]]]
-    return ops.row[order], groups.opens(ops.stream[order], step_of_operations(trace)[order])
+    order = order[picked(ops.kind, order) == Kind.KERNEL]
+    order = order[picked(steady_kernels(trace), picked(ops.row, order))]
+    stream, step = picked(ops.stream, order), picked(step_of_operations(trace), order)
+    return picked(ops.row, order), groups.opens(stream, step)
 
 
 def _of_device(

@@ -133,7 +133,8 @@ def exposed_ns(
     for device, rows in by_device.items():
         on_device = of_device.get(device, groups.NO_ROWS)
         idle = intervals.by_start(gaps.start_ns[on_device], gaps.end_ns[on_device])
-        result[rows] = intervals.overlap(idle, calls.start_ns[rows], calls.end_ns[rows])
+        start, end = picked(calls.start_ns, rows), picked(calls.end_ns, rows)
+        result[rows] = intervals.overlap(idle, start, end)
         for thread, held in full.by_thread.items():
             own = rows[calls.thread[rows] == thread]
             both = intervals.intersection(idle, held)
@@ -198,7 +199,7 @@ def _idle_inside_calls(trace: Trace, by_device: Mapping[int, Integers]) -> Integ
     of_device = groups.rows_of(every.device[late])
     for device, rows in by_device.items():
         own = np.flatnonzero(late)[of_device.get(device, groups.NO_ROWS)]
-        launching = intervals.union(calls["start_ns"][rows], calls["end_ns"][rows])
+        launching = intervals.union(picked(calls["start_ns"], rows), picked(calls["end_ns"], rows))
         inside[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
     return inside
 

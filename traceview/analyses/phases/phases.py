@@ -33,7 +33,7 @@ from traceview.facts.ranges.selection import issued_ns
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 
@@ -119,7 +119,7 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
     """Phase, start and end of each stretch of a process that occurs from `first` to `last`."""
     ops, compiled = operations(trace), compilation(trace).of(process)
     own = _operations_of(trace, process)
-    issued = issued_ns(trace)[own]
+    issued = picked(issued_ns(trace), own)
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
     ended = int(np.clip(last_work_ns(trace, process), first, last))
@@ -162,7 +162,7 @@ def _by_launches(
 
     `own` are the rows of its operations in the order in which they were `issued`.
     """
-    backward, graphs = _backward(trace)[own], _of_graphs(trace)[own]
+    backward, graphs = picked(_backward(trace), own), picked(_of_graphs(trace), own)
     training, usual = passes_around(backward)
     replay, _ = passes_around(graphs if _launches(trace, own, graphs) > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
@@ -241,7 +241,7 @@ def _backward(trace: Trace) -> Mask:
     names = [name for name in threads.values if str(name).startswith(_AUTOGRAD)]
     by_thread = np.append(threads.isin(names), False)
     result = np.zeros(len(ops), bool)
-    result[ops.launched] = by_thread[calls["thread"][ops.call[ops.launched]]]
+    result[ops.launched] = picked(by_thread, picked(calls["thread"], ops.call[ops.launched]))
     optimizer = np.flatnonzero(kernel_classes(trace) == KernelClass.OPTIMIZER)
     result[kernel_operations(trace)[optimizer]] = True
     return result
@@ -252,7 +252,7 @@ def _of_graphs(trace: Trace) -> Mask:
     """True for the operations of CUDA graphs."""
     ops = operations(trace)
     result: Mask = ops.kind == Kind.GRAPH
-    result[ops.launched] |= graph_launch_calls(trace)[ops.call[ops.launched]]
+    result[ops.launched] |= picked(graph_launch_calls(trace), ops.call[ops.launched])
     return result
 
 
@@ -278,11 +278,11 @@ def _generates(trace: Trace, process: int, own: RowNumbers, issued: Integers) ->
     if share is not None:
         return share >= _LEAST_ALIKE
     ops = operations(trace)
-    rows = ops.row[own[ops.kind[own] == Kind.KERNEL]]
-    drawn = int(_draws_token(trace)[rows].sum())
+    rows = picked(ops.row, own[picked(ops.kind, own) == Kind.KERNEL])
+    drawn = int(picked(_draws_token(trace), rows).sum())
     if drawn < _LEAST_TOKENS:
         return False
-    return int((kernel_classes(trace)[rows] == KernelClass.ATTENTION).sum()) >= drawn
+    return int((picked(kernel_classes(trace), rows) == KernelClass.ATTENTION).sum()) >= drawn
 
 
 @fact

@@ -21,7 +21,7 @@ from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_o
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Integers, thrifty
+from traceview.tables import Integers, picked, thrifty
 from traceview.trace import Trace, fact
 
 OWN_WORK = "GPU work"
@@ -172,13 +172,13 @@ def _gpus(trace: Trace) -> _Gpus:
     all_steps, ops, gap = steps(trace), operations(trace), gaps(trace)
     step, devices = step_of_operations(trace), len(trace.devices)
     rows = np.flatnonzero(step >= 0)
-    series = all_steps.series[step[rows]]
-    pairs = groups.group(series, ops.device[rows])
+    series = picked(all_steps.series, picked(step, rows))
+    pairs = groups.group(series, picked(ops.device, rows))
     count = np.bincount(series[pairs.first])
     order = in_order(gap.device, gap.start_ns)
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
     return _Gpus(
-        own=Lanes.union(pairs.ids, ops.start_ns[rows], ops.end_ns[rows]),
+        own=Lanes.union(pairs.ids, picked(ops.start_ns, rows), picked(ops.end_ns, rows)),
         program=_lanes(_busy_by_program(trace, devices)),
         any=_lanes(busy(trace)),
         idle=idle,

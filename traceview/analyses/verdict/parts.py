@@ -39,7 +39,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT, SLEEP
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers, Mask, picked
 from traceview.trace import Trace, fact
 
 Limit = Literal[
@@ -155,11 +155,12 @@ def steady_operations(trace: Trace, device: int) -> Integers:
 def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
     """Steady busy time by kind of work."""
     ops, rows = operations(trace), steady_operations(trace, device)
-    communicating = communication_operations(trace)[rows]
-    copying = ((ops.kind[rows] == Kind.COPY) | (ops.kind[rows] == Kind.SET)) & ~communicating
+    start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
+    communicating = picked(communication_operations(trace), rows)
+    copying = ((of_kind == Kind.COPY) | (of_kind == Kind.SET)) & ~communicating
 
     def covered(chosen: Mask) -> int:
-        return intervals.union(ops.start_ns[rows[chosen]], ops.end_ns[rows[chosen]]).total()
+        return intervals.union(start[chosen], end[chosen]).total()
 
     computing_ns = covered(~communicating & ~copying)
     without_copies_ns = covered(~copying)
@@ -186,9 +187,9 @@ def _compute_fraction(trace: Trace, rows: Integers) -> float:
 def _class_times(trace: Trace, rows: Integers) -> Integers:
     """Time of the kernels among these operations, by class."""
     ops = operations(trace)
-    kernels = rows[ops.kind[rows] == Kind.KERNEL]
-    kind = kernel_classes(trace)[ops.row[kernels]]
-    took = ops.end_ns[kernels] - ops.start_ns[kernels]
+    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
+    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
+    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
     return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
 
 

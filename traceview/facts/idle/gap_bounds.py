@@ -8,7 +8,7 @@ from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Timed
 from traceview.records import record
-from traceview.tables import Array, Integers, RowNumbers
+from traceview.tables import Array, Integers, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 
@@ -56,11 +56,12 @@ def _around_gaps(
     start: Integers, end: Integers, on_device: RowNumbers
 ) -> tuple[RowNumbers, RowNumbers]:
     """Rows of the work before and after each gap of one device."""
-    rows = on_device[end[on_device] > start[on_device]]
+    rows = on_device[picked(end, on_device) > picked(start, on_device)]
     if not len(rows):
         return rows, rows
-    latest = latest_so_far(end[rows])
-    opens = np.flatnonzero(start[rows][1:] > end[rows][latest][:-1])
+    start, end = picked(start, rows), picked(end, rows)
+    latest = latest_so_far(end)
+    opens = np.flatnonzero(start[1:] > picked(end, latest)[:-1])
     return rows[latest[opens]], rows[opens + 1]
 
 

@@ -27,7 +27,7 @@ from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 
@@ -36,7 +36,7 @@ def busy(trace: Trace) -> dict[int, Intervals]:
     """Union of all operations of each device, by row in devices."""
     ops = operations(trace)
     return {
-        device: intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+        device: intervals.union(picked(ops.start_ns, rows), picked(ops.end_ns, rows))
         for device, rows in operations_by_device(trace).items()
     }
 
@@ -78,10 +78,10 @@ def device_work(trace: Trace) -> dict[int, DeviceWork]:
     ops, chosen = operations(trace), selected_operations(trace)
     warm, result = operations_in_warm_up_ranges(trace), {}
     for device, rows in operations_by_device(trace).items():
-        rows = rows[chosen[rows]]
+        rows = rows[picked(chosen, rows)]
         if not len(rows):
             continue
-        start, end = ops.start_ns[rows], ops.end_ns[rows]
+        start, end = picked(ops.start_ns, rows), picked(ops.end_ns, rows)
         steady = int(np.searchsorted(start, warm_up_end_ns(trace)))
         kept: slice | Mask = slice(None) if warm is None else ~warm[rows[steady:]]
         later = intervals.union(start[steady:][kept], end[steady:][kept])

@@ -8,7 +8,7 @@ from traceview import groups, intervals
 from traceview.compiled import coverage
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.intervals import Intervals
-from traceview.tables import Integers
+from traceview.tables import Integers, picked
 from traceview.trace import Trace, fact
 
 
@@ -21,9 +21,10 @@ def shared_ns(trace: Trace) -> Integers:
     result = np.zeros(len(kernels), np.int64)
     for device, rows in groups.rows_of(kernels["device"]).items():
         on_device = operations_by_device(trace)[device]
-        on_device = on_device[computes[on_device]]
-        busy_twice = covered_twice(ops.start_ns[on_device], ops.end_ns[on_device])
-        start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
+        on_device = on_device[picked(computes, on_device)]
+        start, end = picked(ops.start_ns, on_device), picked(ops.end_ns, on_device)
+        busy_twice = covered_twice(start, end)
+        start, end = picked(kernels["start_ns"], rows), picked(kernels["end_ns"], rows)
         result[rows] = intervals.overlap(busy_twice, start, end)
     return result
 

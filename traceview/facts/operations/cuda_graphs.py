@@ -7,7 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import Kind, operations
 from traceview.records import record
-from traceview.tables import Mask
+from traceview.tables import Mask, picked
 from traceview.trace import Trace, fact
 
 
@@ -30,6 +30,6 @@ def cuda_graphs(trace: Trace) -> Graphs:
     node = np.zeros(len(ops), bool)
     for kind, name in ((Kind.KERNEL, "kernels"), (Kind.COPY, "copies"), (Kind.SET, "sets")):
         rows = np.flatnonzero(ops.kind == kind)
-        node[rows] = ~trace.recorded(name).is_null("graph_node_id")[ops.row[rows]]
+        node[rows] = ~trace.recorded(name).is_null("graph_node_id")[picked(ops.row, rows)]
     launches = groups.different(ops.call[node & ops.launched])
     return Graphs(node, ops.kind == Kind.GRAPH, len(launches))

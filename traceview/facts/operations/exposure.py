@@ -11,7 +11,7 @@ from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.groups import Groups
 from traceview.intervals import Intervals
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, picked
 from traceview.trace import Trace, fact
 
 
@@ -25,11 +25,11 @@ def compute_time(trace: Trace) -> dict[int, Intervals]:
     ops = operations(trace)
     computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
     kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
-    computes[kernels] = ~communication_kernels(trace)[ops.row[kernels]]
+    computes[kernels] = ~picked(communication_kernels(trace), ops.row[kernels])
     result = {}
     for device, rows in operations_by_device(trace).items():
-        rows = rows[computes[rows]]
-        result[device] = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+        rows = rows[picked(computes, rows)]
+        result[device] = intervals.union(picked(ops.start_ns, rows), picked(ops.end_ns, rows))
     return result
 
 

@@ -74,13 +74,13 @@ def operations(trace: Trace) -> Operations:
     identity = [key[stream.first] for key in (process, device, context, stream_id)]
     return Operations(
         kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
-        row=np.concatenate(rows)[order],
-        start_ns=start[order],
-        end_ns=_column(parts, "end_ns")[order],
+        row=picked(np.concatenate(rows), order),
+        start_ns=picked(start, order),
+        end_ns=picked(_column(parts, "end_ns"), order),
         process=process,
         device=device,
         stream=row_numbers(stream.ids),
-        call=call[order],
+        call=picked(call, order),
         streams=np.stack(identity, axis=1).astype(np.int64),
     )
 

@@ -30,7 +30,7 @@ from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.samples.compiler_frames import compiler_frames
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, Mask, RowNumbers
+from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 LEAST_NS = 10_000_000
@@ -149,10 +149,10 @@ def launch_times(trace: Trace, process: int) -> Integers:
 def _launches_by_process(trace: Trace) -> tuple[Integers, Integers]:
     """Starts of launch calls by process and time, and where those of each process begin."""
     calls, rows = trace.recorded("api_calls"), np.flatnonzero(_launching(trace))
-    process, start = calls["process"][rows], calls["start_ns"][rows]
+    process, start = picked(calls["process"], rows), picked(calls["start_ns"], rows)
     order = groups.order_of(process) if groups.in_order(start) else np.lexsort((start, process))
     every = np.arange(len(trace.recorded("processes")) + 1)
-    return start[order], np.searchsorted(process[order], every)
+    return picked(start, order), np.searchsorted(picked(process, order), every)
 
 
 def _both(first: Intervals, second: Intervals) -> Intervals:

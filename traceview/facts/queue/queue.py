@@ -15,7 +15,7 @@ from traceview.facts.operations.operations import Operations, operations, operat
 from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 
@@ -30,7 +30,7 @@ def queue_waits(ops: Operations, calls: ApiCalls) -> Integers:
     wait = np.full(len(ops), -1, np.int64)
     known = ops.launched
     if known.any():
-        wait[known] = np.maximum(ops.start_ns[known] - calls.end_ns[ops.call[known]], 0)
+        wait[known] = np.maximum(ops.start_ns[known] - picked(calls.end_ns, ops.call[known]), 0)
     return wait
 
 
@@ -45,7 +45,7 @@ class QueueWait:
 
 def wait_of(trace: Trace, rows: Array) -> QueueWait:
     """Statistics of the queue waits of these operations."""
-    wait = queue_wait_ns(trace)[rows]
+    wait = picked(queue_wait_ns(trace), rows)
     wait = wait[wait >= 0]
     if not len(wait):
         return QueueWait(None, None, None)
@@ -92,7 +92,8 @@ def queue_depth(ops: Operations, calls: ApiCalls, rows: Array, chosen: Mask) -> 
 
     `chosen` is a mask over all operations.
     """
-    rows = rows[ops.call[rows] >= 0]
+    rows = rows[picked(ops.call, rows) >= 0]
     if not len(rows):
         return Depth(0, 0.0)
-    return intervals.depth(calls.start_ns[ops.call[rows]], ops.end_ns[rows], chosen[rows])
+    start = picked(calls.start_ns, picked(ops.call, rows))
+    return intervals.depth(start, picked(ops.end_ns, rows), picked(chosen, rows))

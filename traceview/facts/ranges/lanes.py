@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import coverage
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, picked
 
 _MOST_TRACKS = 2**15
 
@@ -70,14 +70,15 @@ class Lanes:
     def of(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
         """Intervals that are disjoint within their lanes, in any order."""
         rows = in_order(lane, start)
-        return cls(lane[rows].astype(np.int64), start[rows], end[rows])
+        lane = picked(lane, rows).astype(np.int64)
+        return cls(lane, picked(start, rows), picked(end, rows))
 
     @classmethod
     def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
         """The union of intervals on each lane."""
         if not groups.in_order(lane, start):
             rows = in_order(lane, start)
-            lane, start, end = lane[rows], start[rows], end[rows]
+            lane, start, end = (picked(each, rows) for each in (lane, start, end))
         if coverage.is_available():
             return cls(*coverage.covered_on_lanes(lane, start, end))
         # Long columns that are whole and in order, as those of one GPU are, are not copied.
@@ -152,7 +153,7 @@ def in_order(lane: Array, start: Integers) -> Integers:
     rows = np.arange(len(start))
     if len(start) and (start[1:] < start[:-1]).any():
         rows = np.argsort(start, kind="stable")
-        lane = lane[rows]
+        lane = picked(lane, rows)
     if len(lane) and (lane[1:] < lane[:-1]).any():
-        rows = rows[groups.order_of(lane)]
+        rows = picked(rows, groups.order_of(lane))
     return rows

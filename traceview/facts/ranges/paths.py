@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.records import record
-from traceview.tables import Array, MadeTexts, RowNumbers, Texts, TextValues, object_array
+from traceview.tables import Array, MadeTexts, RowNumbers, Texts, TextValues, object_array, picked
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
@@ -131,8 +131,8 @@ def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[R
     known = 0
     for level in range(int(depth.max(initial=-1)) + 1):
         rows = np.flatnonzero(depth == level)
-        parent = path[around[rows]] if level else np.full(len(rows), -1, np.int32)
-        name = names.codes[rows]
+        parent = picked(path, picked(around, rows)) if level else np.full(len(rows), -1, np.int32)
+        name = picked(names.codes, rows)
         each = groups.group(parent, name)
         path[rows] = each.ids + known
         parents.append(parent[each.first])

@@ -15,7 +15,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.patterns import matching_ranges
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, complement, inside, intersection, union
-from traceview.tables import Array, Integers, Mask, constant
+from traceview.tables import Array, Integers, Mask, constant, picked
 from traceview.trace import Trace, fact
 
 
@@ -111,5 +111,5 @@ def issued_ns(trace: Trace) -> Integers:
     """When the CPU issued each operation: the start of its call, else its own start."""
     ops, calls = operations(trace), trace.recorded("api_calls")
     issued = ops.start_ns.copy()
-    issued[ops.launched] = calls["start_ns"][ops.call[ops.launched]]
+    issued[ops.launched] = picked(calls["start_ns"], ops.call[ops.launched])
     return issued

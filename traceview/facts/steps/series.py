@@ -230,6 +230,6 @@ def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
     for part in groups.parts(len(kind)):
         expected[kind[part]] = name[part]
     for part in groups.parts(len(kind)):
-        varied[kind[part][name[part] != expected[kind[part]]]] = True
+        varied[kind[part][name[part] != picked(expected, kind[part])]] = True
     rows = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
     return np.concatenate([np.zeros(0, np.int64), *rows])

@@ -30,7 +30,17 @@ from traceview.facts.steps.loops import are_alike, enters, numbers, restarts
 from traceview.facts.steps.outliers import WARMED_UP_STEPS, classify
 from traceview.facts.steps.series import step_ranges
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, row_numbers, rows_of, thrifty
+from traceview.tables import (
+    Array,
+    Integers,
+    Mask,
+    RowNumbers,
+    Texts,
+    picked,
+    row_numbers,
+    rows_of,
+    thrifty,
+)
 from traceview.trace import Trace, fact
 
 
@@ -101,9 +111,10 @@ def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]
     work = np.flatnonzero(step >= 0)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     last = np.full(len(rows), np.iinfo(np.int64).min)
-    np.minimum.at(first, step[work], ops.start_ns[work])
-    np.maximum.at(last, step[work], ops.end_ns[work])
-    number = np.bincount(step[work], minlength=len(rows)).astype(np.int64)
+    step = picked(step, work)
+    np.minimum.at(first, step, picked(ops.start_ns, work))
+    np.maximum.at(last, step, picked(ops.end_ns, work))
+    number = np.bincount(step, minlength=len(rows)).astype(np.int64)
     none = number == 0
     first[none] = last[none] = 0
     return first, last, number

@@ -1,0 +1,1 @@
+"""Work on columns that tables themselves need: knows nothing of tables."""
