@@ -61,7 +61,7 @@ class Ending:
     """The result of running a script: its globals, and how it failed, if it did.
 
     `missing` is a package that it failed to import. `stopped`: it was interrupted at its limit.
-    `is_kernel`: a kernel compiles with no arguments at all.
+    `is_kernel`: a kernel compiles with no arguments at all. `exit_line`: it called exit() there.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
@@ -69,6 +69,7 @@ class Ending:
     missing: str | None = None
     stopped: bool = False
     is_kernel: bool = False
+    exit_line: int | None = None
 
 
 class Stopped(BaseException):
@@ -165,8 +166,8 @@ def run(
     except Stopped:
         return Ending(module.__dict__, "was stopped", stopped=True)
     except SystemExit as end:
-        failed = end.code not in (None, 0)
-        return Ending(module.__dict__, f"exited with {end.code!r:.80}" if failed else None)
+        failure = None if end.code in (None, 0) else f"exited with {end.code!r:.80}"
+        return Ending(module.__dict__, failure, exit_line=_last_line(end, script))
     except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         is_kernel = compile_error.is_of_source(error)
@@ -214,10 +215,16 @@ def _compiled(text: bytes, path: str, optimize: int = -1) -> CodeType:
 
 def _in_words(error: BaseException, script: Script, functions: Sequence[Any]) -> str:
     """An exception on one line: `raised ValueError at line 12: no data`."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == script.path]
-    place = f" at line {lines[-1]}" if lines else ""
-    if lines and hasattr(error, "node"):
-        return f"raised {compile_error.in_words(error, functions)}, launched at line {lines[-1]},"
+    line = _last_line(error, script)
+    place = f" at line {line}" if line else ""
+    if line and hasattr(error, "node"):
+        return f"raised {compile_error.in_words(error, functions)}, launched at line {line},"
     message = " ".join(str(error).split())
     return f"raised {type(error).__name__}{place}" + (f": {message[:300]}" if message else "")
+
+
+def _last_line(error: BaseException, script: Script) -> int | None:
+    """The line of a script that an exception comes from; None if it is none of its own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == script.path]
+    return lines[-1] if lines else None

@@ -81,6 +81,16 @@ def test_the_last_of_four_dimensions_of_an_operand_of_attention_is_a_head(tmp_pa
     assert found.values["BLOCK"] == 64
 
 
+def test_a_last_stride_beside_another_is_of_one_more_dimension(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def run(x, y, grouped):\n"
+        "    kernel[(1,)](x, y, None, x.stride(2) if grouped else 0, x.stride(-1), BLOCK=1)\n",
+    )
+    assert found.values["n"] == 1
+    assert found.values.get("stride") != 1
+
+
 def test_operands_of_attention_have_one_rank(tmp_path):
     found = arguments(
         tmp_path,

@@ -275,6 +275,12 @@ def test_the_stride_of_a_scale_is_an_integer():
     assert (types["stride_scale_k"], types["reciprocal_scale_h"]) == ("i32", "fp32")
 
 
+def test_what_is_cast_to_an_integer_at_once_is_one():
+    body = ("at = tl.load(length_ptr).to(tl.int32)", "tl.store(y_ptr + tl.arange(0, 16), at * 1.5)")
+    assert of_body("length_ptr, y_ptr", *body) == "*i64:16, *fp32:16"
+    assert of_body("token_cnts_ptr", "tl.store(token_cnts_ptr, 1)") == "*i32:16"
+
+
 def test_what_a_helper_returns_is_an_operand():
     source = (
         "def loaded(k_ptr, v_ptr, at):\n    k = tl.load(k_ptr + at)\n"

@@ -152,6 +152,19 @@ def from_a_list(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def listed_run(x_ptr, starts_ptr, ends_ptr, y_ptr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    start = tl.load(starts_ptr)
+    end = tl.load(ends_ptr)
+    if WIDE > 0:
+        start = tl.multiple_of(start, 16)
+    if WIDE > 1:
+        end = tl.multiple_of(end, 16)
+    x = tl.load(x_ptr + start + offsets, mask=offsets < end)
+    tl.store(y_ptr + offsets, x)
+
+
+@triton.jit
 def masked_strided(x_ptr, y_ptr, n, stride: tl.int64, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets * stride, mask=offsets < n)

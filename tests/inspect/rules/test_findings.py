@@ -210,6 +210,18 @@ def test_a_value_to_declare_is_named(untried):
     assert finding.action == ("If start is a multiple of 16, declare it: tl.multiple_of(start, 16)")
 
 
+def test_a_mask_that_limits_as_much_as_the_address_is_named(untried):
+    """Only both together widen the load."""
+    runs = [
+        untried("listed_run", f"*fp32:16, *i32:16, *i32:16, *fp32:16, {n}, 512") for n in range(3)
+    ]
+    loads = [[f for f in found if "Global loads" in f.message] for found in runs]
+    assert list(map(len, loads)) == [1, 1, 0]
+    assert loads[0][0].action.endswith(
+        "tl.multiple_of(start, 16). The mask limits it, too: its bound has to be such a multiple"
+    )
+
+
 def test_runs_of_an_odd_length_are_not_to_be_declared(untried):
     (finding,) = untried("taps", f"{POINTERS}, 11, 1024")
     assert "the offset is a remainder (k % 11" in finding.message
@@ -220,6 +232,8 @@ def test_one_warp_cannot_be_fewer(untried):
     one, four = (untried("gelu", f"{POINTERS}, i32:16, 64", num_warps=n) for n in (1, 4))
     assert {each.action.partition(",")[0] for each in one} == {"Use a larger block"}
     assert {each.action.partition(" (")[0] for each in four} == {"Use fewer warps"}
+    small = untried("gelu", f"{POINTERS}, i32:16, 32")
+    assert {each.action.partition(",")[0] for each in small} == {"Use a larger block"}
 
 
 def test_elements_apart_along_which_a_loop_walks(findings):

@@ -298,6 +298,22 @@ def test_a_model_that_fails_leaves_its_kernels_to_a_guess(script):
     assert any("raised AttributeError" in text for text in notes)
 
 
+BROKEN = """\
+def other(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)
+
+other = triton.autotune([triton.Config({"BLOCK": n}) for n in (64, 128)], key=[])(triton.jit(other))
+"""
+
+
+@needs_triton
+def test_configurations_that_fail_for_one_reason_are_one_note(script):
+    notes = []
+    compile_python(script(BROKEN), note=notes.append)
+    (note,) = (text for text in notes if "does not compile" in text)
+    assert "no_such_name is not defined" in note
+
+
 @needs_triton
 @needs_torch
 def test_what_is_launched_leaves_the_rest_unguessed(script):
@@ -372,6 +388,7 @@ def test_a_normal_exit_is_no_remark(script):
         ("import no_such_package_here\n", "script.py imports no_such_package_here, which is not"),
         ("raise ValueError('no data')\n", "script.py raised ValueError at line 1: no data"),
         ("import sys\nsys.exit('bad')\n", "script.py exited with 'bad'"),
+        ("if True:\n    exit()\n", "script.py exits at line 2, before it launches or defines a"),
         ("import os\nos._exit(0)\n", "script.py exited before it compiled any kernel"),
         ("x = 1\n", "neither launches nor defines a Triton kernel; name the file with its @triton"),
         ("def f(:\n", "script.py, line 1: not valid Python: "),

@@ -198,3 +198,16 @@ def test_an_inner_loop_is_the_hottest_and_one_that_polls_is_none():
     assert inner.counts.by_class == {"fp32": 2, "control": 1}
     assert mix.hottest_loop is inner
     assert [line.in_hottest_loop for line in mix.lines] == [0, 3]
+
+
+def test_a_lock_is_no_hot_loop():
+    """Triton hands the result of the atomic to all threads through shared memory."""
+    lock = """LOCK: atom.global.cas.b32 %r1, [%rd1], 0, 1;
+st.shared.b32 [%r2], %r1;
+bar.sync 0;
+ld.shared.b32 %r3, [%r2];
+@%p1 bra LOCK;
+"""
+    text = LOOPS.replace("WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], %r2;\n", lock)
+    (function,) = parse_ptx(text.replace("@!%p3 bra WAIT;\n", "")).kernels()
+    assert [loop.source.line for loop in instruction_mix(function).loops] == [5, 6]

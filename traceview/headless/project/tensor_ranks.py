@@ -44,6 +44,8 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
             yield from ((owner, rest) for shape in shapes if (owner := _shape_of(shape)))
     if isinstance(node, ast.Compare):
         yield from _compared(node)
+    if isinstance(node, ast.Call):
+        yield from _with_last(node)
     name, index = None, None
     if isinstance(node, ast.Subscript):
         name, index = _shape_of(node.value), node.slice
@@ -51,6 +53,28 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         name, index = _shape_of(node.func), node.args[0]
     if isinstance(index, ast.Constant) and type(index.value) is int and name:
         yield name, index.value + 1
+
+
+def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:
+    """The ranks in `kernel[grid](x.stride(2), x.stride(-1))`, which passes two dimensions."""
+    passed: dict[str, set[int]] = defaultdict(set)
+    for part in (p for each in (*call.args, *call.keywords) for p in ast.walk(each)):
+        if isinstance(part, ast.Call) and len(part.args) == 1:
+            name, at = _shape_of(part.func), part.args[0]
+            if name and isinstance(part.func, ast.Attribute) and part.func.attr == "stride":
+                passed[name].add(_index(at))
+    for name, indices in passed.items():
+        if -1 in indices:
+            yield name, max(indices) + 2
+
+
+def _index(node: ast.expr) -> int:
+    """The constant index of a dimension; the first where it is none."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return 0
+    return value if isinstance(value, int) else 0
 
 
 def _compared(node: ast.Compare) -> Iterator[tuple[str, int]]:

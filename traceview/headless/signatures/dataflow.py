@@ -244,20 +244,21 @@ class Usage:
         return own
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
-        yield from self._cast_loads()
+        yield from self._cast_loads("u")
         for root in self._bits():
             yield root, _BITS
         for operand in self._operands:
             yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
         for _, address in self._accesses():
             yield from ((root, _INDEX) for root in self._loads_in(address, frozenset()))
+        yield from ((root, _INDEX) for root, _ in self._cast_loads("i"))
 
-    def _cast_loads(self) -> Iterator[tuple[str, str]]:
+    def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
         """The pointers whose loaded values are cast to an integer type at once."""
         for call in self._calls("to"):
             kind = _cast(call) or ""
             loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] in "u":
+            if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] == sign:
                 yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
 
     def _bits(self) -> Iterator[str]:

@@ -27,7 +27,8 @@ _FLOAT_CONSTANT = re.compile(
     re.IGNORECASE,
 )
 _INTEGER_DATA = re.compile(
-    r"count|hist|lock|index|indices|idx|ids|label|seq_?len|numel|offsets|indptr", re.IGNORECASE
+    r"count|cnts|hist|lock|index|indices|idx|ids|label|lens|seq_?len|numel|offsets|indptr|to_token",
+    re.IGNORECASE,
 )
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)

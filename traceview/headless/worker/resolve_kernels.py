@@ -46,6 +46,7 @@ _LEAST_S = 3.0
 
 _DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
 _NOT_GUESSED = "cannot be guessed: "
+_WITH = "; arguments are "
 _DESCRIBE = (
     "pass a script that launches the kernel, or declare each as tensordesc<fp16[128, 64]> in "
     "--signature"
@@ -220,7 +221,13 @@ class KernelResolution:
         remedy = (
             self.log.remedy or "name the file with its @triton.jit function, or a launching script"
         )
-        return InputError(f"{name} neither launches nor defines a Triton kernel", remedy)
+        what = f"{name} neither launches nor defines a Triton kernel"
+        if ending.exit_line:
+            what = (
+                f"{name} exits at line {ending.exit_line}, before it launches or defines a kernel"
+            )
+            remedy = "meet the condition that it exits for"
+        return InputError(what, remedy)
 
     def _not_installed(self, package: str) -> InputError:
         """Without torch a script ends at its first tensor: that error says nothing of its own."""
@@ -264,8 +271,9 @@ class KernelResolution:
         self._trials.close()
         if not self.log.variants:
             raise InputError(problems[0].text, self._remedy(problems[0]))
-        for problem in problems:
-            self._note(problem.text)
+        # Configurations of a kernel mostly fail for one reason.
+        for text in {p.text.partition(_WITH)[0]: p.text for p in reversed(problems)}.values():
+            self._note(text)
 
     def _remedy(self, problem: Problem) -> str:
         """The remedy for a kernel that compiles with none of the arguments tried in time."""

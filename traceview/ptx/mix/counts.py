@@ -12,7 +12,9 @@ from traceview.ptx.model import Function, Instruction, Level, SourceLine
 from traceview.records import record
 
 _WORK = frozenset(CLASSES[:13]) - {"integer"}
-"""Classes of which a loop that only polls (for a barrier, a lock, free memory) has none."""
+"""Classes of which a loop that only polls (for a barrier, free memory) has none."""
+_LOCK = {"atomic", "shared load", "shared store"}
+"""The classes of a loop that polls for a lock: Triton hands the atomic's result to all threads."""
 
 
 @record
@@ -106,7 +108,7 @@ def _loops(function: Function, classes: Sequence[str]) -> Iterator[LoopMix]:
     for header in sorted(nest.outer):
         inside = nest.within(header)
         counts = ClassCounts.of(classes[at] for at in inside)
-        if not _WORK.isdisjoint(counts.by_class):
+        if _WORK.intersection(counts.by_class) not in (set(), _LOCK):
             source = _source(function, header, inside)
             yield LoopMix(header, source, nest.depth(header), counts, frozenset(inside))
 

@@ -161,7 +161,7 @@ def pipeline(kernel: KernelReport, names: SourceNames) -> str:
             if buffer.count == count:
                 held[buffer.variable or names.of_line(buffer.source)] += buffer.size_bytes
         sizes = (f"{name} ({units.size(size)})" for name, size in held.items())
-        parts.append(f"{count} buffers of {' and '.join(sizes)}")
+        parts.append(f"{units.counted(count, 'buffer')} of {' and '.join(sizes)}")
     for wait in kernel.async_waits:
         if wait.kind in COPIES:
             done = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"

@@ -32,6 +32,7 @@ _MADE = {
     "arith.ori": "a bitwise result",
     "arith.xori": "a bitwise result",
     "arith.subi": "a difference",
+    "scf.if": "a value set under an if",
     "tt.load": "loaded",
     "tt.reduce": "the result of a reduction",
     "tt.scan": "the result of a scan",
@@ -54,6 +55,7 @@ _SHORT_RUNS = (
     "Order the data or the tile so that a thread's elements run along a longer axis: runs end "
     "after {0} elements"
 )
+_BOUND = ". The mask limits it, too: its bound has to be such a multiple"
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
@@ -72,6 +74,7 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
         return None
     of_layout = limit.limit == "layout"
     clause, remedy = _of_layout(limit, compiled) if of_layout else _of_values(limit, compiled)
+    remedy += _BOUND * (limit.limit == "alignment" and limit.mask == limit.elements)
     return NarrowReason(clause, remedy, _basis(limit), proven=True) if clause else None
 
 
@@ -95,7 +98,8 @@ def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
 def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     elements, each = math.prod(limit.shape), limit.share.adjacent
     threads = _WARP * (compiled.num_warps or 1)
-    fewer = _LARGER if compiled.num_warps == 1 else _FEWER
+    is_small = elements <= _WARP * each
+    fewer = _LARGER if compiled.num_warps == 1 or is_small else _FEWER
     adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
     tile = " × ".join(f"{size:,}" for size in limit.shape)
     if compiled.is_gluon:

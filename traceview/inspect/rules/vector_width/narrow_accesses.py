@@ -18,7 +18,7 @@ from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
 from traceview.inspect.rules.vector_width.proven import reason_of
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import KINDS
-from traceview.inspect.sass_vs_ptx import widths, widths_text
+from traceview.inspect.sass_vs_ptx import by_place, widths, widths_text
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.model import Access, Compiled
@@ -53,6 +53,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     }
     most = max(hottest.values(), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
+    in_sass = by_place(kernel.accesses, "sass")
     alike: dict[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]] = defaultdict(list)
     for stream, listed in streams.items():
         narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
@@ -60,7 +61,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
             least = _MINOR_WALKED_SHARE if narrow.layout.walked else _MINOR_SHARE
             minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
-            severity = _severity(narrow, minor=minor or outside)
+            merged = _is_merged(narrow, in_sass.get(stream[0], ()))
+            severity = _severity(narrow, minor=minor or outside or merged)
             reason = _reason(narrow, kernel.compiled, kernel.trials)
             alike[narrow.width, reason].append((narrow, severity))
     total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
@@ -116,6 +118,12 @@ def _narrow(
     return Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers
     )
+
+
+def _is_merged(narrow: Narrow, sass: Sequence[Access]) -> bool:
+    """Whether ptxas makes a few loads of what the PTX loads again and again."""
+    again = narrow.layout.scattered and narrow.layout.apart == 0
+    return again and 0 < 2 * _bits(sass) <= _bits(narrow.accesses)
 
 
 def _bits(listed: Sequence[Access]) -> int:
