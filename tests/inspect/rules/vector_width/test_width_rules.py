@@ -13,19 +13,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from typing import Any
 
 import pytest
 
+from tests.inspect.rules.vector_width.one_module import OneModule
 from tests.inspect.rules.written_ptx import ARCHES, need
 from traceview.inspect.sass_vs_ptx import differences
 from traceview.ptx import accesses as ptx_level
 from traceview.ptx.model import Access
-from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import accesses as sass_level
-from traceview.ptx.sass import disassembly
-from traceview.toolchain import nvdisasm
 
 if not importlib.util.find_spec("triton"):
     pytest.skip("compiles with Triton", allow_module_level=True)
@@ -195,20 +194,49 @@ def cases() -> Iterator[Any]:
             yield pytest.param(name, arch, marks=() if says_more else pytest.mark.compilers)
 
 
-@pytest.mark.parametrize(("name", "arch"), [*cases()])
-def test_rule(name, arch, compile_triton):
-    need("nvdisasm")
-    rule = RULES[name]
-    options = {"num_warps": rule.warps, "num_stages": rule.stages}
-    made = compile_triton(rule.kernel, rule.signature, arch, _layout(rule), **options)
-    ptx = parse_ptx(made.ptx)
-    text = nvdisasm.text_of(made.cubin)
-    sass = disassembly.with_sources_of(disassembly.parse(text), ptx)
-    written = [a for each in ptx.functions for a in ptx_level.accesses(each)]
-    running = [a for each in sass.functions for a in sass_level.accesses(each)]
+def group(case: Any) -> tuple[str, int]:
+    return case.values[1], len(case.marks)
+
+
+def named(name: str) -> str:
+    """A rule as the name of a kernel."""
+    return re.sub(r"\W+", "_", f"rule {name}")
+
+
+CASES = [*cases()]
+# Those that run together: of one architecture, with the same marks.
+TOGETHER = {
+    case.values: tuple(other.values[0] for other in CASES if group(other) == group(case))
+    for case in CASES
+}
+
+
+@pytest.fixture(scope="module")
+def module_of(compile_triton):
+    """The module of all rules that run together."""
+    need("nvdisasm", "ptxas")
+
+    def compiled(name, arch):
+        rule = RULES[name]
+        options = {"num_warps": rule.warps, "num_stages": rule.stages}
+        return compile_triton(rule.kernel, rule.signature, arch, _layout(rule), **options).ptx
+
+    @cache
+    def module(names, arch):
+        return OneModule({named(name): compiled(name, arch) for name in names})
+
+    return module
+
+
+@pytest.mark.parametrize(("name", "arch"), CASES)
+def test_rule(name, arch, module_of):
+    rule, module = RULES[name], module_of(TOGETHER[name, arch], arch)
+    ptx_text, ptx = module.ptx(named(name))
+    sass_text, sass = module.sass(named(name))
+    written, running = list(ptx_level.accesses(ptx)), list(sass_level.accesses(sass))
     expected = (rule.on_sm_100 if arch == "sm_100" else "") or rule.ptx
-    assert counted(written) == read_in_ptx(made.ptx) == counts(expected)
-    assert counted(running) == read_in_sass(text) == counts(rule.sass or expected)
+    assert counted(written) == read_in_ptx(ptx_text) == counts(expected)
+    assert counted(running) == read_in_sass(sass_text) == counts(rule.sass or expected)
     # Where they differ, the rule tells why, and traceview tells the user.
     assert bool(rule.why) == (counted(written) != counted(running))
     changes = {found.change for found in differences([*written, *running])}

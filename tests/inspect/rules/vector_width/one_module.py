@@ -1,0 +1,55 @@
+"""Kernels of Triton's put into one module: nvdisasm takes half a second, whatever it reads."""
+
+import re
+from collections.abc import Mapping
+
+from traceview.ptx.model import Function, Listing
+from traceview.ptx.parser import parse_ptx
+from traceview.ptx.sass import disassembly
+from traceview.toolchain import nvdisasm
+from traceview.toolchain.ptxas import assemble
+
+_HEAD = re.compile(r"(?s).*?\.address_size 64\n")
+_SHARED = ".extern .shared .align 16 .b8 global_smem[];\n"
+_KERNEL = re.compile(r"(?ms)^\t// \.globl\t(\w+).*?-- End function\n}\n")
+_CONSTANT = re.compile(r"(?m)^\.global .*\n")
+_FILE = re.compile(r"(?m)^\t\.file\t(\d+) (.*)\n")
+
+
+class OneModule:
+    """The text and the code of each kernel, in PTX and in SASS, by the name given to it."""
+
+    def __init__(self, made: Mapping[str, str]) -> None:
+        """Assemble modules of one kernel each as one."""
+        head = _HEAD.match(next(iter(made.values())))
+        assert head
+        paths = sorted({path for text in made.values() for _, path in _FILE.findall(text)})
+        numbers = {path: number for number, path in enumerate(paths, 1)}
+        files = "".join(f"\t.file\t{number} {path}\n" for path, number in numbers.items())
+        self._ptx_texts = {name: _kernel(text, name, numbers) for name, text in made.items()}
+        constants = sorted({each for text in made.values() for each in _CONSTANT.findall(text)})
+        text = "".join([head[0], _SHARED, *constants, *self._ptx_texts.values(), files])
+        self._ptx = parse_ptx(text)
+        listing = nvdisasm.text_of(assemble(text).cubin)
+        self._sass = disassembly.with_sources_of(disassembly.parse(listing), self._ptx)
+        _, *parts = re.split(r"\.section\s+\.text\.(\w+)", listing)
+        self._sass_texts = dict(zip(parts[::2], parts[1::2], strict=True))
+
+    def ptx(self, name: str) -> tuple[str, Function]:
+        return self._ptx_texts[name], _function(self._ptx, name)
+
+    def sass(self, name: str) -> tuple[str, Function]:
+        return self._sass_texts[name], _function(self._sass, name)
+
+
+def _kernel(text: str, name: str, numbers: Mapping[str, int]) -> str:
+    """The one kernel of a module, with its name and with these numbers of files."""
+    (kernel,) = _KERNEL.finditer(_CONSTANT.sub("", text))
+    given = {number: numbers[path] for number, path in _FILE.findall(text)}
+    named = re.sub(rf"\b{kernel[1]}(?=\b|_param_)", name, kernel[0])
+    return re.sub(r"(?m)^\t\.loc\t(\d+)", lambda match: f"\t.loc\t{given[match[1]]}", named)
+
+
+def _function(listing: Listing, name: str) -> Function:
+    (function,) = (each for each in listing.functions if each.name == name)
+    return function
