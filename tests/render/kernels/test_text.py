@@ -192,6 +192,17 @@ def test_files_of_one_name_are_told_apart():
     ]
 
 
+def test_a_long_file_name_loses_its_middle_and_keeps_its_line():
+    """Inductor names files by a hash, and each line of figures names several."""
+    files = [f"/tmp/torchinductor_u/k5/c{'k5o53xdp' * 6}{end}.py" for end in ("a", "b")]
+    report = a_report(accesses=tuple(an_access(source=a_line(34, file)) for file in files))
+    first, second = (SourceNames.of([report]).of_line(a_line(34, file)) for file in files)
+    assert first.startswith("ck5o53xdpk5o53xdp")
+    assert first.endswith("a.py:34")
+    assert len(first) <= 41 + len(":34")
+    assert first != second
+
+
 def test_the_source_has_the_widths_in_its_margin(tmp_path):
     file = tmp_path / "gelu.py"
     file.write_text("\n".join(f"line {n}" for n in range(1, 60)))

@@ -9,6 +9,9 @@ from pathlib import PurePath
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.model import SourceLine
 from traceview.records import record
+from traceview.render.base.safe_text import shortened, shortened_apart
+
+_MOST_CELLS = 41
 
 
 @record
@@ -21,13 +24,16 @@ class SourceNames:
     def of(cls, kernels: Iterable[KernelReport]) -> SourceNames:
         """Names for the files that the accesses of these kernels come from."""
         accesses = (access for kernel in kernels for access in kernel.accesses)
-        return cls(_apart({access.source.file for access in accesses if access.source}))
+        names = _apart({access.source.file for access in accesses if access.source})
+        short = shortened_apart(list(names.values()), _MOST_CELLS)
+        return cls(dict(zip(names, short, strict=True)))
 
     def of_line(self, source: SourceLine | None) -> str:
-        """The name of a line: `gelu.py:31`; `?` where unknown."""
+        """The name of a line: `gelu.py:31`; `?` where unknown. Long names lose their middle."""
         if source is None:
             return "?"
-        return f"{self._names.get(source.file, PurePath(source.file).name)}:{source.line}"
+        name = self._names.get(source.file)
+        return f"{name or shortened(PurePath(source.file).name, _MOST_CELLS)}:{source.line}"
 
 
 def _apart(files: Iterable[str]) -> dict[str, str]:
