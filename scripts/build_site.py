@@ -1,6 +1,6 @@
 """Build the documentation site with Sphinx: make site
 
-    python scripts/build_site.py [--out build/site]
+    python scripts/build_site.py [--out build/site] [--jobs N]
 
 The pages are those of docs/, one per question (from the analyses' own declarations, a recording of
 tests/data and docs/questions.toml), the gallery with live reports, and a reference of commands,
@@ -43,12 +43,14 @@ def write_sources(sources: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the documentation site.")
     parser.add_argument("--out", type=Path, default=OUT, help="default: build/site")
-    out: Path = parser.parse_args().out
+    parser.add_argument("--jobs", default="auto", help="processes of Sphinx; default: one per core")
+    given = parser.parse_args()
+    out: Path = given.out
     sources = out / "sources"
     shutil.rmtree(out, ignore_errors=True)
     write_sources(sources)
     html = out / "html"
-    strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "--jobs=auto"]
+    strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", f"--jobs={given.jobs}"]
     status = build_main(
         [*strict, "-b", "html", "-d", str(out / "doctrees"), str(sources), str(html)]
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,14 @@ _LONGEST_CELL = 40
 def question_pages(repository: Path) -> Iterator[Page]:
     """A page of each analysis, with the picture of a real recording."""
     added = tomllib.loads((repository / "docs/questions.toml").read_text("utf-8"))
+    # Several questions are asked of one recording.
+    load = cache(traceview.load)
     for number, analysis in enumerate(ALL):
         more = added[analysis.name]
-        trace = traceview.load(repository / more["example"])
-        report = traceview.analyze(trace)
+        report = traceview.analyze(load(repository / more["example"]), analysis.name)
         outcome = report[analysis.name]
         assert isinstance(outcome, Result), f"{more['example']} does not answer {analysis.name}"
-        findings = [each.finding for each in report.findings if each.analysis == analysis.name]
+        findings = [each.finding for each in report.findings]
         name = f"questions/{number + 1:02}-{analysis.name}"
         picture = _picture(analysis, outcome)
         if picture is not None:
