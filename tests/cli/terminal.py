@@ -13,6 +13,8 @@ from fcntl import ioctl
 from signal import SIGKILL
 from termios import TIOCSWINSZ
 
+from tests.headless.forked_python import start_script
+
 CTRL_C = "\x03"
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 _LIMIT_S = 60
@@ -40,19 +42,20 @@ def in_terminal(
     columns: int = 80,
 ) -> Session:
     """Run `traceview` with these arguments; each key is pressed once its pattern has shown."""
-    child, terminal = pty.fork()
-    if child == 0:  # pragma: no cover - the program itself
-        os.execve(sys.executable, [sys.executable, "-m", "traceview", *arguments], environment)
+    terminal, of_program = pty.openpty()
     ioctl(terminal, TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    command = [sys.executable, "-m", "traceview", *arguments]
+    program = start_script(command, environment, (of_program,) * 3)
+    os.close(of_program)
     try:
         raw = _drawn(terminal, list(keys))
     except TimeoutError:
-        os.kill(child, SIGKILL)
+        program.send_signal(SIGKILL)
         raise
     finally:
         os.close(terminal)
-        _, status = os.waitpid(child, 0)
-    return Session(os.waitstatus_to_exitcode(status), raw)
+        status = program.wait()
+    return Session(status, raw)
 
 
 def _drawn(terminal: int, keys: list[tuple[str, str]]) -> str:

@@ -4,9 +4,11 @@ Where no fork can stand in, on a Mac or without Triton or PyTorch, it starts afr
 """
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -55,9 +57,15 @@ def start_script(
     """
     if not _can_fork():
         source, out, err = streams
-        options = {"env": environment, "start_new_session": True}
+        options = {"env": environment, "start_new_session": True, "preexec_fn": _own_terminal}
         return subprocess.Popen(command, stdin=source, stdout=out, stderr=err, **options)
     return _server_of_scripts().fork(_SCRIPT.read_text(), command, dict(environment), streams)
+
+
+def _own_terminal() -> None:
+    """Make the terminal of stdin, if it is one, that of this session."""
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def run_script(

@@ -5,11 +5,13 @@ AWAITED is unknown until the script imports it: hooks see that import, which the
 """
 
 import atexit
+import fcntl
 import os
 import runpy
 import signal
 import site
 import sys
+import termios
 import threading
 import weakref
 from collections.abc import Sequence
@@ -112,6 +114,9 @@ def _execute(script: str, module: str = "") -> None:
 
 if __name__ == "__main__":
     sys.meta_path.insert(0, Unimported(AWAITED))
+    # The terminal of this session.
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # Those of PyTorch's own operators, which take longer than many a script.
     weakref.finalize._registry.clear()
     status = run(sys.argv[1:])
