@@ -55,6 +55,11 @@ def test_only_runs_that_hold_a_kernel_of_the_forward_pass_alone(tmp_path):
     assert int(recomputed_kernels(trace).sum()) == 4 * 2
 
 
+def test_kernels_of_one_name_are_computed_once(tmp_path):
+    """Their names are a column that stores its value once."""
+    assert not recomputed_kernels(training((MAIN, UP)).load(tmp_path)).any()
+
+
 @pytest.mark.parametrize(
     "launches",
     [

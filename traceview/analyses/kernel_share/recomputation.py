@@ -100,7 +100,7 @@ def recomputed_kernels(trace: Trace) -> Mask:
     kernels = trace.recorded("kernels")
     result = np.zeros(len(kernels), bool)
     forward, backward = (matching_kernels(trace, rule) for rule in (_FORWARD, _BACKWARD))
-    forward &= ~backward
+    forward = forward & ~backward
     if not forward.any() or not backward.any():
         return result
     rows, thread = _in_launch_order(trace)
