@@ -8,6 +8,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,7 @@ each_made = pytest.mark.parametrize("name", MADE)
 @pytest.fixture(scope="module")
 def reports():
     """The reports of the recordings of a case, computed once."""
-    kept = {}
-    return lambda name: kept.setdefault(name, CASES[name].analyze())
+    return cache(lambda name: CASES[name].analyze())
 
 
 @each_made

@@ -4,6 +4,7 @@ The numbers of those that traceview recorded itself are held to what they were.
 """
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def document(report):
 
 
 @pytest.fixture(scope="module")
+def screen(report):
+    """The report on a terminal of so many columns."""
+    return cache(lambda width: render_screen(report, width=width))
+
+
+@pytest.fixture(scope="module")
 def reports():
     return validator("report")
 
@@ -63,23 +70,23 @@ def first_rows(answer):
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_the_report_fits_a_screen(report, width):
-    lines = render_screen(report, width=width).splitlines()
+def test_the_report_fits_a_screen(screen, width):
+    lines = screen(width).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(cell_len, lines)) <= width
 
 
-def test_every_finding_above_info_is_on_the_screen(report):
+def test_every_finding_above_info_is_on_the_screen(report, screen):
     """At 80 columns: its severity, its analysis and the start of its message."""
-    lines = render_screen(report, width=80).splitlines()
+    lines = screen(80).splitlines()
     heads = [line for line in lines if line.startswith(("high ", "medium ", "low "))]
     urgent = [each for each in report.findings if each.finding.severity != "info"]
     assert [line.split()[0] for line in heads] == [each.finding.severity for each in urgent]
     assert [line.rpartition("[")[2] for line in heads] == [f"{e.analysis}]" for e in urgent]
 
 
-def test_the_screen_says_what_the_data_says(report, document):
-    words = " ".join(render_screen(report, width=80).split())
+def test_the_screen_says_what_the_data_says(report, screen, document):
+    words = " ".join(screen(80).split())
     assert document["verdict"]["text"] in words
     for tile in tiles(report.scoreboard):
         assert f"{tile.name} {tile.value}" in words
