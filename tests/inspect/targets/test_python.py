@@ -298,6 +298,31 @@ def test_a_model_that_fails_leaves_its_kernels_to_a_guess(script):
     assert any("raised AttributeError" in text for text in notes)
 
 
+PART = (
+    HEADER
+    + """\
+class Pointwise:
+    \"\"\"As of a library that writes the kernel around a function when it is called.\"\"\"
+
+    def __init__(self, function):
+        self.scalar = function
+
+@Pointwise
+@triton.jit
+def doubled(x):
+    return 2 * x
+"""
+)
+
+
+@needs_triton
+def test_a_function_that_a_library_makes_kernels_of_has_to_be_called(tmp_path):
+    (tmp_path / "ops.py").write_text(PART)
+    said = error_of(str(tmp_path / "ops.py"))
+    assert "ops.py launches no Triton kernel, and its jitted functions are parts of" in said
+    assert said.endswith("pass a script that calls its operations")
+
+
 BROKEN = """\
 def other(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)

@@ -97,3 +97,8 @@ def test_prose_stays_whole_in_a_table_and_a_name_does_not(text):
 def test_names_that_differ_late_keep_their_beginning():
     names = [f"gemm_kernel_with_a_long_name_that_goes_on_{i}_and_on_and_on" for i in range(3)]
     assert shortened_apart(names, 24) == [f"gemm_…on_{i}_and_on_and_on" for i in range(3)]
+
+
+def test_what_has_lost_its_middle_has_one_ellipsis():
+    assert shortened("abcdefgh…ijklmnop", 9) == "abcd…mnop"
+    assert shortened("abcd…efghijklmnop", 11) == "abcd…lmnop"

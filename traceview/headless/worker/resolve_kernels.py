@@ -46,6 +46,7 @@ _LEAST_S = 3.0
 
 _DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
 _NOT_GUESSED = "cannot be guessed: "
+_CALL_IT = "pass a script that calls its operations"
 _WITH = "; arguments are "
 _DESCRIBE = (
     "pass a script that launches the kernel, or declare each as tensordesc<fp16[128, 64]> in "
@@ -217,6 +218,7 @@ class KernelResolution:
         if ending.failure:
             is_old = _NO_KEYWORDS in ending.failure
             remedy = _NAME_CONSTANTS if is_old else "no kernel was compiled before that"
+            remedy = _CALL_IT if "<stand-in for" in ending.failure else remedy
             return InputError(f"{name} {ending.failure}", remedy)
         remedy = (
             self.log.remedy or "name the file with its @triton.jit function, or a launching script"
@@ -227,6 +229,11 @@ class KernelResolution:
                 f"{name} exits at line {ending.exit_line}, before it launches or defines a kernel"
             )
             remedy = "meet the condition that it exits for"
+        elif self._inner:
+            what = (
+                f"{name} launches no Triton kernel, and its jitted functions are parts of kernels"
+            )
+            remedy = _CALL_IT
         return InputError(what, remedy)
 
     def _not_installed(self, package: str) -> InputError:

@@ -50,7 +50,9 @@ def shortened(text: str, width: int) -> str:
     if width < 3:
         return _head(text, width)
     tail = (width - 1) // 2
-    return _head(text, width - 1 - tail) + _ELLIPSIS + _head(text[::-1], tail)[::-1]
+    first, last = _head(text, width - 1 - tail), _head(text[::-1], tail)[::-1]
+    # A text that has lost its middle before has one ellipsis.
+    return first.removesuffix(_ELLIPSIS) + _ELLIPSIS + last.removeprefix(_ELLIPSIS)
 
 
 def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
