@@ -141,7 +141,7 @@ def test_a_program_that_ran_no_kernel(tmp_path):
         at = number * 1_000_000
         export.copy((at, at + 10), (at + 20, at + 500_000), source="pinned")
     text = verdict(export.load(tmp_path)).text
-    assert text.startswith("No kernel ran in 7.50 ms: copies and memsets alone · GPU busy ")
+    assert text == "No kernel ran: 4.00 ms of copies and memsets alone"
 
 
 @pytest.mark.parametrize(("moved_ns", "said"), [(30_000_000, True), (3_000_000, False)])

@@ -78,6 +78,22 @@ def test_compilation_in_each_step_is_recompilation(tmp_path):
     assert 7 * 38 * MS <= finding.time_at_stake_ns <= 7 * 45 * MS
 
 
+def test_what_one_step_compiles_is_not_compiled_again_and_again(tmp_path):
+    export = Export()
+    for number in range(6):
+        at = 1000 * number
+        export.range(f"step_{number}", at * MS, (at + 1000) * MS)
+        for part in range(at, at + 1000, 250):
+            if number == 3:
+                sampled(export, part + 1, part + 100, COMPILE)
+            for time in range(part + 110, part + 240, 10):
+                export.launch((time * MS, time * MS + 5_000), (time * MS + 9_000, (time + 8) * MS))
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert [each[:26] for each in messages] == ["Compilation by torch.compi"]
+
+
 def test_recompilation_names_the_line_that_calls_what_is_compiled(tmp_path):
     finding = ask(ANALYSIS, recompiling(8), tmp_path).findings[0]
 

@@ -23,14 +23,25 @@ DRAINED_PCT = 1.0
 
 
 def verdict(trace: Trace, device: int) -> str:
-    """The verdict on a device: `gpu-bound`, `launch-bound` …; `unknown` where work was lost."""
-    if device in unknown_idle(trace):
+    """The verdict on a device: `gpu-bound`, `launch-bound` …
+
+    `unknown` where work was lost, and where the program did no more than load its data.
+    """
+    if device in unknown_idle(trace) or _only_loads(trace, device):
         return "unknown"
     every = gaps(trace)
     steady = counted_gaps(trace, device, every)
     idle = np.bincount(every.cause[steady], every.idle_ns[steady], minlength=len(CAUSES))
     drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
     return judge(idle.astype(np.int64), work_ns(trace, device), drained, full_ns)
+
+
+def _only_loads(trace: Trace, device: int) -> bool:
+    """Whether a device ran a kernel at most, and sat idle before that alone."""
+    ops, every = operations(trace), gaps(trace)
+    kernels = (ops.device == device) & np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
+    idle = every.one_time[every.device == device]
+    return bool(np.count_nonzero(kernels) <= 1 and len(idle) and idle.all())
 
 
 def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: int) -> str:

@@ -95,7 +95,7 @@ def verdict(trace: Trace) -> Verdict:
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
     phrases = [*_phrases(loop, parts, limit, drained)]
     if not loop.steps and not _runs_kernels(trace):
-        phrases[0] = f"No kernel ran in {units.duration(parts.span_ns)}: copies and memsets alone"
+        phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
 

@@ -16,6 +16,7 @@ from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds
 from traceview.facts.idle.gap_launches import gap_launches
 from traceview.facts.idle.stream_order import predecessors
 from traceview.facts.operations.operations import (
+    Kind,
     operations,
     operations_by_device,
     operations_by_process,
@@ -119,8 +120,9 @@ class Gaps(IdleTime):
     an event made it wait.
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
-    pinned memory of a process, and whatever comes before the first step after warm-up or was
-    launched in ranges named warm_up. So is time that is mostly compilation, which `phases` reports;
+    pinned memory of a process, whatever comes before the first kernel of a device or before the
+    first step after warm-up, and what was launched in ranges named warm_up. So is time that is
+    mostly compilation, which `phases` reports;
     but not where a loop compiles again and again.
     """
 
@@ -156,6 +158,7 @@ def every_gap(trace: Trace) -> Gaps:
     one_time = causes.first_use | (bounds.start_ns < warm_up_end_ns(trace))
     one_time |= compiling(trace, bounds.start_ns, bounds.end_ns)
     one_time &= ~recompiling(trace, bounds.start_ns, bounds.end_ns)
+    one_time |= bounds.end_ns <= _compute_begins_ns(trace)[bounds.device]
     return Gaps(
         device=bounds.device,
         start_ns=bounds.start_ns,
@@ -172,6 +175,19 @@ def every_gap(trace: Trace) -> Gaps:
         by_event=behind.by_event,
         one_time=one_time if warm is None else one_time | warm[bounds.after],
     )
+
+
+def _compute_begins_ns(trace: Trace) -> Integers:
+    """When the first kernel or graph of each device starts: never without one.
+
+    The least time where kernels were not recorded.
+    """
+    ops, limits = operations(trace), np.iinfo(np.int64)
+    recorded = "kernels" in trace.tables
+    begins = np.full(len(trace.devices), limits.max if recorded else limits.min)
+    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
+    np.minimum.at(begins, ops.device[computes], ops.start_ns[computes])
+    return begins
 
 
 @fact

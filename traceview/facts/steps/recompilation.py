@@ -32,7 +32,7 @@ def recompiling(trace: Trace, start: Integers, end: Integers) -> Mask:
 
 
 def _recurring(trace: Trace, process: int) -> Mask:
-    """The windows of a process that lie in its loop, if enough of them do.
+    """The windows of a process that lie in its loop, if enough of them do, in more than one step.
 
     Trials of algorithms do not count, nor windows before which nothing was launched.
     """
@@ -45,4 +45,7 @@ def _recurring(trace: Trace, process: int) -> Mask:
     stepped = warm_up_end > np.iinfo(np.int64).min and bool((known.process == process).any())
     warm = own & (start >= warm_up_end) if stepped else own
     many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
+    if stepped:
+        begins = np.sort(known.cpu_start_ns[known.process == process])
+        many = many and len(np.unique(np.searchsorted(begins, start[warm], side="right"))) > 1
     return warm if many else np.zeros(len(own), bool)
