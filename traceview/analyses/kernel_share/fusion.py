@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled.columns.gather import gather
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
@@ -83,7 +84,7 @@ def matching_kernels(trace: Trace, rule: re.Pattern[str]) -> Mask:
     matches = np.zeros(len(names.values) + 1, bool)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         matches[code] = bool(rule.search(str(names.values[code])))
-    result: Mask = picked(matches, names.codes)
+    result: Mask = gather(matches, names.codes)
     return result
 
 
