@@ -49,8 +49,8 @@ from traceview.tables import (
     Table,
     Texts,
     picked,
-    row_numbers,
     thrifty,
+    unbroken,
 )
 from traceview.trace import Trace
 
@@ -184,7 +184,7 @@ def _by_range(
     tree = range_tree(trace)
     attribution = attributed_operations(trace)
     ops = kernel_operations(trace)[chosen]
-    path = attribution.path(tree)[ops]
+    path = picked(attribution.path(tree), ops)
     calls, total = inclusive(tree, path, duration_ns)
     return {
         "range_patterns": _patterns(trace, path, calls, total, duration_ns),
@@ -217,12 +217,13 @@ def _exclusive(
 def _inclusive_table(
     tree: RangeTree, calls: Integers, total: Integers, duration_ns: Integers
 ) -> Table:
-    rows = row_numbers(np.flatnonzero(calls))
-    calls, total = calls[rows], total[rows]
+    rows = unbroken(np.flatnonzero(calls))
+    path = picked(np.arange(len(calls), dtype=np.int32), rows)
+    calls, total = picked(calls, rows), picked(total, rows)
     table = Table(
         INCLUSIVE.columns,
         {
-            "range_path": tree.paths.texts(rows),
+            "range_path": tree.paths.texts(path),
             "calls": calls,
             "total_ns": total,
             "share_pct": _pct_of(total, duration_ns),

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations
 from traceview.facts.ranges.selection import selected_operations, selected_ranges
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace
 
 
@@ -19,13 +19,15 @@ def inclusive(
     """
     within = path >= 0
     paths = tree.paths
-    calls = np.bincount(path[within], minlength=len(paths)).astype(np.int64)
+    inner = path[within]
+    calls = np.bincount(inner, minlength=len(paths)).astype(np.int64)
     total = np.zeros(len(paths), np.int64)
-    np.add.at(total, path[within], duration_ns[within])
+    np.add.at(total, inner, duration_ns[within])
     for depth in range(int(paths.depth.max(initial=0)), 0, -1):
         level = np.flatnonzero(paths.depth == depth)
-        np.add.at(calls, paths.parent[level], calls[level])
-        np.add.at(total, paths.parent[level], total[level])
+        above = picked(paths.parent, level)
+        np.add.at(calls, above, picked(calls, level))
+        np.add.at(total, above, picked(total, level))
     return calls, total
 
 

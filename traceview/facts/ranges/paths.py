@@ -13,7 +13,16 @@ import numpy as np
 
 from traceview import groups
 from traceview.records import record
-from traceview.tables import Array, MadeTexts, RowNumbers, Texts, TextValues, object_array, picked
+from traceview.tables import (
+    Array,
+    MadeTexts,
+    RowNumbers,
+    Texts,
+    TextValues,
+    object_array,
+    picked,
+    row_numbers,
+)
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
@@ -77,7 +86,7 @@ class Paths:
 
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""
-        code = np.where(path < 0, len(self), path).astype(np.int32)
+        code = row_numbers(np.where(path < 0, np.int32(len(self)), path))
         return MadeTexts(code, self)
 
     def some(self, codes: Array) -> TextValues:
