@@ -299,8 +299,7 @@ for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (rang
 @pytest.mark.slow
 def test_ranges_are_switched_on_and_off_inside_a_process():
     pytest.importorskip("torch")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = run_python(COUNTS_RANGES, [], environment, folder=REPOSITORY, timeout_s=300)
+    done = run_python(COUNTS_RANGES, [], os.environ, folder=REPOSITORY, timeout_s=300)
 
     off, auto, modules, off_again = map(int, done.stdout.split())
 

@@ -129,7 +129,7 @@ for name in sys.argv[2:]:
 
 def run_all_on_the_cpu() -> dict[str, list[tuple[list[str], str]]]:
     """For each workload in RANGES, the ranges and the output of two runs."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     arguments = [str(WORKLOADS), *RANGES]
     done = run_python(RUN_ALL, arguments, environment, folder=Path.cwd(), timeout_s=120)
     assert done.returncode == 0, done.stderr
@@ -225,7 +225,7 @@ for name, *words in json.loads(sys.stdin.read()):
 
 def run_with(calls: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
     """Status, output and errors of each call (a program and its words), where no GPU is seen."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = run_python(
         RUN_WITH,
         [str(WORKLOADS)],

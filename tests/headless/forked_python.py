@@ -17,13 +17,13 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import traceview
-from tests.headless.forked_workers import EAGER, Fork, ForkServer
+from tests.headless.forked_workers import Fork, ForkServer
 
 _SCRIPT = Path(__file__).with_name("script_in_fork.py")
 # Besides those of traceview, PyTorch and Triton.
 _MODULES = ("nvtx", "torch._dynamo")
-# What Triton and PyTorch read as they are imported, so that each value has a Python of its own.
-_READ_AT_IMPORT = ("TRITON_INTERPRET", "OMP_NUM_THREADS")
+# What Triton reads as it is imported, so that each value has a Python of its own.
+_INTERPRET = "TRITON_INTERPRET"
 
 
 def run_python(
@@ -40,7 +40,7 @@ def run_python(
         command = [sys.executable, "-c", program, *arguments]
         options = {"capture_output": True, "text": True, "timeout": timeout_s}
         return subprocess.run(command, input=given, env=environment, cwd=folder, **options)
-    server = _server(*(environment.get(name) for name in _READ_AT_IMPORT))
+    server = _server(environment.get(_INTERPRET))
     program = f"import sys; sys.path.insert(0, '')\n{program}"
     with _streams(given) as (files, streams):
         with contextlib.chdir(folder):
@@ -115,12 +115,12 @@ def _modules_of_traceview() -> Iterator[str]:
 @cache
 def _server_of_scripts() -> ForkServer:
     modules = [*filter(find_spec, _MODULES), *_modules_of_traceview()]
-    server = ForkServer("scripts", EAGER, modules)
+    server = ForkServer("scripts", _server(None), modules)
     # Not with the environment of a script, which may ask for hooks.
-    server.connect({k: v for k, v in os.environ.items() if k not in _READ_AT_IMPORT})
+    server.connect({name: value for name, value in os.environ.items() if name != _INTERPRET})
     return server
 
 
 @cache
-def _server(*read: str | None) -> ForkServer:
-    return ForkServer(f"python-{read}") if any(read) else EAGER
+def _server(interpret: str | None) -> ForkServer:
+    return ForkServer(f"python-{interpret}")

@@ -28,6 +28,7 @@ _SERVER = Path(__file__).with_name("fork_server.py")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "TRITON", "CUDA", "XLA_")
 _READ_LATER = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_DEFAULT_FP_FUSION"}
 _DROPPED = {*client._UNSET, *_READ_LATER}
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 # What torch.compile imports at its first call, which takes 4 s.
 _INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.triton")
 
@@ -151,10 +152,10 @@ class ForkServer:
     def _started(
         self, listener: socket.socket, environment: dict[str, str]
     ) -> "subprocess.Popen[bytes] | Fork":
-        """Start it. A thread, which numpy would start, would not survive a fork."""
+        """Start it with one thread, as another one would not survive a fork."""
         # Its text is given, not its file, as `__main__` has no file in a worker.
         program = _SERVER.read_text()
-        environment = environment | {"OPENBLAS_NUM_THREADS": "1"}
+        environment = environment | dict.fromkeys(_THREADS, "1")
         if self._parent:
             streams = (listener.fileno(), 1, 2)
             return self._parent.fork(program, self._modules, environment, streams)
@@ -164,7 +165,6 @@ class ForkServer:
 
 _servers: tuple[list[ForkServer], list[ForkServer]] = [], []
 """Those of this process; the second ones are forks, whose end the first ones report."""
-EAGER = ForkServer("eager")
 
 
 @atexit.register
@@ -190,7 +190,8 @@ class WorkerServer:
     """It starts the workers of traceview; those of --compile have imported Inductor, too."""
 
     def __init__(self) -> None:
-        self._compiling = ForkServer("compiling", EAGER, _INDUCTOR)
+        self._eager = ForkServer("eager")
+        self._compiling = ForkServer("compiling", self._eager, _INDUCTOR)
         self._at_start = _read_at_start()
 
     def start(
@@ -202,7 +203,7 @@ class WorkerServer:
             return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
         environment = client._environment(folder, request)
-        server = self._compiling if request.options.compile_torch else EAGER
+        server = self._compiling if request.options.compile_torch else self._eager
         forked = server.fork(command[3], command[4:], environment, (stdin, stdout, 2))
         os.close(stdin)
         os.close(stdout)

@@ -99,8 +99,7 @@ def exited(tmp_path_factory):
 
 def run_plainly(program):
     """The output of a program that is not recorded."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = run_python(program, [], environment, folder=REPOSITORY, timeout_s=300)
+    done = run_python(program, [], os.environ, folder=REPOSITORY, timeout_s=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
