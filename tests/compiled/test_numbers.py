@@ -38,6 +38,14 @@ def test_many_different_values_are_left_to_numpy(different: int, few: bool) -> N
     assert (few_values(values) is not None) is few
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 8, 63, 64, 32_767])
+def test_a_value_per_row_has_room(rows: int) -> None:
+    values = np.arange(rows, dtype=np.int64) * 48271
+    found = few_values(values)
+    assert found is not None
+    assert found[0].tolist() == values.tolist()
+
+
 def test_values_that_are_made_to_collide_are_left_to_numpy() -> None:
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     product = np.arange(600, dtype=np.uint64) | np.uint64(1 << 63)

@@ -13,8 +13,7 @@ from traceview.tables import Array, Integers, RowNumbers, constant, picked
 from traceview.tables.parts import in_order, parts
 
 _BITS = 16
-_MOST = 1 << (_BITS - 1)
-"""So many different values, and the hash table of them, stay in the cache of a core."""
+"""2^15 different values, and the hash table of them, 2^16 long, stay in the cache of a core."""
 
 
 # Up to this span, a lookup table indexed by value is cheaper than sorting.
@@ -38,8 +37,11 @@ def few_values(column: Array) -> tuple[Integers, RowNumbers] | None:
     """
     if not library.has("traceview_number_values"):
         return None
-    values, slots = np.empty(_MOST, np.int64), np.empty(1 << _BITS, np.int32)
-    table = _CValues(address(values), _MOST, 0, address(slots), _BITS)
+    # A column has no more values than rows, and most columns of small traces are short.
+    bits = min(_BITS, len(column).bit_length() + 1)
+    most = 1 << (bits - 1)
+    values, slots = np.empty(most, np.int64), np.empty(1 << bits, np.int32)
+    table = _CValues(address(values), most, 0, address(slots), bits)
     column = np.ascontiguousarray(column)
     numbers = np.empty(len(column), np.int32)
     reason = library.call(
