@@ -292,3 +292,12 @@ def test_what_a_helper_returns_is_an_operand():
         "    tl.store(w_ptr + at, product(product(tl.load(q_ptr + at), k), v))\n"
     )
     assert guessed(source, "kernel") == "*fp16:16, *fp16:16, *fp16:16, *fp32:16"
+
+
+def test_the_settings_of_a_convolution_are_small():
+    given = (
+        "x_ptr, kernel_height: tl.constexpr, stride_height: tl.constexpr, "
+        "padding_height: tl.constexpr, dilation_h: tl.constexpr"
+    )
+    assert of_body(given, "tl.store(x_ptr, 1)") == "*fp32:16, 3, 1, 1, 1"
+    assert of_body("x_ptr, stride_h: tl.constexpr", "tl.store(x_ptr, 1)") == "*fp32:16, 1024"

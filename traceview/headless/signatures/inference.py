@@ -30,6 +30,12 @@ _INTEGER_DATA = re.compile(
     r"count|cnts|hist|lock|index|indices|idx|ids|label|lens|seq_?len|numel|offsets|indptr|to_token",
     re.IGNORECASE,
 )
+# Of a convolution: the sizes of its filter, and steps and borders of a wrapper's defaults.
+_TAPS = re.compile(r"kernel_(size|height|width|[hwd])$", re.IGNORECASE)
+_CONVOLUTION = re.compile(
+    r"(kernel|stride|pad(ding)?|dilation)_(size|height|width|[hwd])", re.IGNORECASE
+)
+_TAP_COUNT = 3
 _NOT_DIVISIBLE = re.compile(r"seed|offset|start|begin|pos|step", re.IGNORECASE)
 _STRIDE = re.compile(r"(?P<tensor>stride\w*?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
 # Of several tensors of one kind: stride_am1 and stride_ak1 are those of the first of A.
@@ -233,6 +239,8 @@ def _constexpr(
         return False
     if _FLOAT_CONSTANT.fullmatch(name):
         return 1.0
+    if _CONVOLUTION.fullmatch(name) and any(_TAPS.search(p.name) for p in parameters):
+        return _TAP_COUNT if _TAPS.search(name) else 1
     stride = _stride_value(name, parameters)
     return _size(name, parameters, usage, defaults) if stride is None else stride
 
