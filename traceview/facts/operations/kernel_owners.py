@@ -37,10 +37,14 @@ _LIBRARY = re.compile(
     # Of TensorRT-LLM, by types and tile.
     r"|^bmm_\w+_t\d+x\d+x\d+"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"
-    # Of cuSOLVER and cuSPARSE, which put them into no namespace.
-    r"|\bgesvdb?j_|\bsvd_(?:column|row)_rotate_|\bsyevj_|\boffA_stage\d|\bpegasus(?:_|I)\w+_core\b"
-    r"|\bgeqr2_gmem|\blarft_(?:T|vtv)_|\borgqr_step|\bcopy_info_kernel\b|\bxxtrf\d_|\bcolperm_kernel<"
-    r"|\bconvert_(?:CsrToCoo|CooToCsr)_kernel"
+    # Of cuSOLVER and cuSPARSE, most of them in no namespace: named after LAPACK's routines.
+    r"|\b(?:[sdcz]|glu_|kernel::|batch(?:ed)?_)?(?:geqr[f\d]|getr[fsi]|getf\d|gesvd|geb(?:rd|d2|al|ak)"
+    r"|gehd\d|gelange|po(?:tr[fsi]|tf\d)|sy(?:tr[df]|t[df]\d|ev)|lacgv|lacpy|laed\d|lansy|lar(?:f_|f[bgt]|tg)"
+    r"|labrd|latrd|lascl|laswp|or[gm](?:q[rl]|tr|lq|br)|ste(?:dc|qr)|bdsqr)\w*"
+    r"|cusolver|lapack_|\bglu_(?:csr|tile_|ilu0_|lu_)|csr(?:[iI]lu0|qr|chol|sv)\w*_|\bcuds_|\bx+trf\d_"
+    r"|(?:svd|batch)_parallel_jacobi|\bbatched_svd_|(?:row|column)_rotate_batch|\bpegasus_?[A-Zadlgns]"
+    r"|\b(?:batch_)?(?:FnrmA|OneNormA|offA)_|\bbatch_(?:tr[sm][mv]_|eye_)|\b(?:batch_)?colperm_kernel"
+    r"|\bcopy_info_kernel\b|\bconvert_(?:CsrToCoo|CooToCsr)_kernel"
     r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
 )
 _LONGEST = 4000
