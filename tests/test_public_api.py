@@ -88,6 +88,11 @@ def test_types_are_public(name):
     assert getattr(traceview, name).__name__ == name
 
 
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "Table"])
+def test_nothing_assigns_to_a_public_value(name):
+    assert getattr(traceview, name).__dataclass_params__.frozen
+
+
 def test_a_name_that_is_not_there_raises_as_in_any_module():
     with pytest.raises(AttributeError, match="no attribute 'Tracee'"):
         _ = traceview.Tracee

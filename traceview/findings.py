@@ -33,7 +33,7 @@ LONGEST_NAME = 80
 FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
-@record
+@dataclass(frozen=True)
 class Subject:
     """What a finding is about. `file` and `line` locate it in the user's program.
 
@@ -50,7 +50,7 @@ class Subject:
 RECORDING = Subject("recording")
 
 
-@record
+@dataclass(frozen=True)
 class Evidence:
     """What shows a finding.
 
@@ -204,7 +204,7 @@ MOST_SPEEDUP = 100.0
 _NEARLY_ALL = 0.95
 
 
-@record
+@dataclass(frozen=True)
 class Forecast:
     """What acting on a finding wins: at most, about or at least (`saving`).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, Literal
@@ -47,7 +47,7 @@ class Version:
     cuda_source: str | None = None
 
 
-@record
+@dataclass(frozen=True)
 class Operation:
     """An operation, with all that is needed to check and time it.
 

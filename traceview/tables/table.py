@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy.typing as npt
 
 from traceview import display
 from traceview.errors import ToolNotFoundError
-from traceview.records import record
 from traceview.tables.arrays import Array, Integers, Mask, null_of, object_array
 from traceview.tables.texts import Texts, rows_of
 
@@ -21,7 +21,7 @@ Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "
 Cell = int | float | bool | str | None
 
 
-@record
+@dataclass(frozen=True)
 class Column:
     """One declared column. The name of a quantity ends in its unit.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import RLock
 from typing import Any, TypeVar, cast
 
 from traceview import display
 from traceview.errors import MissingTableError
-from traceview.records import record
 from traceview.tables import Table
 from traceview.trace.rank_identity import RankIdentity
 from traceview.trace.schema import TABLES
@@ -19,7 +18,7 @@ from traceview.trace.schema.torch_profiler import OWN_TORCH_REMEDIES, TORCH_PROF
 Value = TypeVar("Value")
 
 
-@record
+@dataclass(frozen=True)
 class Selection:
     """The selected range instances: globs over range names and paths.
 
@@ -51,7 +50,7 @@ class Facts:
         return self._values[name]
 
 
-@record
+@dataclass(frozen=True)
 class Trace:
     """One recording.
 
