@@ -13,6 +13,8 @@ _HEAD = re.compile(r"(?s).*?\.address_size 64\n")
 _SHARED = ".extern .shared .align 16 .b8 global_smem[];\n"
 _KERNEL = re.compile(r"(?ms)^\t// \.globl\t(\w+).*?-- End function\n}\n")
 _CONSTANT = re.compile(r"(?m)^\.global .*\n")
+_LOCATION = re.compile(r"(?m)(^\t\.loc\t|\binlined_at )(\d+)")
+_NAME = re.compile(r"\$L__info_string\d+")
 _FILE = re.compile(r"(?m)^\t\.file\t(\d+) (.*)\n")
 
 
@@ -28,7 +30,8 @@ class OneModule:
         files = "".join(f"\t.file\t{number} {path}\n" for path, number in numbers.items())
         self._ptx_texts = {name: _kernel(text, name, numbers) for name, text in made.items()}
         constants = sorted({each for text in made.values() for each in _CONSTANT.findall(text)})
-        text = "".join([head[0], _SHARED, *constants, *self._ptx_texts.values(), files])
+        kernels = "".join(self._ptx_texts.values())
+        text = "".join([head[0], _SHARED, *constants, kernels, files, _inlined_names(kernels)])
         self._ptx = parse_ptx(text)
         listing = nvdisasm.text_of(assemble(text).cubin)
         self._sass = disassembly.with_sources_of(disassembly.parse(listing), self._ptx)
@@ -47,7 +50,13 @@ def _kernel(text: str, name: str, numbers: Mapping[str, int]) -> str:
     (kernel,) = _KERNEL.finditer(_CONSTANT.sub("", text))
     given = {number: numbers[path] for number, path in _FILE.findall(text)}
     named = re.sub(rf"\b{kernel[1]}(?=\b|_param_)", name, kernel[0])
-    return re.sub(r"(?m)^\t\.loc\t(\d+)", lambda match: f"\t.loc\t{given[match[1]]}", named)
+    return _LOCATION.sub(lambda match: match[1] + str(given[match[2]]), named)
+
+
+def _inlined_names(text: str) -> str:
+    """A section with the labels of names of inlined functions, which Triton 3.9 has in lines."""
+    labels = "".join(f"{each}:\n.b8 0\n" for each in sorted(set(_NAME.findall(text))))
+    return f"\t.section\t.debug_str\n\t{{\n{labels}\t}}\n" if labels else ""
 
 
 def _function(listing: Listing, name: str) -> Function:
