@@ -19,8 +19,7 @@ from traceview.analyses.gpu_idle.lines import (
 from traceview.analyses.gpu_idle.native_lines import function_name
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.late_launches import ELSEWHERE_NS
-from traceview.facts.operations.operations import operations
+from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
 from traceview.facts.samples.stack_lines import (
     CPU,
     DATA_LOADING,
@@ -35,7 +34,7 @@ from traceview.facts.samples.stack_lines import (
 )
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
-from traceview.trace import Trace, fact
+from traceview.trace import Trace
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
@@ -94,7 +93,6 @@ _LAUNCHING = re.compile(
     r"|cuda[A-Z]|cu[A-Z]|(thrust|cub|at|c10|torch)::|lib(cuda|cu[a-z]+|nccl|nv\w+|torch\w*|c10\w*)\b"
 )
 """Libraries that launch GPU work: what they cost on the CPU is part of the cost of launches."""
-_LONG_NS, _SELDOM_NS = 10_000_000, 1_000_000
 
 
 class LineSite(NamedTuple):
@@ -175,23 +173,8 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     sites = stack_sites(trace)
     names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
     launching = sites.inner.isin(names) | (sites.native & (sites.number < 0))
-    result: Mask = ~launching[samples.site] | _hardly_launches(trace)[samples.gap]
+    result: Mask = ~launching[samples.site] | seldom_launches(trace)[samples.gap]
     result &= (samples.doing == CPU) & (gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS)
-    return result
-
-
-@fact
-def _hardly_launches(trace: Trace) -> Mask:
-    """True for the long gaps in which the process that ends them seldom calls CUDA."""
-    every, calls = gaps(trace), trace.recorded("api_calls")
-    process = operations(trace).process[every.after]
-    long, result = every.idle_ns > _LONG_NS, np.zeros(len(every), bool)
-    for each in groups.different(process[long]).tolist():
-        rows = np.flatnonzero(long & (process == each))
-        begin = np.sort(calls["start_ns"][calls["process"] == each])
-        until = np.searchsorted(begin, every.end_ns[rows])
-        number = until - np.searchsorted(begin, every.start_ns[rows])
-        result[rows] = number * _SELDOM_NS < every.idle_ns[rows]
     return result
 
 

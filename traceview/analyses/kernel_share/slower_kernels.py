@@ -4,7 +4,7 @@ Libraries choose kernels of an older architecture for small or odd shapes as wel
 Two cases are certain: FlashAttention-2, whose kernels are those of compute capability 8.0, on one
 of 9.x, for which FlashAttention-3 and cuDNN have others; and 16-bit GEMMs of which none in the
 whole recording is the GPU's own, as with a CUDA version older than the GPU. The third case is no
-older architecture: singular values by Jacobi rotations, which PyTorch and CuPy ask cuSOLVER for.
+older architecture: singular values by Jacobi rotations, which PyTorch asks cuSOLVER for.
 """
 
 from __future__ import annotations
@@ -43,13 +43,17 @@ _HOPPER, _BLACKWELL = 9.0, 10.0
 
 @record
 class SlowerKernels:
-    """What is known of one case: `speedup` is at most that of the faster kernels."""
+    """What is known of one case, on GPUs of `capabilities` (the second is the first above them).
+
+    `speedup` is at most that of the faster kernels; calls under `shortest_ns` do not count.
+    """
 
     what: str
     faster: str
     remedy: str
     speedup: float
     capabilities: tuple[float, float] = (0.0, np.inf)
+    shortest_ns: int = 0
 
 
 # FlashAttention-3 (Shah et al., 2024): 1.5 to 2.0 times as fast as 2 forward on an H100. cuDNN on
@@ -61,6 +65,7 @@ _ATTENTION = SlowerKernels(
     "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
     2.1,
     (_HOPPER, _BLACKWELL),
+    _SHORTEST_NS,
 )
 # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
 _GEMM = SlowerKernels(
@@ -70,6 +75,7 @@ _GEMM = SlowerKernels(
     "it.",
     1.6,
     (_HOPPER, np.inf),
+    _SHORTEST_NS,
 )
 # On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows (docs/accuracy.md).
 _JACOBI = SlowerKernels(
@@ -95,14 +101,9 @@ def slower_kernel_findings(trace: Trace) -> Iterator[Finding]:
     rotations = [code for code, text in texts.items() if _ROTATION.search(text)]
     if framework(trace) != "torch":
         rotations = []
-    cases = (
-        (_ATTENTION, flash, _SHORTEST_NS),
-        (_GEMM, gemms, _SHORTEST_NS),
-        (_JACOBI, rotations, 0),
-    )
-    for case, codes, shortest_ns in cases:
+    for case, codes in ((_ATTENTION, flash), (_GEMM, gemms), (_JACOBI, rotations)):
         if codes:
-            long = steady_kernels(trace) & (kernels.duration_ns >= shortest_ns)
+            long = steady_kernels(trace) & (kernels.duration_ns >= case.shortest_ns)
             yield from _finding(trace, case, np.flatnonzero(np.isin(names.codes, codes) & long))
 
 

@@ -157,7 +157,7 @@ def outer_finding(trace: Trace, copies: Table, chosen: Mask) -> Iterator[Finding
 
 
 def _in_use(trace: Trace, moved: LostTime) -> Intervals:
-    """The migrations between the first and the last work of their GPU."""
+    """The parts of migrations between the first and the last work of their GPU."""
     ops = operations(trace)
     own = ops.device == moved.device
     if not own.any():

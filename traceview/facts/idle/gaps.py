@@ -122,8 +122,7 @@ class Gaps(IdleTime):
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, whatever comes before the first kernel of a device or before the
     first step after warm-up, and what was launched in ranges named warm_up. So is time that is
-    mostly compilation, which `phases` reports;
-    but not where a loop compiles again and again.
+    mostly compilation, which `phases` reports; but not where a loop compiles again and again.
     """
 
     device: Array

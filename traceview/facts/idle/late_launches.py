@@ -13,6 +13,7 @@ from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.cpu_activity import CpuActivity, cpu_activity
 from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, thrifty
@@ -21,6 +22,8 @@ from traceview.trace import Trace, fact
 ELSEWHERE_NS = 200_000
 """The Python of one torch operation takes some 10 to 50 µs: a gap that holds more than this of
 work outside CUDA is not about how costly launches are."""
+# No launch takes so long, and a loop over small operations calls CUDA more often.
+_LONG_NS, _SELDOM_NS = 10_000_000, 1_000_000
 _PYTHON = "python"
 
 
@@ -99,6 +102,21 @@ def late_idle(trace: Trace) -> LateIdle:
         pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
         some.append(_sum_sites(kinds, parts, pattern))
     return _together(some)
+
+
+@fact
+def seldom_launches(trace: Trace) -> Mask:
+    """True for the long gaps in which the process that ends them seldom calls CUDA."""
+    every, calls = gaps(trace), trace.recorded("api_calls")
+    process = operations(trace).process[every.after]
+    long, result = every.idle_ns > _LONG_NS, np.zeros(len(every), bool)
+    for each in groups.different(process[long]).tolist():
+        rows = np.flatnonzero(long & (process == each))
+        begin = np.sort(calls["start_ns"][calls["process"] == each])
+        until = np.searchsorted(begin, every.end_ns[rows])
+        number = until - np.searchsorted(begin, every.start_ns[rows])
+        result[rows] = number * _SELDOM_NS < every.idle_ns[rows]
+    return result
 
 
 def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:

@@ -98,7 +98,7 @@ _UPDATE_ON_GPU = (
 )
 _KEEP_IN_REGION = (
     "Keep these arrays on the GPU: open a data region around the loop (acc data, omp target data), "
-    "so that directives inside copy nothing. What must be copied, put into pinned memory (nvc "
+    "so that directives inside copy nothing. Put what must be copied into pinned memory (nvc "
     "-gpu=pinned): pageable memory goes through buffers of the runtime."
 )
 _DATA_DIRECTIVE = re.compile(
