@@ -20,7 +20,7 @@ from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.steps.warm_up import steady_kernels
+from traceview.facts.steps.warm_up import steady_kernels, steady_kernels_ns
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.records import record
@@ -132,13 +132,14 @@ def _finding(trace: Trace, case: SlowerKernels, rows: Integers) -> Iterator[Find
     values: dict[str, Value] = {
         "kernels": len(own),
         "total_ns": int(duration_ns.sum()),
+        "total_pct": 100 * int(duration_ns.sum()) / steady_kernels_ns(trace, device),
         "speedup_factor": case.speedup,
         "saved_ns": saved_ns,
     }
     yield Finding(
         severity,
-        f"{case.what} take {{total_ns}} in {{kernels:call}}. {case.faster}"
-        + gain_sentence(saved_ns, int(less_ns.sum())),
+        f"{case.what} take {{total_ns}} ({{total_pct}} of kernel time after warm-up) in "
+        f"{{kernels:call}}. {case.faster}" + gain_sentence(saved_ns, int(less_ns.sum())),
         case.remedy,
         saved_ns,
         Subject("kernel", name),
