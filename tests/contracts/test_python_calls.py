@@ -4,14 +4,14 @@ Twice as many kernels bring twice as many launch configurations, names of ranges
 Work on these is done in arrays: what grows with them in Python would take seconds at a million.
 """
 
-import subprocess
+import os
 import sys
 
 import pytest
 
 from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
-from tests.places import REPOSITORY
+from tests.headless.forked_python import run_script
 
 # Kernels; the streams of the shorter trace are those of the longer one only from 12,000 kernels on.
 LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python-samples": 10_000}
@@ -52,14 +52,11 @@ def test_calls_do_not_grow_with_the_trace(shape, tmp_path):
     for times, path in enumerate(paths, 1):
         make_trace(path, times * LENGTHS[shape], SHAPES[shape], seed=5)
 
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, *map(str, paths)],
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        check=True,
-    )
+    (tmp_path / "count.py").write_text(COUNT)
+    command = [sys.executable, "count.py", *map(str, paths)]
+    done = run_script(command, os.environ, folder=tmp_path)
 
+    assert done.returncode == 0, done.stderr
     short, long = map(int, done.stdout.split())
     more_bytes = paths[1].stat().st_size - paths[0].stat().st_size
     assert long - short < MOST_MORE + CALLS_PER_PIECE * more_bytes / PIECE_BYTES
