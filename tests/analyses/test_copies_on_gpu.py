@@ -46,3 +46,31 @@ def test_torch_copies_gradients_into_buckets(tmp_path, ranks):
     [finding] = ask(ANALYSIS, export, tmp_path).findings
     assert finding.action.startswith("Write results where they are read")
     assert ("gradient_as_bucket_view=True" in finding.action) == ranks
+
+
+def in_a_loop(name: str, *, condition=False):
+    """A scan of XLA whose iterations each copy what they carry."""
+    export = program("loop_add_fusion")
+    export.range("XlaModule:#hlo_module=jit_step,program_id=7#", 0, 40 * MS)
+    export.range(f"Thunk:#name=jit(step)/{name}#", 0, 40 * MS)
+    if condition:
+        ends = {"kind": "D2H", "source": "device", "destination": "pinned"}
+        export.copy((50, 60), (50 * MS, 50 * MS + 9), bytes=1, **ends)
+    return export
+
+
+@pytest.mark.parametrize(
+    ("export", "unroll"),
+    [
+        (in_a_loop("while,hlo_op=while.4,unique_hlo_op_id=12"), True),
+        (in_a_loop("jvp(Net)/RNN_0/while/body,hlo_op=copy.5"), True),
+        (in_a_loop("add,hlo_op=loop_add_fusion.3"), False),
+        # Nobody knows beforehand how often it goes round.
+        (in_a_loop("while,hlo_op=while.4,unique_hlo_op_id=12", condition=True), False),
+    ],
+    ids=["loop", "body", "no loop", "condition"],
+)
+def test_copies_in_loops_of_xla(export, unroll, tmp_path):
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+    assert ("unroll=8" in finding.action) == unroll
+    assert finding.saving == ("at-least" if unroll else "about")

@@ -42,3 +42,17 @@ def test_a_program_of_graphs_is_not_told_to_use_graphs(tmp_path):
     export = Export().launch((0, 2), (10, 50), name="void at::native::copy(int)")
     export.graph_launch((60, 62), [(70, 80), (80, 90)], name="void at::native::copy(int)")
     assert "into its CUDA graphs" in wording.fewer_launches(export.load(tmp_path))
+
+
+@pytest.mark.parametrize(("outside", "expected"), [(4, True), (6, False)])
+def test_generation_is_told_of_the_static_cache_where_it_takes_most_of_the_time(
+    outside, expected, tmp_path
+):
+    generate = ("/site-packages/transformers/generation/utils.py", 2500, "generate")
+    linear = ("/site-packages/torch/nn/modules/linear.py", 134, "forward")
+    export, main = Export(), ("/work/chat.py", 9, "<module>")
+    export.launch((0, 2), (10, 50), name="void at::native::copy(int)")
+    for number in range(10):
+        stack = (linear, main) if number < outside else (linear, generate, main)
+        export.python_sample(100 + 10 * number, *stack)
+    assert ("generate" in wording.fewer_launches(export.load(tmp_path))) == expected

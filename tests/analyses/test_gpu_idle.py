@@ -440,6 +440,18 @@ def test_gaps_between_kernels_of_one_stream_ask_for_fewer_kernels(in_graph, tmp_
     assert ("A CUDA graph shortens" in finding.action) == (not in_graph)
 
 
+def test_gaps_in_a_loop_of_xla_ask_for_fewer_iterations(tmp_path):
+    export = Export().range("Thunk:#name=jit(step)/while,hlo_op=while.4#", 0, 60_000)
+    for place in range(50):
+        start = 100_000 + 12_000 * place
+        name = "loop_add_fusion"
+        export.launch((1_000 * place, 1_000 * place + 500), (start, start + 10_000), name=name)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.action.startswith("Let XLA fuse several iterations of the loop")
+
+
 def test_launched_work_that_nothing_recorded_holds_back(tmp_path):
     """Every kernel is launched 10 µs after the one before ends, and starts 4 ms later."""
     export, end = Export(), 0

@@ -22,6 +22,10 @@ ADAM = (f"{SITE}/torch/optim/adam.py", 460, "_single_tensor_adam")
 LOADER = (f"{SITE}/torch/utils/data/dataloader.py", 1491, "_next_data")
 QUEUE_WAIT = ("/usr/lib/python3.12/threading.py", 355, "wait")
 FETCH = (f"{SITE}/torch/utils/data/_utils/fetch.py", 52, "fetch")
+JAX = f"{SITE}/jax/_src"
+READ = (f"{JAX}/array.py", 640, "_value")
+COMPILE = (f"{JAX}/compiler.py", 300, "backend_compile_and_load")
+STEP = ("/work/train.py", 41, "epoch")
 LINE = ("file", "line", "function", "inner", "activity", "samples", "idle_ns")
 
 
@@ -124,6 +128,47 @@ def test_a_wait_that_is_no_cuda_call_is_told_by_its_line(text, remedy, tmp_path)
 
     assert text in finding.message
     assert finding.action.startswith(remedy)
+
+
+def waits_in_jax(*in_gap, wait=(READ,), compiled=(COMPILE, STEP)) -> Export:
+    """Each kernel ends while MAIN waits for its result; then the CPU is 4 ms at other lines."""
+    export = loop(gap_ms=4)
+    export.python_sample(100, *compiled, MAIN)
+    for number in range(20 * 5):
+        at = number % 5
+        stack = (*wait, MAIN) if at == 0 else in_gap[min(at, len(in_gap)) - 1]
+        export.python_sample(number * MS + MS // 2 + 200_000, *stack)
+    return export
+
+
+def test_idle_time_after_a_wait_for_jax_is_that_of_the_wait(tmp_path):
+    result = ask(ANALYSIS, waits_in_jax((READ, MAIN), (STEP, MAIN)), tmp_path)
+
+    [finding] = result.findings
+    assert finding.message == (
+        "The GPU sat idle for 76.0 ms (19 gaps) after the program waited for results of JAX. "
+        "All of it was at train.py:40."
+    )
+    assert finding.action.startswith("Wait for results less often")
+    inner = "jax._src.array._value"
+    assert rows(result, "lines", *LINE) == [(*MAIN, inner, "result-wait", 76, 76 * MS)]
+
+
+@pytest.mark.parametrize(
+    ("export", "message"),
+    [
+        # Work of the program's own after the wait.
+        (waits_in_jax((READ, MAIN), (LOAD, MAIN)), "while the CPU did other work"),
+        # The GPU ran dry while the CPU was still launching.
+        (waits_in_jax((STEP, MAIN), wait=(STEP,)), "waiting for the CPU to launch work"),
+        # A line never seen to call JAX.
+        (waits_in_jax((STEP, MAIN), compiled=(LOAD,)), "while the CPU did other work"),
+    ],
+    ids=["work", "no wait", "no JAX"],
+)
+def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tmp_path):
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    assert any(message in finding.message for finding in findings)
 
 
 def test_an_optimizer_that_launches_nothing_updates_on_the_cpu(tmp_path):

@@ -10,6 +10,8 @@ import numpy as np
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import operations
+from traceview.facts.samples.stack_lines import stacks_through
+from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.trace import Trace
 
 _FEWER_LAUNCHES = {
@@ -21,8 +23,17 @@ _FEWER_LAUNCHES = {
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
 _GRAPHS = "put more of the step into its CUDA graphs, or batch"
 _SEQUENCES = "one nn.LSTM or nn.GRU for all time steps, not a cell for each"
+_STATIC_CACHE = (
+    "pass cache_implementation='static' to generate, which compiles the step into a CUDA graph, or "
+    "generate for more sequences at once"
+)
+_GENERATE = re.compile(r"/transformers/generation/utils\.py::generate$")
 _CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
 _MANY_CELLS = 0.02
+UNROLL_LOOPS = (
+    "Let XLA fuse several iterations of the loop: lax.scan(…, unroll=8), or nn.RNN(…, unroll=8) in "
+    "flax."
+)
 _ELSEWHERE = {
     "torch": "on another thread or process (DataLoader workers)",
     "": "on another thread or process",
@@ -60,7 +71,16 @@ def fewer_launches(trace: Trace) -> str:
         return _GRAPHS
     if is_compiled(trace):
         return _COMPILED
+    if _generates(trace):
+        return _STATIC_CACHE
     return _SEQUENCES if _part(trace, _CELLS.search) > _MANY_CELLS else _FEWER_LAUNCHES["torch"]
+
+
+def _generates(trace: Trace) -> bool:
+    """Whether transformers generated text in more than half of the samples after warm-up."""
+    samples = trace.recorded("python_samples")
+    stack = samples["stack"][samples["time_ns"] >= warm_up_end_ns(trace)]
+    return len(stack) > 0 and bool(stacks_through(trace, _GENERATE)[stack].mean() > 0.5)
 
 
 def is_compiled(trace: Trace) -> bool:

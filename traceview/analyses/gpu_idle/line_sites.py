@@ -17,6 +17,7 @@ from traceview.analyses.gpu_idle.lines import (
     sum_lines,
 )
 from traceview.analyses.gpu_idle.native_lines import function_name
+from traceview.analyses.gpu_idle.result_waits import calls_jax
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
@@ -30,6 +31,7 @@ from traceview.facts.samples.stack_lines import (
     LOCK,
     OFF_CPU,
     PROCESS,
+    RESULT_WAIT,
     SLEEP,
 )
 from traceview.findings import Subject
@@ -54,6 +56,7 @@ OFF_CPU_LOST = {
     FILE: "while the CPU read or wrote files",
     IMPORT: "while the CPU imported modules",
     OFF_CPU: "while the launching thread was off the CPU",
+    RESULT_WAIT: "after the program waited for results of JAX",
 }
 """How the GPU lost time where the CPU did not launch, by activity.
 
@@ -68,6 +71,8 @@ OFF_CPU_ACTIONS = {
     FILE: "Read ahead on another thread or from memory, and write outside of the loop.",
     IMPORT: "Import before the loop.",
     OFF_CPU: "Look at what it waits for, and whether other threads or processes take its CPU core.",
+    RESULT_WAIT: "Wait for results less often, such as once per epoch, so that the CPU launches "
+    "ahead of the GPU. Such a wait makes no CUDA call, so sync-stalls does not count it.",
 }
 NOT_COUNTED = {
     CPU: "other CPU work",
@@ -79,10 +84,11 @@ NOT_COUNTED = {
     FILE: "reading or writing files",
     IMPORT: "importing",
     OFF_CPU: "time off the CPU",
+    RESULT_WAIT: "idle time after waits for results",
 }
 
 
-_OBVIOUS = tuple(DOINGS[doing] for doing in (DATA_WAIT, DATA_LOADING, IMPORT))
+_OBVIOUS = tuple(DOINGS[doing] for doing in (DATA_WAIT, DATA_LOADING, IMPORT, RESULT_WAIT))
 """Activities that say more than the library function in which the time passed."""
 _BACKWARD = "._engine_run_backward"
 _LAUNCHING = re.compile(
@@ -173,6 +179,7 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     sites = stack_sites(trace)
     names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
     launching = sites.inner.isin(names) | (sites.native & (sites.number < 0))
+    launching |= calls_jax(trace) & (sites.inner.codes < 0)
     result: Mask = ~launching[samples.site] | seldom_launches(trace)[samples.gap]
     result &= (samples.doing == CPU) & (gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS)
     return result

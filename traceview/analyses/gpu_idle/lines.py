@@ -24,6 +24,7 @@ from traceview.analyses.gpu_idle.native_idle import (
     thread_waits,
     unwound_samples,
 )
+from traceview.analyses.gpu_idle.result_waits import after_waits, result_waits, stacks_before
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
@@ -34,8 +35,10 @@ from traceview.facts.samples.stack_lines import (
     FILE,
     LOCK,
     PROCESS,
+    RESULT_WAIT,
     SLEEP,
     stack_lines,
+    stacks_at,
 )
 from traceview.intervals import Intervals
 from traceview.records import record
@@ -151,9 +154,12 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
         own = np.flatnonzero(samples["thread"] == thread)
         times = samples["time_ns"][own]
         for launched in _launched(trace, sampled_as == thread, thread) if len(own) > 1 else ():
-            part = spread_idle(*launched.idle, launched.kind, times, _period_ns(times))
+            period_ns, stacks = _period_ns(times), samples["stack"][own]
+            part = spread_idle(*launched.idle, launched.kind, times, period_ns)
+            before = stacks_before(times, stacks, launched.idle.start, period_ns)[part.gap]
             sample = own[part.sample]
-            doing, stack = _doing(trace, sample), samples["stack"][sample]
+            doing, stack = _doing(trace, sample), stacks[part.sample]
+            doing, stack = after_waits(trace, doing, stack, before)
             all_sampled = np.ones(len(sample), bool)
             yield IdleSamples(launched.rows[part.gap], stack, part.time_ns, doing, all_sampled)
 
@@ -229,17 +235,14 @@ def _doing(trace: Trace, sample: Integers) -> Array:
         blocked[own] = np.where(intervals.inside(in_call, time[own]), CPU, blocked[own])
     blocked[lines.launches[stack]] = CPU
     blocked[_in_sleep_call(trace)[stack] & (blocked == CPU)] = SLEEP
+    blocked[result_waits(trace)[stack] & (blocked == CPU)] = RESULT_WAIT
     return np.where(doing == CPU, blocked, doing)
 
 
 @fact
 def _in_sleep_call(trace: Trace) -> Mask:
     """True for the stacks whose innermost frame is at a line of the program that calls `sleep(`."""
-    frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
-    source = frames.texts("source")
-    calls = source.isin([str(text) for text in source.values if _SLEEPS.search(str(text))])
-    result: Mask = np.append(calls & (frames["depth"] == 0), False)[frame]
-    return result
+    return stacks_at(trace, _SLEEPS)
 
 
 @fact

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals, units
+from traceview.analyses.framework_wording import UNROLL_LOOPS
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.findings import Evidence, Finding, LostTime, severity_of, share_pct
 from traceview.tables import Table
 from traceview.trace import Trace
@@ -26,6 +29,9 @@ _IN_BUCKETS = (
     " DistributedDataParallel copies gradients into its buckets unless "
     "gradient_as_bucket_view=True is set."
 )
+
+
+_OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
 
 
 def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
@@ -51,15 +57,11 @@ def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
     where = "{gpu}" if len(spans) > 1 else "the GPU"
     all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     meanwhile = "in that time" if all_of_it else "for {exposed_ns} of it"
-    name = framework(trace)
-    remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])
-    if name == "torch" and communication_operations(trace).any():
-        remedy += _IN_BUCKETS
     yield Finding(
         severity,
         f"{{calls:copy|copies}} within the memory of {where} ({{direction}}, {{bytes}}) {take} "
         f"{{total_ns}} at {{bytes_per_s}}. No kernel runs {meanwhile}.",
-        remedy,
+        _remedy(trace, device),
         exposed_ns,
         gpu_subject(trace, device),
         Evidence(
@@ -70,6 +72,24 @@ def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
         ),
         share_pct(exposed_ns, span_ns),
         # The pauses before the copies go with them: measured in docs/accuracy.md.
-        saving="about",
+        saving="at-least" if _mostly_in_loops(trace, device) else "about",
         work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),
     )
+
+
+def _mostly_in_loops(trace: Trace, device: int) -> bool:
+    """Whether most copies within the memory of a GPU are in loops of XLA."""
+    ops = operations(trace)
+    own = (ops.kind == Kind.COPY) & (ops.device == device)
+    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
+    return bool(in_xla_loops(trace)[own].mean() > 0.5)
+
+
+def _remedy(trace: Trace, device: int) -> str:
+    if _mostly_in_loops(trace, device):
+        return _OF_LOOPS + UNROLL_LOOPS
+    name = framework(trace)
+    remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])
+    if name == "torch" and communication_operations(trace).any():
+        remedy += _IN_BUCKETS
+    return remedy

@@ -14,10 +14,9 @@ from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
 
 DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
-          "compilation", "off-cpu")  # fmt: skip
-(CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU) = range(
-    len(DOINGS)
-)
+          "compilation", "off-cpu", "result-wait")  # fmt: skip
+(CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU,
+ RESULT_WAIT) = range(len(DOINGS))  # fmt: skip
 
 _OWN = r"(^|/)traceview_injected/"
 _INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/"
@@ -36,6 +35,8 @@ _PROCESSES = (
     r"|subprocess\.py::(_try_wait|_wait|wait|communicate|_communicate)|(socket|ssl)\.py::\w+)$"
 )
 _FILES = r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::"
+# What reads an array or waits for it; the methods of arrays in C++ have no frame.
+_RESULTS = r"jax/_src/(array\.py::(_value|__array__)|api\.py::(block_until_ready|device_get))$"
 _BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
 
 
@@ -58,17 +59,12 @@ class StackLines:
 @fact
 def stack_lines(trace: Trace) -> StackLines:
     """The lines of the distinct stacks, whose frames come in order of stack and depth."""
-    frames = trace.recorded("python_frames")
-    file, function = frames.texts("file"), frames.texts("function")
-    pairs = groups.group(file.codes, function.codes)
-    names = [f"{file[row]}::{function[row]}" for row in pairs.first.tolist()]
+    frames, named = trace.recorded("python_frames"), _named_frames(trace)
     stack, depth = frames["stack"], frames["depth"]
     stacks = int(stack.max(initial=-1)) + 1
 
     def matching(pattern: str) -> Mask:
-        hit = np.array([bool(re.search(pattern, name)) for name in names] or [False], bool)
-        result: Mask = hit[pairs.ids]
-        return result
+        return named.matching(re.compile(pattern))
 
     def first_row(chosen: Mask) -> Integers:
         """Per stack, the innermost chosen frame, or −1."""
@@ -101,15 +97,32 @@ def stack_lines(trace: Trace) -> StackLines:
         (in_leaf(_LOCKS), LOCK),
         (in_leaf(_PROCESSES), PROCESS),
         (in_leaf(_FILES), FILE),
+        (below_user(_RESULTS), RESULT_WAIT),
     )
     doing = np.select([test for test, _ in rules], [kind for _, kind in rules], CPU)
     inner = first_row(~own & library & below)
     return StackLines(
         frame=user,
-        inner=_inner_names(file, function, np.where(leaf == user, -1, inner)),
+        inner=_inner_names(frames, np.where(leaf == user, -1, inner)),
         doing=doing.astype(np.uint8),
         launches=in_leaf(_BACKWARD),
     )
+
+
+def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
+    """True for the stacks with a frame, such as `torch/nn/functional.py::linear`, that matches."""
+    result = np.zeros(len(stack_lines(trace).frame), bool)
+    result[trace.recorded("python_frames")["stack"][_named_frames(trace).matching(frame)]] = True
+    return result
+
+
+def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:
+    """True for the stacks whose innermost frame is at a line of the program with such a text."""
+    frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
+    source = frames.texts("source")
+    found = source.isin([str(line) for line in source.values if text.search(str(line))])
+    result: Mask = np.append(found & (frames["depth"] == 0), False)[frame]
+    return result
 
 
 def _of_library(frames: Table) -> Mask:
@@ -126,8 +139,33 @@ def _of_library(frames: Table) -> Mask:
     return result
 
 
-def _inner_names(file: Texts, function: Texts, rows: Integers) -> Texts:
+@record
+class _NamedFrames:
+    """Names of frames such as `torch/nn/functional.py::linear`, each once, and that of each row."""
+
+    names: list[str]
+    number: Integers
+
+    def matching(self, pattern: re.Pattern[str]) -> Mask:
+        """True for the rows of python_frames whose name matches somewhere."""
+        hit = np.array([*(bool(pattern.search(name)) for name in self.names), False], bool)
+        result: Mask = hit[self.number]
+        return result
+
+
+@fact
+def _named_frames(trace: Trace) -> _NamedFrames:
+    frames = trace.recorded("python_frames")
+    file, function = frames.texts("file"), frames.texts("function")
+    pairs = groups.group(file.codes, function.codes)
+    return _NamedFrames(
+        [f"{file[row]}::{function[row]}" for row in pairs.first.tolist()], pairs.ids
+    )
+
+
+def _inner_names(frames: Table, rows: Integers) -> Texts:
     """`torch.nn.functional.linear` for a frame, absent for row −1."""
+    file, function = frames.texts("file"), frames.texts("function")
     known = np.flatnonzero(rows >= 0)
     pairs = groups.group(file.codes[rows[known]], function.codes[rows[known]])
     first = rows[known][pairs.first].tolist()

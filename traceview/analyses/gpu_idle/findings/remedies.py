@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from traceview.analyses.framework_wording import (
+    UNROLL_LOOPS,
     early_uploads,
     fewer_launches,
     memory_pool,
@@ -27,7 +28,9 @@ from traceview.facts.idle.causes import (
     UNKNOWN,
 )
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.steps.steps import pace
+from traceview.tables import Integers
 from traceview.trace import Trace, fact
 
 LOST = {
@@ -69,12 +72,8 @@ KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
 )
-SHORT_GAPS = "Fuse small kernels, or give each more work."
-SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
-WAIT_LESS = (
-    "Wait for results less often, such as once per epoch, so that the CPU launches ahead of the "
-    "GPU. Such a wait makes no CUDA call, so sync-stalls does not count it."
-)
+_SHORT_GAPS = "Fuse small kernels, or give each more work."
+_SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
 HELD_BACK = (
     "See in the timeline what comes before this work. Page migrations of unified memory, another "
     "process on this GPU, work that was launched before the recording or is missing in it, or a "
@@ -104,7 +103,6 @@ _KEEP_IN_REGION = (
 _DATA_DIRECTIVE = re.compile(
     r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
 )
-_WAIT_IN_JAX = re.compile(r"\bblock_until_ready\s*\(")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
 
@@ -134,6 +132,15 @@ def action_for(trace: Trace, cause: int) -> str:
     return ACTIONS[cause]
 
 
+def short_gaps_remedy(trace: Trace, after: Integers) -> str:
+    """The remedy for short gaps between operations of a stream, by the operations after them."""
+    if in_xla_loops(trace)[after].mean() > 0.5:
+        return UNROLL_LOOPS
+    if cuda_graphs(trace).node[after].mean() > 0.5:
+        return _SHORT_GAPS
+    return _SHORT_GAPS + _SHORTER_IN_GRAPHS
+
+
 def take_out(trace: Trace) -> str:
     """For launch-late idle time in which the CPU did other work than launching."""
     what = (
@@ -146,8 +153,6 @@ def take_out(trace: Trace) -> str:
 
 def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
     """The remedy for CPU work other than launching, by the line with most of it."""
-    if line and line.source and _WAIT_IN_JAX.search(line.source):
-        return WAIT_LESS
     if line and line.inner and line.inner.startswith("torch.optim."):
         return _UPDATE_ON_GPU
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):

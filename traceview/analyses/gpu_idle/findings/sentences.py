@@ -24,11 +24,10 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     KEEP_STREAM_FREE,
     MAY_BE_ONCE,
     NODES,
-    SHORT_GAPS,
-    SHORTER_IN_GRAPHS,
     action_for,
     if_repeated,
     other_work_remedy,
+    short_gaps_remedy,
     take_out,
 )
 from traceview.analyses.gpu_idle.line_sites import NOT_COUNTED, LineSite
@@ -182,8 +181,7 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
             same_stream_median_ns=steps.median_ns,
         )
     if 2 * steps.idle_ns >= idle_ns:
-        in_graphs = cuda_graphs(trace).node[every.after[own]].mean() > 0.5
-        wording.remedy = SHORT_GAPS if in_graphs else SHORT_GAPS + SHORTER_IN_GRAPHS
+        wording.remedy = short_gaps_remedy(trace, every.after[own])
     return False
 
 
