@@ -1,5 +1,8 @@
 """A report runs the chosen analyses and ranks their findings."""
 
+from queue import Queue
+from threading import Event
+
 import numpy as np
 import pytest
 
@@ -55,6 +58,17 @@ def test_an_unknown_name_raises_with_the_closest_and_all_names():
     assert "did you mean step-lead? choose from: share-of-all, step-lead, copies" in str(
         caught.value
     )
+
+
+def test_what_comes_last_may_go_on_when_the_report_is_there():
+    trace, is_there, seen = a_trace(), Event(), Queue()
+
+    def last(given):
+        seen.put((given, is_there.wait(5)))
+
+    analyze(trace, last=last)
+    is_there.set()
+    assert seen.get(timeout=5) == (trace, True)
 
 
 def test_a_bug_in_an_analysis_is_not_hidden():

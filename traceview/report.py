@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Thread
 
 import numpy as np
 
@@ -149,10 +150,12 @@ def analyze(
     analyses: Sequence[Analysis] = registered.ALL,
     threads: int = THREADS,
     tables: bool = True,
+    last: Callable[[Trace], None] | None = None,
 ) -> Report:
     """Run all analyses, or `only` those named, on a trace, so many at a time.
 
-    Without `tables`, those of an analysis are computed when they are first read.
+    Without `tables`, those of an analysis are computed when they are first read. `last` begins
+    when a thread has no analysis left to do, and may go on when this returns.
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
@@ -168,6 +171,8 @@ def analyze(
         if len(chosen) > threads:
             # By the thread that has nothing else left to do.
             pool.submit(scoreboard, trace)
+        if last:
+            pool.submit(Thread(target=last, args=(trace,)).start)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)

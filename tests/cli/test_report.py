@@ -11,6 +11,7 @@ import traceview
 from tests.render.example_report import a_long_report, a_report
 from traceview.cli import run
 from traceview.cli.report import print_summary
+from traceview.timeline.timeline import timeline
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def asked(monkeypatch, tmp_path):
         ncu=None,
         cubins=(),
         tables=True,
+        last=None,
     ):
         assert (cubins, type(tables)) == ((), bool)
         calls.append((trace.name, only, ranges, exclude_ranges, strict, peaks, ncu))
@@ -36,7 +38,7 @@ def asked(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(traceview, "load", lambda path: path)
-    monkeypatch.setattr(traceview, "analyze", analyze)
+    monkeypatch.setattr("traceview.api.reports.analyzed", analyze)
     return calls
 
 
@@ -77,7 +79,7 @@ def test_tables_are_computed_where_something_shows_them(monkeypatch, tmp_path, o
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(traceview, "load", lambda path: path)
-    monkeypatch.setattr(traceview, "analyze", analyze)
+    monkeypatch.setattr("traceview.api.reports.analyzed", analyze)
     assert run(["report", "run.sqlite", *options]) == 0
     assert computed == [shows]
 
@@ -155,6 +157,32 @@ def test_html_takes_the_stem_of_the_trace(asked, tmp_path, capsys, path):
     assert shown.err == "Wrote run.html\n"
     assert "What to do first" in shown.out
     assert "Which kernels" not in shown.out
+
+
+def test_the_timeline_of_a_page_is_drawn_once(monkeypatch, tmp_path, unpack):
+    drawn = []
+
+    def timeline_of(trace, most):
+        drawn.append(trace.path)
+        return timeline(trace, most)
+
+    monkeypatch.setattr("traceview.render.timeline.section.timeline", timeline_of)
+    page = tmp_path / "page.html"
+    assert run(["report", str(unpack("mlp_sync")), "--html", str(page)]) == 0
+    assert len(drawn) == 1
+    assert 'id="timeline' in page.read_text("utf-8")
+
+
+def test_a_bug_in_the_timeline_is_reported_once(monkeypatch, tmp_path, capsys, unpack):
+    def broken(trace, most):
+        raise KeyError("bug")
+
+    monkeypatch.setattr("traceview.render.timeline.section.timeline", broken)
+    path = str(unpack("mlp_sync"))
+    assert run(["report", path, "--html", str(tmp_path / "page.html")]) == 1
+    said = capsys.readouterr().err
+    assert said.count("KeyError") == 1
+    assert "Exception in thread" not in said
 
 
 def test_html_and_json_to_named_files(asked, tmp_path, capsys):
@@ -295,7 +323,9 @@ def test_a_real_recording_restricted_to_a_step_counts_less(unpack, capsys):
 
 
 def test_all_rows_are_written_where_they_are_asked_for(asked, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(traceview, "analyze", lambda *given, **options: a_long_report(10_001))
+    monkeypatch.setattr(
+        "traceview.api.reports.analyzed", lambda *given, **options: a_long_report(10_001)
+    )
     for options, rows in ([], 10_000), (["--all-rows"], 10_001):
         assert run(["report", "run.sqlite", "--json", *options]) == 0
         told = json.loads(capsys.readouterr().out)["analyses"]["places"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,33 @@ def analyze(
     PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
     tool that is missing.
     """
+    return analyzed(
+        trace,
+        only,
+        ranges=ranges,
+        exclude_ranges=exclude_ranges,
+        strict=strict,
+        peaks=peaks,
+        ncu=ncu,
+        cubins=cubins,
+        tables=tables,
+    )
+
+
+def analyzed(
+    trace: Trace,
+    only: str | Sequence[str],
+    *,
+    ranges: str | Sequence[str],
+    exclude_ranges: str | Sequence[str],
+    strict: bool,
+    peaks: str | Mapping[str, float] | Sequence[str],
+    ncu: str | Path | None,
+    cubins: str | Path | Sequence[str | Path],
+    tables: bool,
+    last: Callable[[Trace], None] | None = None,
+) -> Report:
+    """`analyze`, and `last` of the trace that it analyzed: see `report.analyze`."""
     from traceview import report
     from traceview.errors import InputError
     from traceview.facts.ranges import selection
@@ -81,7 +108,7 @@ def analyze(
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
-    return report.analyze(trace, only, tables=tables)
+    return report.analyze(trace, only, tables=tables, last=last)
 
 
 def analyze_ranks(

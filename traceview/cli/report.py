@@ -50,6 +50,7 @@ _DEFAULT_PATH = ""
 _SWITCH_S = 0.0005
 """How long a thread that returns from C code waits for one in Python: a tenth of the default."""
 _ALL = AnalysisOptions()
+_SCREEN = ReportOutputs()
 
 
 def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -279,7 +280,7 @@ def command(
         _check_analyses(only)
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = outputs.has_tables or shown.tables
-        put_report(_analyzed(load, options, tables, outputs.prepare), outputs, shown)
+        put_report(_analyzed(load, options, tables, outputs), outputs, shown)
     if opens and outputs.html:
         open_in_browser(outputs.html)
 
@@ -333,30 +334,40 @@ def _stem(trace: Path) -> str:
     return Path(unpacked_name(trace)).stem
 
 
-def _import_ahead(prepare: Callable[[], None]) -> None:
+def _import_ahead(outputs: ReportOutputs) -> None:
     # An import that fails, or that an interrupt leaves too late, is reported where it is needed.
     with suppress(Exception):
         import_module("traceview.report")
-        prepare()
+        outputs.prepare()
+
+
+def _draw_ahead(trace: Trace) -> None:
+    """Draw what of the page needs no findings, while these are put in order."""
+    from traceview.render.timeline.section import timeline_view
+
+    # What fails is reported where it is needed.
+    with suppress(Exception):
+        timeline_view(trace)
 
 
 def _analyzed(
     load: Callable[[], Trace],
     options: AnalysisOptions = _ALL,
     tables: bool = False,
-    prepare: Callable[[], None] = lambda: None,
+    outputs: ReportOutputs = _SCREEN,
 ) -> Report:
     """Load a trace and analyze it, while another thread imports what renders the report."""
+    from traceview.api import reports
     from traceview.memory.allocator import keep_freed_memory
 
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
     # Reading is C code for the most part, which leaves the interpreter to these imports.
-    Thread(target=_import_ahead, args=(prepare,)).start()
+    Thread(target=_import_ahead, args=(outputs,)).start()
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")
-        return traceview.analyze(
+        return reports.analyzed(
             trace,
             options.only,
             ranges=options.ranges,
@@ -366,4 +377,5 @@ def _analyzed(
             ncu=options.ncu,
             cubins=options.cubins,
             tables=tables,
+            last=_draw_ahead if outputs.html else None,
         )

@@ -10,6 +10,8 @@ layers.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from traceview import groups, intervals
@@ -47,7 +49,11 @@ def with_steps(trace: Trace) -> Trace:
     Added steps are removed where the program has steps of its own.
     """
     trace = with_added_steps(trace)
-    marked = steps_source(trace)
+    with ThreadPoolExecutor(1) as pool:
+        # Operations need no ranges, of which the tree is made meanwhile.
+        for each in (operations, unpaired, kernel_classes):
+            pool.submit(each, trace)
+        marked = steps_source(trace)
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace

@@ -10,7 +10,7 @@ from traceview.render.timeline.document import MOST_POINTS, timeline_document
 from traceview.render.timeline.packing import script_json
 from traceview.render.timeline.strip import strip
 from traceview.timeline.timeline import timeline
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 
 @record
@@ -23,7 +23,13 @@ class TimelineView:
 
 def timeline_view(trace: Trace | None) -> TimelineView | None:
     """The timeline of a trace with GPU work or CUDA calls; None without either."""
-    if trace is None or not (len(operations(trace)) or len(trace.recorded("api_calls"))):
+    return None if trace is None else _timeline_view(trace)
+
+
+@fact
+def _timeline_view(trace: Trace) -> TimelineView | None:
+    # A fact, so that it can be made ahead.
+    if not (len(operations(trace)) or len(trace.recorded("api_calls"))):
         return None
     whole = timeline(trace, MOST_POINTS)
     document = script_json(timeline_document(trace, whole))
