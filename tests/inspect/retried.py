@@ -34,7 +34,10 @@ def allow(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Retried:
-    """A kernel as declared, and the changes that were asked for while it was inspected."""
+    """A kernel as declared, and the changes that were asked for while it was inspected.
+
+    Without `sass`, which takes nvdisasm a quarter of a second and more, rules see the PTX alone.
+    """
 
     kernel: Any
     signature: str
@@ -42,15 +45,16 @@ class Retried:
     num_warps: int = 4
     num_stages: int = 3
     with_ttgir: bool = False
+    sass: bool = True
     changes: list[Change] = field(default_factory=list)
 
     def report(self, grid: tuple[int, int, int] | None = None, **options: Any) -> KernelReport:
         compiled = self._unchanged(grid)
-        return inspect(compiled, recompile=self._again(compiled), **options)
+        return inspect(compiled, recompile=self._again(compiled), sass=self.sass, **options)
 
     def alone(self) -> KernelReport:
         """The report as it is where nothing can be recompiled."""
-        return inspect(self._unchanged())
+        return inspect(self._unchanged(), sass=self.sass)
 
     def findings(self, **options: Any) -> tuple[Finding, ...]:
         return self.report(**options).findings

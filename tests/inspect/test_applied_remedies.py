@@ -15,12 +15,12 @@ TWO, THREE = "*fp32:16, *fp32:16", "*fp32:16, *fp32:16, *fp32:16"
 
 @pytest.fixture
 def retried(triton_cache, monkeypatch):
-    """A kernel of kernels/apart.py with these arguments."""
+    """A kernel of kernels/apart.py with these arguments, without its SASS."""
     allow(triton_cache, monkeypatch)
     from tests.ptx.kernels import apart
 
-    def made(kernel: str, signature: str, **options) -> Retried:
-        return Retried(getattr(apart, kernel), signature, **options)
+    def made(kernel: str, signature: str, sass: bool = False, **options) -> Retried:
+        return Retried(getattr(apart, kernel), signature, sass=sass, **options)
 
     return made
 
@@ -146,7 +146,7 @@ def test_what_addresses_and_masks_tell(retried, kernel, signature, cause, action
     ],
 )
 def test_the_remedy_widens_every_access(retried, kernel, signature):
-    report = retried(kernel, signature).report()
+    report = retried(kernel, signature, sass=True).report()
     assert not [f for f in report.findings if "instead of 128" in f.message]
     moved = [a for a in report.accesses if a.space == "global" and a.level == "ptx"]
     # The scale of a channel and the start of a sequence are one value for the whole block.
@@ -166,7 +166,7 @@ def test_the_remedy_computes_the_same():
 
 
 def test_registers_alone_turn_runs_around(retried):
-    report = retried("backwards_mended", f"{TWO}, i32:16, 1024").report()
+    report = retried("backwards_mended", f"{TWO}, i32:16, 1024", sass=True).report()
     assert not [access for access in report.accesses if access.space == "shared"]
     assert report.shuffles == 0
 

@@ -18,12 +18,12 @@ POINTERS = "*fp32:16, *fp32:16"
 
 @pytest.fixture
 def findings(triton_cache, monkeypatch):
-    """The findings on a kernel of narrow_kernels.py with these arguments."""
+    """The findings on a kernel of narrow_kernels.py with these arguments, by its PTX."""
     allow(triton_cache, monkeypatch)
     from tests.inspect.rules import narrow_kernels
 
-    def found(kernel, signature):
-        return Retried(getattr(narrow_kernels, kernel), signature).findings()
+    def found(kernel, signature, sass=False):
+        return Retried(getattr(narrow_kernels, kernel), signature, sass=sass).findings()
 
     return found
 
@@ -122,7 +122,7 @@ def test_each_cause_is_found(findings, kernel, signature, cause, action, evidenc
     ],
 )
 def test_a_wide_kernel_has_no_findings(findings, kernel, signature):
-    assert findings(kernel, signature) == ()
+    assert findings(kernel, signature, sass=True) == ()
 
 
 def test_a_scalar_is_not_narrow_wherever_it_comes_from(triton_cache, monkeypatch):
@@ -145,7 +145,8 @@ def test_an_address_that_a_loop_advances(triton_cache, monkeypatch):
     allow(triton_cache, monkeypatch)
     from tests.inspect.rules.narrow_kernels import shifted
 
-    (finding,) = Retried(shifted, f"{POINTERS}, i32:16, 512", with_ttgir=True).findings()
+    tried = Retried(shifted, f"{POINTERS}, i32:16, 512", with_ttgir=True, sass=False)
+    (finding,) = tried.findings()
     assert "the address depends on a value advanced by the loop at narrow_" in finding.message
 
 
@@ -192,7 +193,8 @@ def untried(triton_cache, monkeypatch):
 
     def found(kernel, signature, **options):
         kernel = getattr(narrow_kernels, kernel)
-        return Retried(kernel, signature, with_ttgir=True, **options).alone().findings
+        tried = Retried(kernel, signature, with_ttgir=True, sass=False, **options)
+        return tried.alone().findings
 
     return found
 
@@ -257,13 +259,13 @@ def test_the_size_of_a_group_is_no_free_choice(triton_cache, monkeypatch):
     allow(triton_cache, monkeypatch)
     from tests.ptx.kernels.reaches import quantize_groups
 
-    tried = Retried(quantize_groups, f"{POINTERS}, *fp32:16, 128", with_ttgir=True)
+    tried = Retried(quantize_groups, f"{POINTERS}, *fp32:16, 128", with_ttgir=True, sass=False)
     for finding in tried.findings():
         assert finding.action.startswith("Use num_warps=1 with more work per block")
 
 
 def test_loads_and_stores_with_one_cause_are_one_finding(findings):
-    (finding,) = findings("gelu", f"{POINTERS}, i32, 1024")
+    (finding,) = findings("gelu", f"{POINTERS}, i32, 1024", sass=True)
     assert "loads at narrow_kernels.py:12 and stores at narrow_kernels.py:13" in finding.message
     assert "(16 × 32 bits)" in finding.message
 
