@@ -27,7 +27,7 @@ _STATIC_CACHE = (
     "pass cache_implementation='static' to generate, which compiles the step into a CUDA graph, or "
     "generate for more sequences at once"
 )
-_GENERATE = re.compile(r"/transformers/generation/utils\.py::generate$")
+_GENERATE = re.compile(r"/transformers/generation/utils\.py::_sample$")
 _CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
 _MANY_CELLS = 0.02
 UNROLL_LOOPS = (

@@ -78,13 +78,15 @@ def test_a_chain_ends_with_its_step(tmp_path):
     assert (finding.evidence.values["runs"], finding.evidence.values["kernels"]) == (5, 10)
 
 
-def test_an_optimizer_of_foreach_kernels(tmp_path):
+@pytest.mark.parametrize("complex_too", [False, True])
+def test_an_optimizer_of_foreach_kernels(complex_too, tmp_path):
     metadata = "at::native::TensorListMetadata<2>"
     lerp, sqrt = (
         f"void at::native::multi_tensor_apply_kernel<{metadata}, {each}>(T1)"
         for each in ("TernaryOpScalarFunctor", "UnaryOpFunctor")
     )
-    export = steps_of((GEMM, 1000), (lerp, 100), (lerp, 80), (sqrt, 90))
+    gemm = "void gemm<c10::complex<float>>(T1)" if complex_too else GEMM
+    export = steps_of((gemm, 1000), (lerp, 100), (lerp, 80), (sqrt, 90))
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
@@ -94,6 +96,7 @@ def test_an_optimizer_of_foreach_kernels(tmp_path):
         finding.message.replace("1.08 µs", "1,080 ns")
     )
     assert "fused=True" in finding.action
+    assert ("does not take complex parameters" in finding.action) == complex_too
 
 
 def test_a_fused_optimizer_is_no_finding(tmp_path):

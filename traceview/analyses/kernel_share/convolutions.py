@@ -23,6 +23,7 @@ from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.kernel_owners import CUFFT
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Finding, Subject, share_pct
@@ -33,6 +34,7 @@ from traceview.units import Value
 
 _LONGEST = 4000
 _CONVERSION = re.compile(r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b")
+_FFT = re.compile(CUFFT)
 _NCHW = re.compile(r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)")
 _TF32 = re.compile(r"tf32")
 _FP32 = re.compile(r"_scudnn_|<float, ")
@@ -98,7 +100,12 @@ _USE_FP16 = (
 
 
 def convolution_findings(trace: Trace) -> Iterator[Finding]:
-    """What 16 bits and another layout save of the convolutions of each kind, in PyTorch alone."""
+    """What 16 bits and another layout save of the convolutions of each kind, in PyTorch alone.
+
+    torch.fft of images wants NCHW: beside it another layout costs more conversions than it saves.
+    A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
+    (docs/accuracy.md).
+    """
     if framework(trace) != "torch":
         return
     kernels = trace.recorded("kernels")
@@ -106,12 +113,13 @@ def convolution_findings(trace: Trace) -> Iterator[Finding]:
     convolves = steady & (kernel_classes(trace) == KernelClass.CONVOLUTION)
     precise = {tf32: convolves & _precise(names, tf32) for tf32 in (False, True)}
     conversions = steady & _named(names, lambda name: bool(_CONVERSION.search(name)))
+    transforms = _named(names, lambda name: bool(_FFT.search(name))).any()
     for device, known in enumerate(peaks(trace)):
         takes_tf32 = "capability" in known and known["capability"].value >= _FIRST_TF32
         remedy = _precision(known)
         if remedy is not None:
             yield from _finding(trace, device, remedy, precise[takes_tf32])
-        if takes_tf32:
+        if takes_tf32 and not transforms:
             yield from _finding(trace, device, _LAYOUT, conversions)
 
 

@@ -54,6 +54,14 @@ _TINY_NS = 3_000
 _MANY_TINY = 1_000
 
 
+_FUSED = "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step."
+_FUSED_REAL = (
+    "Use fused=True (Adam, AdamW, SGD, Adagrad). It does not take complex parameters: give these "
+    "an optimizer of their own."
+)
+_COMPLEX = re.compile(r"c10::complex<")
+
+
 def fusion_findings(trace: Trace) -> Iterator[Finding]:
     """Chains of eager kernels, and foreach optimizers, of the GPU that spends most time in them."""
     of = max(unfused_kernels(trace, unfused_attention(trace)), key=_most_first, default=None)
@@ -73,7 +81,7 @@ def fusion_findings(trace: Trace) -> Iterator[Finding]:
             of,
             "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. "
             "One kernel that reads and writes each tensor once takes up to {less_ns} less.",
-            "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
+            _FUSED_REAL if matching_kernels(trace, _COMPLEX).any() else _FUSED,
         )
 
 

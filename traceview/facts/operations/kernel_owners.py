@@ -29,6 +29,7 @@ _COMPILER = re.compile(
     r"^triton_\w+_fused|^(?:wrapped|loop|input)_\w*(?:fusion|\w)$|^(?:\w+_)?fusion(?:_\d+)?$"
     r"|^xla_|\bxla::|gemm_fusion_dot"
 )
+CUFFT = r"\b(?:regular|vector|composite|multi)_(?:\w+_)?fft(?:_\w+)?<"
 _LIBRARY = re.compile(
     r"\bat(_cuda_detail)?::|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
     r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::|torch::"
@@ -45,7 +46,7 @@ _LIBRARY = re.compile(
     r"|(?:svd|batch)_parallel_jacobi|\bbatched_svd_|(?:row|column)_rotate_batch|\bpegasus_?[A-Zadlgns]"
     r"|\b(?:batch_)?(?:FnrmA|OneNormA|offA)_|\bbatch_(?:tr[sm][mv]_|eye_)|\b(?:batch_)?colperm_kernel"
     r"|\bcopy_info_kernel\b|\bconvert_(?:CsrToCoo|CooToCsr)_kernel"
-    r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|\b(?:regular|vector)_fft<"
+    r"|^feistel_|\bgetrf_\w*params_|\bkernel_trsm_|\btrsv_\w+_exec|" + CUFFT
 )
 _LONGEST = 4000
 
