@@ -55,7 +55,9 @@ def grouped(numbers: RowNumbers, span: int) -> tuple[Integers, Integers]:
         pointer(first),
         ctypes.byref(count),
     )
-    return ids, first[: count.value].copy()
+    first = first[: count.value]
+    # There was room for a group per row: few are copied, so that the room is free again.
+    return ids, first if 2 * len(first) > len(numbers) else first.copy()
 
 
 def follows(numbers: RowNumbers, span: int, digits: RowNumbers) -> bool:

@@ -102,6 +102,13 @@ class PackedTexts:
     def decoded(self, number: int) -> str:
         return self[number].decode("utf-8", "surrogatepass")
 
+    def some(self, numbers: Array) -> list[str]:
+        """Some texts; in a third of the time that one after the other takes."""
+        content, starts = self.content.data, self.starts[numbers]
+        ends = (starts + self.sizes[numbers]).tolist()
+        rows = zip(starts.tolist(), ends, strict=True)
+        return [str(content[start:end], "utf-8", "surrogatepass") for start, end in rows]
+
     @cached_property
     def every(self) -> TextValues:
         """All texts as str, which are UTF-8."""
@@ -125,13 +132,19 @@ class PackedTextColumn(Texts):
     def value(self, code: int) -> str:
         return self.packed.decoded(code)
 
+    def values_of(self, codes: Array) -> list[str]:
+        return self.packed.some(codes)
+
     def __getitem__(self, row: int) -> str | None:
         code = int(self.codes[row])
         return None if code < 0 else self.packed.decoded(code)
 
     def decode(self) -> npt.NDArray[np.object_]:
         if self._FEW * len(self.codes) <= len(self.packed):
-            return object_array([self[row] for row in range(len(self.codes))])
+            absent = np.flatnonzero(self.codes < 0)
+            texts = object_array(self.packed.some(self.codes))
+            texts[absent] = None
+            return texts
         used = np.zeros(len(self.packed) + 1, bool)
         used[self.codes] = True
         if not callable(self._values) or used[:-1].all() or not self.packed.separated:

@@ -46,6 +46,10 @@ class Texts:
         """One of the distinct texts."""
         return str(self.values[code])
 
+    def values_of(self, codes: Array) -> list[str]:
+        """Some of the distinct texts."""
+        return list(map(str, self.values[codes]))
+
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
         """Encode a sequence of str or None; values are in order of first appearance."""

@@ -21,7 +21,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.findings import Evidence, Finding, LostTime, severity_of, share_pct
-from traceview.tables import Array, Integers, RowNumbers
+from traceview.tables import Array, Integers, RowNumbers, picked
 from traceview.trace import Trace
 from traceview.units import Value
 
@@ -79,8 +79,10 @@ def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
     rows, opens = steady_in_order(trace)
     single = matching_kernels(trace, _OF_ONE_TENSOR)[rows]
     stretch = np.cumsum(opens | groups.opens(single)) - 1
-    kind = groups.group(stretch, kernels.texts("name").codes[rows])
-    often = single & (np.bincount(kind.ids)[kind.ids] >= _MANY_TENSORS)
+    at = np.flatnonzero(single)
+    kind = groups.group(picked(stretch, at), picked(kernels.texts("name").codes, picked(rows, at)))
+    often = np.zeros(len(rows), bool)
+    often[at] = np.bincount(kind.ids)[kind.ids] >= _MANY_TENSORS
     run = np.cumsum(opens | groups.opens(often)) - 1
     rows, run = rows[often], run[often]
     if not len(rows):

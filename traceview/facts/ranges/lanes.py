@@ -150,10 +150,8 @@ class LaneCoverage:
 
 def in_order(lane: Array, start: Integers) -> Integers:
     """Rows in order of lane and start."""
-    rows = np.arange(len(start))
-    if len(start) and (start[1:] < start[:-1]).any():
-        rows = np.argsort(start, kind="stable")
-        lane = picked(lane, rows)
-    if len(lane) and (lane[1:] < lane[:-1]).any():
-        rows = picked(rows, groups.order_of(lane))
-    return rows
+    if groups.in_order(start):
+        return np.arange(len(start)) if groups.in_order(lane) else groups.order_of(lane)
+    rows = np.argsort(start, kind="stable")
+    lane = picked(lane, rows)
+    return rows if groups.in_order(lane) else picked(rows, groups.order_of(lane))

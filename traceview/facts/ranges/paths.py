@@ -92,10 +92,8 @@ class Paths:
     def some(self, codes: Array) -> TextValues:
         """The texts of a few paths; UNATTRIBUTED for the code after the last path."""
         paths = self._with_ancestors(codes[codes < len(self)])
-        own = {
-            code: _bounded(self.naming.value(code))
-            for code in groups.different(self.name[paths]).tolist()
-        }
+        used = groups.different(self.name[paths])
+        own = dict(zip(used.tolist(), map(_bounded, self.naming.values_of(used)), strict=True))
         texts, parents = {len(self): UNATTRIBUTED}, self.parent[paths].tolist()
         for path, above, name in zip(
             paths.tolist(), parents, self.name[paths].tolist(), strict=True
