@@ -155,6 +155,8 @@ def _numbers(key: Array, most: int) -> tuple[Array, int]:
         return ids.astype(np.int64), len(distinct)
     # Wrapped or not, the difference is less than `span`.
     narrow = np.int32 if most <= MOST_ROWS else np.int64
+    if not least and key.dtype == narrow:
+        return key, span
     return np.subtract(key, key.dtype.type(least), dtype=narrow, casting="unsafe"), span
 
 
@@ -275,7 +277,7 @@ def sums(groups: Groups, values: Array) -> Integers:
 def count(groups: Groups, mine: Mask | None = None) -> Integers:
     """Number of rows per group, optionally only those in a mask."""
     ids = groups.ids if mine is None else groups.ids[np.flatnonzero(mine)]
-    return np.bincount(ids, minlength=groups.size).astype(np.int64)
+    return np.bincount(ids, minlength=groups.size).astype(np.int64, copy=False)
 
 
 def frequencies(values: Array, size: int) -> Integers:

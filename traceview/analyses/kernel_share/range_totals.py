@@ -17,12 +17,12 @@ def inclusive(
 
     `path` and `duration_ns` have one entry per launch; path is -1 outside all ranges.
     """
-    within = path >= 0
     paths = tree.paths
-    inner = path[within]
-    calls = np.bincount(inner, minlength=len(paths)).astype(np.int64)
-    total = np.zeros(len(paths), np.int64)
-    np.add.at(total, inner, duration_ns[within])
+    calls = np.bincount(path + 1, minlength=len(paths) + 1).astype(np.int64, copy=False)[1:]
+    # The path −1 is the last.
+    total = np.zeros(len(paths) + 1, np.int64)
+    np.add.at(total, path, duration_ns)
+    total = total[:-1]
     for depth in range(int(paths.depth.max(initial=0)), 0, -1):
         level = np.flatnonzero(paths.depth == depth)
         above = picked(paths.parent, level)

@@ -38,12 +38,13 @@ class Nesting:
     @property
     def own_ns(self) -> Integers:
         """Time of each interval outside the intervals inside it."""
-        own: Integers = self.end - self.start
-        for part in groups.parts(len(own)):
-            inner = np.flatnonzero(self.parent[part] >= 0) + part.start
-            np.subtract.at(own, self.parent[inner], self.end[inner] - self.start[inner])
+        # The parent −1, for none, is the last.
+        own: Integers = np.append(self.end - self.start, 0)
+        for part in groups.parts(len(self.end)):
+            np.subtract.at(own, self.parent[part], self.end[part] - self.start[part])
         # Intervals that overlap without nesting share time.
-        return np.maximum(own, 0, out=own)
+        np.maximum(own, 0, out=own)
+        return own[:-1]
 
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
@@ -61,7 +62,7 @@ class Nesting:
         if track + 1 >= len(self.bounds):
             return np.zeros(0, np.int64)
         own = slice(*self.bounds[track : track + 2].tolist())
-        start, end = self.start[own], self._ends[own]
+        start, end = self.start[own], self._ends[track]
         begun, ended = (intervals.rows_inside(window, time) for time in (start, end))
         return np.concatenate([start[begun], end[ended]])
 
@@ -74,12 +75,10 @@ class Nesting:
         return np.searchsorted(self.track, numbers).astype(np.int64)
 
     @cached_property
-    def _ends(self) -> Integers:
-        """The ends, ascending within their tracks."""
-        ends = self.end.copy()
-        for first, last in pairwise(self.bounds.tolist()):
-            ends[first:last] = intervals.ascending(ends[first:last])
-        return ends
+    def _ends(self) -> list[Integers]:
+        """The ends of each track, ascending."""
+        bounds = pairwise(self.bounds.tolist())
+        return [intervals.ascending(self.end[first:last]) for first, last in bounds]
 
 
 def _innermost(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:

@@ -56,7 +56,8 @@ class _Kinds:
         """The mask over the ranges of the tree, from one over these kinds."""
         result, known = np.empty(len(self.of), bool), np.append(kind, False)
         for part in groups.parts(len(result)):
-            np.logical_and(known[self.of[part]], self.candidates[part], out=result[part])
+            there = picked(known, self.of[part])
+            np.logical_and(there, self.candidates[part], out=result[part])
         return result
 
 
@@ -79,7 +80,7 @@ def step_ranges(trace: Trace) -> Integers:
     number = np.full(size, -1, np.int32)
     number[there] = np.arange(len(there))
     for part in groups.parts(len(kind)):
-        kind[part] = number[kind[part]]
+        kind[part] = picked(number, kind[part])
     of_steps = pattern[there]
     kinds = _Kinds(kind, own, thread[there], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
@@ -92,7 +93,7 @@ def _track_and_pattern(tree: RangeTree, patterns: int) -> Array:
     key: Array = np.empty(len(tree.path), np.int32 if fits else np.int64)
     for part in groups.parts(len(key)):
         np.multiply(tree.nesting.track[part], patterns, out=key[part], dtype=key.dtype)
-        key[part] += tree.path_pattern[tree.path[part]]
+        key[part] += picked(tree.path_pattern, tree.path[part])
     return key
 
 
