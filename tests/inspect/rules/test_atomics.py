@@ -30,7 +30,8 @@ def about_atomics(findings):
 
 @pytest.mark.parametrize(("pointers", "width"), [(POINTERS, 32), (HALVES, 16)])
 def test_narrow_atomics_are_widened_by_a_recompilation(kernels, pointers, width):
-    finding = Retried(kernels.scatter_add, f"{pointers}, i32, 1024").only("Global atomics")
+    tried = Retried(kernels.scatter_add, f"{pointers}, i32, 1024", sass=False)
+    finding = tried.only("Global atomics")
     assert finding.severity == "high"
     assert f"move {width} bits per thread per instruction instead of 128" in finding.message
     assert "n is not known to be divisible by 16" in finding.message
@@ -39,8 +40,9 @@ def test_narrow_atomics_are_widened_by_a_recompilation(kernels, pointers, width)
 
 
 def test_before_sm_90_there_is_nothing_to_widen(kernels):
-    findings = Retried(kernels.relaxed_add, f"{POINTERS}, i32:16, 1024", arch="sm_80").findings()
-    assert about_atomics(findings) == []
+    signature = f"{POINTERS}, i32:16, 1024"
+    tried = Retried(kernels.relaxed_add, signature, arch="sm_80", sass=False)
+    assert about_atomics(tried.findings()) == []
 
 
 def test_a_sum_that_orders_all_memory(kernels):
@@ -57,8 +59,8 @@ def test_a_sum_that_orders_all_memory(kernels):
 
 
 def test_a_lock_is_no_sum_and_every_line_of_a_sum_is_named(kernels):
-    tried = Retried(kernels.locked_total, "*fp32:16, *fp32:16, *i32:16, i32:16, 1024")
-    report = tried.report(grid=(300, 1, 1))
+    signature = "*fp32:16, *fp32:16, *i32:16, i32:16, 1024"
+    report = Retried(kernels.locked_total, signature, sass=False).report(grid=(300, 1, 1))
     finding, *same_address = (f for f in report.findings if "atomic" in f.message)
     text = Path(kernels.__file__).read_text().splitlines()
     added, most = (
@@ -83,8 +85,8 @@ def test_the_fences_of_a_lock_stay_where_sums_are_relaxed(kernels):
 
 
 def test_a_flag_that_others_wait_for_is_no_sum(kernels):
-    report = Retried(kernels.waited_for, "*fp32:16, *i32:16, i32:16, 1024").report(grid=(99, 1, 1))
-    assert about_atomics(report.findings) == []
+    tried = Retried(kernels.waited_for, "*fp32:16, *i32:16, i32:16, 1024", sass=False)
+    assert about_atomics(tried.report(grid=(99, 1, 1)).findings) == []
 
 
 def test_an_emulated_atomic(kernels):
@@ -99,7 +101,7 @@ def test_an_emulated_atomic(kernels):
 
 
 def test_all_blocks_at_one_address(kernels):
-    tried = Retried(kernels.total, f"{POINTERS}, i32:16, 1024")
+    tried = Retried(kernels.total, f"{POINTERS}, i32:16, 1024", sass=False)
     (finding,) = (f for f in tried.report(grid=(300, 1, 1)).findings if "one address" in f.message)
     assert "All 300 blocks update one address" in finding.message
     alone = tried.report(grid=(1, 1, 1)).findings
@@ -107,8 +109,8 @@ def test_all_blocks_at_one_address(kernels):
 
 
 def test_a_ticket_is_ordered_on_purpose_and_cannot_be_split(kernels):
-    findings = Retried(kernels.ticket, "*i32:16, *i32:16, i32:16, 1024").findings()
-    (message,) = about_atomics(findings)
+    tried = Retried(kernels.ticket, "*i32:16, *i32:16, i32:16, 1024", sass=False)
+    (message,) = about_atomics(tried.findings())
     assert "have system scope" in message
 
 
