@@ -34,7 +34,7 @@ def gelu():
     return bench(GELU, *chosen, *sizes, "--trials", 3, "--json", CUDA_VISIBLE_DEVICES="")
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 @needs_triton
 def test_without_a_gpu_every_runnable_version_is_checked(gelu):
     assert gelu.returncode == 0, gelu.stderr

@@ -48,7 +48,7 @@ def run(folder, *words):
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_its_test_and_the_contracts_of_all_analyses_pass(project):
     contracts = "tests/contracts/test_analyses.py"
     said = run(

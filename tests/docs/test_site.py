@@ -16,7 +16,7 @@ from traceview.cli import VERBS
 
 NEEDED = ("sphinx", "myst_parser", "furo", "matplotlib")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.programs,
     pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
 ]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}

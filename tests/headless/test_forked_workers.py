@@ -47,7 +47,7 @@ def started_both_ways(monkeypatch):
     yield
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_a_script_cannot_tell_a_forked_worker_from_a_fresh_one(program, capfd, monkeypatch):
     said = []
     for _ in started_both_ways(monkeypatch):
@@ -59,6 +59,7 @@ def test_a_script_cannot_tell_a_forked_worker_from_a_fresh_one(program, capfd, m
     assert forked == fresh
 
 
+@pytest.mark.programs
 def test_kernels_and_notes_are_the_same(capfd, monkeypatch):
     made = []
     for _ in started_both_ways(monkeypatch):
@@ -69,6 +70,7 @@ def test_kernels_and_notes_are_the_same(capfd, monkeypatch):
     assert made[0][0][0].cubin
 
 
+@pytest.mark.programs
 def test_an_environment_that_python_reads_at_its_start_needs_a_fresh_one(
     program, capfd, monkeypatch
 ):

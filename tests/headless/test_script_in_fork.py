@@ -26,6 +26,7 @@ print(torch.nn.functional.relu(torch.ones(2)), torch.__spec__.loader is not None
 """
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("end", "status"),
     [("", 0), ("sys.exit(3)", 3), ("sys.exit('a text')", 1), ("1 / 0", 1)],

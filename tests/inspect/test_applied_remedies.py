@@ -154,6 +154,7 @@ def test_the_remedy_widens_every_access(retried, kernel, signature):
     assert all(a.width_bits == 128 or (a.count, a.width_bits) == (1, 32) for a in moved)
 
 
+@pytest.mark.programs
 def test_the_remedy_computes_the_same():
     pytest.importorskip("torch", reason="computes with PyTorch")
     triton = pytest.importorskip("triton", reason="runs its interpreter", exc_type=ImportError)

@@ -72,6 +72,7 @@ def gelu():
     return report.kernels[0]
 
 
+@pytest.mark.programs
 def test_each_row_is_what_triton_compiles(gelu, compile_triton, tmp_path):
     """Registers from cuobjdump; blocks by the formulas for sm_90 of the programming guide."""
     from examples.gelu import gelu_kernel

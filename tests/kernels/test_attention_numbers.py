@@ -37,6 +37,7 @@ def interpreted():
     return python("-m", "tests.kernels.attention_numbers", "interpreter")
 
 
+@pytest.mark.programs
 def test_attention_and_gradients_in_the_interpreter(interpreted):
     *rows, _ = interpreted
     assert wrong(rows) == []
@@ -45,12 +46,14 @@ def test_attention_and_gradients_in_the_interpreter(interpreted):
         assert part in names
 
 
+@pytest.mark.programs
 def test_what_comparing_values_does_not_say(interpreted):
     *_, said = interpreted
     assert said["later keys are not seen"]
     assert said["lse"] == ["torch.float32", [1, 2, 100]]
 
 
+@pytest.mark.programs
 def test_what_attention_refuses(interpreted):
     *_, said = interpreted
     assert len(said["refused"]) == len(REFUSED)

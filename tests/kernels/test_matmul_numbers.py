@@ -26,7 +26,7 @@ def most(row: list) -> float:
     return 1e-3 if row[:2] == ["precision", "tf32"] else MOST[row[2]]
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_products_in_the_interpreter():
     rows = python("-m", "tests.kernels.matmul_numbers", "interpreter")
     assert wrong(rows) == []

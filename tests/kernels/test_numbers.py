@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 GROUPS = [kernels.operations()[first::4] for first in range(4)]
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 @pytest.mark.parametrize("names", GROUPS, ids=" ".join)
 def test_every_version_agrees_with_the_reference(names):
     rows = python("-m", "tests.kernels.numbers", "interpreter", *names)
@@ -52,7 +52,7 @@ for run in (softmax.with_triton, softmax.with_online):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_softmax_of_rows_with_infinities_and_nan():
     assert python("-c", SPECIAL) == [[True, True, 1.0]] * 2
 
@@ -70,6 +70,7 @@ print(json.dumps([int(dispatch("sum", v)(most)) for v in ("triton-atomic", "trit
 """
 
 
+@pytest.mark.programs
 def test_sums_hold_more_than_their_elements_could():
     same, halves, whole = python("-c", FIXED_ORDER)
     assert same == [True, True]

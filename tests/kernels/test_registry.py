@@ -192,6 +192,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.programs
 def test_without_a_gpu_triton_is_for_the_interpreter():
     """Attention for autograd says so in the same words."""
     asked = json.dumps([["gelu", "triton", "ones(8)"]])

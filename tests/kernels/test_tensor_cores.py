@@ -48,7 +48,7 @@ def copies(kernel: KernelReport) -> set[int]:
     return {each.width_bits for each in async_copies(kernel)}
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_attention_forward_and_backward():
     found = reports("flash_attention_backward_causal", 512, "bfloat16", "triton")
     assert set(found) == {"forward_kernel", "prepare_kernel", "query_kernel", "key_kernel"}
@@ -62,7 +62,7 @@ def test_attention_forward_and_backward():
         assert all(opcode.startswith("cp.async.bulk.tensor") for opcode in moved)
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_products_in_large_tiles():
     found = reports("matmul", 4096, "float16", "triton-naive", "triton-grouped")
     grouped, naive = found["grouped_kernel"], found["naive_kernel"]
@@ -73,6 +73,7 @@ def test_products_in_large_tiles():
     assert not uses_wgmma(naive)
 
 
+@pytest.mark.programs
 def test_products_of_8_bits():
     (kernel,) = reports("low_precision_matmul", 4096, "int8", "triton").values()
     assert is_clean(kernel)

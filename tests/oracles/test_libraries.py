@@ -10,12 +10,10 @@ from traceview.inspect.kernel import inspect
 from traceview.inspect.targets.python import compile_python
 
 LIBRARIES = {"liger_ops": ("liger_kernel", 15), "fla_ops": ("fla", 15)}
-# Those of liger take half as long.
-SCRIPTS = ("liger_ops", pytest.param("fla_ops", marks=pytest.mark.compilers))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.programs
+@pytest.mark.parametrize("script", LIBRARIES)
 def test_all_kernels_of_a_library_are_understood(script):
     package, at_least = LIBRARIES[script]
     for needed in ("triton", "torch", package):

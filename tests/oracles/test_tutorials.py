@@ -23,10 +23,8 @@ for package in ("torch", "triton"):
 
 
 # All in one test, so that no two workers compile the same.
-@pytest.mark.parametrize(
-    "arch",
-    [pytest.param(arch, marks=pytest.mark.compilers if arch == "sm_80" else ()) for arch in ARCHES],
-)
+@pytest.mark.programs
+@pytest.mark.parametrize("arch", ARCHES)
 def test_all_ptx_is_read_as_others_read_it(arch):
     compiled = compile_python(str(SCRIPT), CompileOptions(arch=arch))
     names = {each.name for each in compiled}

@@ -52,6 +52,7 @@ def recorded(environment, home):
     return folder / "train.sqlite", done
 
 
+@pytest.mark.programs
 def test_every_variant_is_there_once(recorded):
     table = load(recorded[0]).kernel_code
     assert table.cells("name") == ["scale"] * 3

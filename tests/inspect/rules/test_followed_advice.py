@@ -59,14 +59,14 @@ def of_matmul(element, tile, **options):
         pytest.param(
             "grouped_gemm",
             of_matmul("fp16", (64, 128, 64), num_warps=2, num_stages=4),
-            marks=pytest.mark.compilers,
+            marks=pytest.mark.programs,
             id="gemm-fp16",
         ),
         # Shared loads want 4 warps, and fp32 is then transposed element by element.
         pytest.param(
             "grouped_gemm",
             of_matmul("fp32", (64, 64, 32), num_warps=2, num_stages=2),
-            marks=pytest.mark.compilers,
+            marks=pytest.mark.programs,
             id="gemm-fp32",
         ),
         # Stores want 2 warps, loads 4.

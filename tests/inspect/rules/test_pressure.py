@@ -52,6 +52,7 @@ def does_not_compile(change, following):
     raise TraceviewError("does not compile")
 
 
+@pytest.mark.programs
 def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=2)
     report = tried.report()
@@ -64,6 +65,7 @@ def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     assert Retried(kernels.softmax, tried.signature, num_warps=4).alone().spill_bytes == 0
 
 
+@pytest.mark.programs
 def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     tried = Retried(kernels.matmul, f"{HALVES}, 128, 256, 64")
     finding = tried.only("serializes")
@@ -73,7 +75,7 @@ def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     assert Retried(kernels.matmul, tried.signature, num_warps=8).alone().compiled.notes == ()
 
 
-@pytest.mark.compilers
+@pytest.mark.programs
 def test_two_changes_together_where_none_alone_does(kernels):
     finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serializes")
     assert finding.action.startswith("Use num_warps=8 and a smaller tile (BM=128)")
@@ -128,7 +130,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
     """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
     tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 64", num_warps=2, num_stages=2)

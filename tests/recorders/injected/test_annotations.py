@@ -216,7 +216,7 @@ def test_a_compiled_model_is_named_by_its_own_class():
     assert "forward Net" in opened(events("wrapped"))
 
 
-@pytest.mark.compilers
+@pytest.mark.programs
 def test_compile_export_and_pickle_see_no_difference():
     def output(mode: str) -> str:
         command = [sys.executable, str(FOLDER / "torch_compiled.py")]

@@ -193,13 +193,8 @@ def test_marks_that_fail_leave_the_program_alone(tmp_path):
 
 
 @needs_torch
-@pytest.mark.parametrize(
-    ("part", "uses"),
-    [
-        pytest.param("plain", 17, marks=pytest.mark.slow),
-        pytest.param("compiled", 4, marks=pytest.mark.compilers),
-    ],
-)
+@pytest.mark.programs
+@pytest.mark.parametrize(("part", "uses"), [("plain", 17), ("compiled", 4)])
 def test_torch_behaves_as_without_the_marks_and_nobody_wraps_unasked(part, uses, tmp_path):
     source = USES.read_text()
     # torch.compile notes the functions of PyTorch as it is imported: after ours took their place.

@@ -211,6 +211,7 @@ def _started(environment, folder):
     return process
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("how", ["a rank fails", "aborted"])
 def test_a_program_that_nsys_cannot_stop_is_killed(how, environment, tmp_path, request):
     """Such as one that waits for another rank inside of NCCL."""
@@ -239,6 +240,7 @@ def _still_running(folder):
     return running
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_path):
     (tmp_path / "train.py").write_text(SLEEPS)
@@ -290,6 +292,7 @@ def test_a_module_is_recorded_by_name(environment, tmp_path):
     assert traces(tmp_path) == ["train.sqlite"]
 
 
+@pytest.mark.programs
 def test_scrubbing_hides_the_host_and_keeps_hosts_apart(environment, tmp_path):
     (tmp_path / "train.py").write_text(SAYS)
     host = os.uname().nodename

@@ -10,7 +10,7 @@ from tests.recorders.test_torch_recording import without_nsys
 from traceview import load
 
 pytest.importorskip("torch.distributed.run", reason="torch is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.programs
 
 TOGETHER = """
 import torch, torch.distributed as dist

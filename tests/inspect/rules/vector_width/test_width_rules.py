@@ -191,7 +191,7 @@ def cases() -> Iterator[Any]:
         chosen = ARCHES if os.environ.get("TRACEVIEW_TEST_ARCHES") == "all" else ("sm_90", other)
         for arch in chosen:
             says_more = arch == "sm_90" or rule.on_sm_100 or rule.why
-            yield pytest.param(name, arch, marks=() if says_more else pytest.mark.compilers)
+            yield pytest.param(name, arch, marks=() if says_more else pytest.mark.programs)
 
 
 def group(case: Any) -> tuple[str, int]:
