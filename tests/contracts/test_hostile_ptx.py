@@ -25,7 +25,7 @@ TIMEOUT = ("--timeout", "5")
 ESCAPE = "\x1b"
 SECTION_SIZE = 32
 MEGABYTE = 1_000_000
-SIZE = examples(8) * MEGABYTE
+SIZE = examples(4) * MEGABYTE
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="runs scripts beside Triton"
