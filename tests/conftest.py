@@ -61,9 +61,9 @@ SHIPPED = (
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# A shell that starts `make test &` has its children ignore SIGINT, and nohup SIGHUP; what the tests
-# start would inherit that, and not end when it is told to.
-for _ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+# A shell that starts `make test &` has its children ignore SIGINT and SIGQUIT, and nohup SIGHUP;
+# what the tests start would inherit that, and not end when it is told to.
+for _ending in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_ending) == signal.SIG_IGN:
         _begins_with = signal.default_int_handler if _ending == signal.SIGINT else signal.SIG_DFL
         signal.signal(_ending, _begins_with)
