@@ -1,0 +1,224 @@
+"""The analysis `trace-health`: launches, work and events that a recording lost."""
+
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.analyses.trace_health.checks import status
+from tests.build import Export
+from traceview.analyses.trace_health.analysis import ANALYSIS
+from traceview.report import analyze
+from traceview.trace.load import load
+
+
+def test_launches_without_kernels_and_kernels_without_launches(tmp_path):
+    export = Export().launch_without_kernel((0, 2)).kernel_without_launch((10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [detail.split(":")[0] for _, detail in status(result, "launches")] == [
+        "1 launch call without GPU work",
+        "1 operation without a launch call",
+    ]
+
+
+def test_dropped_events_are_reported(tmp_path):
+    export = Export().diagnostic("CUDA: 42 events were dropped.", severity="error")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "warning"
+    assert rows(result, "diagnostics", "severity", "times", "text") == [
+        ("error", 1, "CUDA: 42 events were dropped.")
+    ]
+
+
+def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_path):
+    said = (
+        "Error when processing events: Source ID=\nType=ErrorInformation (18)\n"
+        "[QuadDCommon::tag_message*] = Cannot find string for an exterior index\n"
+    )
+    export = Export().launch((0, 2), (10, 20)).diagnostic(said)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "lost events")
+    assert state == "blind"
+    assert detail.endswith("much is missing: Cannot find string for an exterior index")
+    assert any("every figure covers only part of them" in note for note in result.notes)
+    assert result.findings[0].severity == "high"
+
+
+@pytest.mark.parametrize(("counted", "state"), [(4, "note"), (100, "blind")])
+def test_a_failed_import_is_weighed_by_what_cupti_produced(counted, state, tmp_path):
+    """Three launches with their kernels are six events."""
+    export = Export().diagnostic("Error when processing events: what went wrong")
+    export.diagnostic(f"Number of CUPTI events produced: \t{counted}, CUPTI buffers: 1.")
+    for at in (0, 100, 200):
+        export.launch((at, at + 2), (at + 10, at + 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == state
+    assert bool(result.notes) == (state == "blind")
+
+
+def test_a_failed_import_that_parted_launches_from_their_work_is_told(tmp_path):
+    export = Export().diagnostic("Error when processing events: what went wrong")
+    export.diagnostic("Number of CUPTI events produced: \t4, CUPTI buffers: 1.")
+    export.launch((0, 2), (10, 20)).launch((30, 32), (40, 50)).call("cudaLaunchKernel", 33, 35)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "blind"
+
+
+def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_path):
+    export = Export().diagnostic("Not all CUDA events might have been collected.")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "lost events")[0][0] == "blind"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_bounded_recording_whose_launches_all_have_their_work_lost_nothing(tmp_path, lost):
+    """nsys says the same of a recording that ends while the program goes on."""
+    shown = "nsys profile --capture-range=cudaProfilerApi --capture-range-end=stop python x.py"
+    export = Export().run(nsys_command=shown).launch((0, 2), (10, 20))
+    export.diagnostic("Not all CUDA events might have been collected.")
+    if lost:
+        export.launch_without_kernel((30, 32))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [state for state, _ in status(result, "lost events")] == ["blind" if lost else "note"]
+    if not lost:
+        assert not result.findings
+
+
+def test_launches_into_a_graph_that_is_captured_are_not_lost(tmp_path):
+    export = (
+        Export()
+        .call("cudaStreamBeginCapture_v10000", 0, 1)
+        .launch_without_kernel((2, 4))
+        .launch_without_kernel((2, 4), thread=1)
+        .call("cudaStreamEndCapture_v10000", 5, 6)
+        .launch((7, 8), (10, 20))
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(_, detail)] = status(result, "launches")
+    assert detail.startswith("1 launch call without")
+
+
+def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
+    result = ask(ANALYSIS, Export().launch_without_kernel((0, 2)), tmp_path)
+
+    assert status(result, "GPU work")[0][0] == "blind"
+    assert result.findings[0].severity == "medium"
+
+
+def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
+    report = analyze(load(unpack("jax")))
+
+    assert "every figure covers only part of them" in report.trace.warnings[0]
+    assert report.findings[0].analysis == "trace-health"
+
+
+@pytest.mark.parametrize(
+    ("lost", "status", "severity"), [(1, "warning", "low"), (5, "blind", "high")]
+)
+def test_launches_that_lost_their_work_put_all_in_doubt_where_they_are_most(
+    tmp_path, lost, status, severity
+):
+    export = Export()
+    for start in range(0, 300, 100):
+        export.launch(call=(start, start + 2), kernel=(start + 8, start + 20))
+    for start in range(1000, 1000 + 10 * lost, 10):
+        export.call("cudaLaunchKernel", start, start + 2)
+    result = ask(ANALYSIS, export, tmp_path)
+    (check,) = [row for row in result.tables["checks"].rows() if row["check"] == "launches"]
+    assert check["status"] == status
+    (finding,) = [each for each in result.findings if each.evidence.row["check"] == "launches"]
+    assert finding.severity == severity
+
+
+NOT_ALL = "Not all {} events might have been collected."
+
+
+def test_lost_events_of_a_helper_process_affect_no_answer(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+    export.diagnostic(NOT_ALL.format("NVTX"), process=7)
+    export.diagnostic(NOT_ALL.format("CUDA"), process=8)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "lost events")
+    assert (state, detail[:18]) == ("note", "2 helper processes")
+    assert not result.findings
+    assert not any("every figure" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("NVTX", "note"), ("CUDA", "blind")])
+def test_lost_events_of_the_process_with_gpu_work_count_by_their_kind(tmp_path, kind, expected):
+    export = Export().launch((0, 2), (10, 20)).diagnostic(NOT_ALL.format(kind), process=1)
+
+    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "lost events")
+
+    assert state == expected
+    assert kind in detail
+
+
+def windowed():
+    """A loop cut off at both ends, whose CPU runs three launches ahead."""
+    export = Export()
+    for number in range(3):
+        export.kernel_without_launch((100 * number, 100 * number + 90))
+    for number in range(3, 20):
+        at = 100 * (number - 3)
+        export.launch((at, at + 2), (100 * number, 100 * number + 90))
+    for number in range(17, 20):
+        export.launch_without_kernel((100 * number, 100 * number + 2))
+    return export
+
+
+def test_a_window_cut_at_both_ends_is_a_note(tmp_path):
+    result = ask(ANALYSIS, windowed().diagnostic(NOT_ALL.format("CUDA"), process=1), tmp_path)
+
+    [(state, detail)] = status(result, "window")
+    assert state == "note"
+    assert "3 operations at its beginning" in detail
+    assert "3 launch calls at its end" in detail
+    assert [row[0] for row in status(result, "launches")] == ["ok"]
+    assert not result.findings
+
+
+def test_launches_lost_in_the_middle_of_a_window_are_a_warning(tmp_path):
+    result = ask(ANALYSIS, windowed().launch_without_kernel((550, 552)), tmp_path)
+
+    [(state, detail)] = status(result, "launches")
+    assert state == "warning"
+    assert detail.startswith("1 launch call without GPU work")
+
+
+@pytest.mark.parametrize(("recorded", "expected"), [(1, ["warning"]), (30, [])])
+def test_copies_without_a_record_are_named(tmp_path, recorded, expected):
+    """A few calls without a record copied nothing."""
+    export = Export()
+    for at in range(0, 300, 100):
+        export.call("cudaMemcpyAsync_v3020", at, at + 2)
+    for at in range(300, 300 + 100 * recorded, 100):
+        export.copy((at, at + 2), (at + 10, at + 20))
+
+    assert [state for state, _ in status(ask(ANALYSIS, export, tmp_path), "copies")] == expected
+
+
+def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
+    trace = Export().call("cudaLaunchKernel", 0, 10).load(tmp_path).without("kernels")
+
+    messages = [each.message for each in ANALYSIS.run(trace).findings]
+
+    unread = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+    assert unread in messages
+    assert not [message for message in messages if "failed, or" in message]

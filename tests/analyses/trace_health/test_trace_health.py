@@ -1,0 +1,141 @@
+"""The analysis `trace-health`: what a recording can and cannot answer."""
+
+from contextlib import closing
+from sqlite3 import connect
+
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.analyses.trace_health.checks import status
+from tests.build import Export
+from traceview.analyses.trace_health.analysis import ANALYSIS
+from traceview.report import analyze
+from traceview.trace.load import load
+
+
+def test_a_sound_recording(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert {row[0] for row in rows(result, "checks", "status")} == {"ok"}
+    assert not result.findings
+
+
+def test_kernels_without_a_required_column_are_unread_and_not_absent(tmp_path):
+    path = Export().launch((0, 2), (10, 20)).copy((3, 5), (30, 40)).write(tmp_path / "a.sqlite")
+    with closing(connect(path)) as database:
+        database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId")
+        database.commit()
+
+    report = analyze(load(path))
+
+    why = "table CUPTI_ACTIVITY_KIND_KERNEL has no column deviceId"
+    assert report.verdict.text == f"GPU time unknown: {why}."
+    first = report.findings[0].finding
+    assert first.message == f"The kernels were not read, so GPU time is unknown: {why}."
+    assert first.action.startswith("Export the recording again")
+    assert report["kernel-share"].reason == f"no kernels, as {why}"
+    assert report["kernel-share"].remedy.startswith("export the recording again")
+
+
+def test_graphs_recorded_whole_are_a_blind_spot(tmp_path):
+    export = Export().graph_whole((0, 2), (10, 1010))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "CUDA graphs")
+    assert state == "blind"
+    assert detail.startswith("The kernels inside 1 CUDA graph launch (1.00 µs) are hidden")
+    assert result.findings[0].message == detail
+    assert result.findings[0].evidence.values == {"launches": 1, "graph_ns": 1000}
+    assert "kernel-share and memory-copies do not see what ran inside" in detail
+    assert "--cuda-graph-trace=node" in result.findings[0].action
+    assert "traceview record --graph-trace node" in result.findings[0].action
+
+
+def test_graphs_recorded_both_ways(tmp_path):
+    export = Export().graph_whole((0, 2), (10, 20)).graph_launch((3, 4), [(30, 40), (40, 50)])
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [state for state, _ in status(result, "CUDA graphs")] == ["blind", "note"]
+
+
+@pytest.mark.parametrize(("nvtx", "expected"), [("0.2.13", "blind"), ("0.2.11", "note")])
+def test_a_too_new_nvtx_package_is_named(tmp_path, nvtx, expected):
+    export = Export("3.7.2").run(nvtx=nvtx).launch((0, 2), (10, 20))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert status(result, "NVTX ranges")[0][0] == expected
+
+
+def test_operations_recorded_twice_are_counted(tmp_path):
+    export = Export().launch((0, 2), (10, 20), correlation=7).launch((30, 32), (40, 50))
+    export.kernel_without_launch((10, 20), correlation=7)
+
+    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "rows")
+
+    assert state == "warning"
+    assert detail.startswith("1 operation")
+
+
+def test_nodes_of_a_graph_are_no_repetition(tmp_path):
+    export = Export().graph_launch((0, 2), [(10, 20), (20, 30), (30, 40)])
+
+    assert not status(ask(ANALYSIS, export, tmp_path), "rows")
+
+
+def of_length(length, *spans):
+    """A recording of that length with these kernels."""
+    export = Export()
+    export.raw("ANALYSIS_DETAILS", globalVid=1, duration=length, startTime=0, stopTime=length)
+    for span in spans:
+        export.launch((span[0] - 20, span[0] - 10), span)
+    return export
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("spans", "wrong"),
+    [
+        ([(SECOND, SECOND + 10), (2 * SECOND, 3 * SECOND)], 0),
+        ([(SECOND, SECOND + 10), (SECOND + 20, 9 * SECOND)], 1),
+        ([(SECOND, SECOND + 10)] * 3 + [(50 * SECOND, 50 * SECOND + 10)], 1),
+        ([(-50 * SECOND, 10 - 50 * SECOND)] + [(SECOND, SECOND + 10)] * 3, 1),
+    ],
+)
+def test_times_beyond_the_length_of_the_recording_are_warned_of(tmp_path, spans, wrong):
+    result = ask(ANALYSIS, of_length(3 * SECOND, *spans), tmp_path)
+
+    found = [
+        row for row in rows(result, "checks", "check", "status", "detail") if row[0] == "times"
+    ]
+    assert len(found) == bool(wrong)
+    for _, status_of_times, detail in found:
+        assert status_of_times == "warning"
+        assert detail.startswith(f"The times of {wrong} operation")
+        assert "recording of 3.00 s" in detail
+
+
+def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
+    export = Export().range("main", 0, 10)
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [finding] = result.findings
+    assert finding.message == (
+        "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+    )
+    assert finding.action.startswith("If the program uses a GPU, check that nsys is as new as")
+
+
+def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
+    export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+
+    assert not ask(ANALYSIS, export, tmp_path).findings
