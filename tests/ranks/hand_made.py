@@ -21,6 +21,7 @@ from traceview.ranks.figures import (
 MS = 1_000_000
 WORLD = 77
 LATE = CAUSES.index("launch-late")
+SLEEP = Place("/job/data.py", 40, "load", what="sleep")
 
 
 @dataclass(frozen=True)
@@ -168,3 +169,19 @@ def without(rank: RankFigures, row: int) -> RankFigures:
     """The same rank, whose recording lacks a collective."""
     kept = np.delete(np.arange(len(rank.collectives)), row)
     return replace(rank, collectives=rank.collectives.take(kept))
+
+
+def late_in_every_third(ranks: int = 8, steps: int = 12, late: int = 3) -> list:
+    """Rank 3 idles 12 ms in every third step; all compute 10 ms before each of two collectives."""
+    made = []
+    for rank in range(ranks):
+        calls = [
+            [Call(10 * MS, 12 * MS if rank == late and not step % 3 else 0), Call(10 * MS)]
+            for step in range(steps)
+        ]
+        made.append(Made(calls, places=(SLEEP,)))
+    return job(made)
+
+
+def rows(report, table: str) -> list[dict]:
+    return list(report.result.tables[table].rows())
