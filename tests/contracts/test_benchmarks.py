@@ -138,6 +138,7 @@ def each_command_once(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("each_command_once")
+@pytest.mark.programs
 def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     written = tmp_path / "results.json"
     folder = ["--folder", str(tmp_path), "--json", str(written), "--nsys", "", "--nsys-ai", ""]

@@ -46,7 +46,7 @@ def ignored() -> list[str]:
     return (REPOSITORY / ".dockerignore").read_text().splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 @pytest.mark.usefixtures("dist")
 def test_the_image_reports_what_the_checkout_reports(expected_report, tmp_path):
     """Build the wheels from only what is copied, install only them, run the entry point."""

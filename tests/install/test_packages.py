@@ -16,7 +16,7 @@ from tests.install.environments import ran, tool
 from tests.zstd import compress
 from traceview.version import __version__
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.programs
 OPTIONAL = {"nvtx", "torch", "triton"}
 
 

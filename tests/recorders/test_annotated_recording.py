@@ -19,7 +19,7 @@ from traceview.recorders.nvtx_compatibility import incompatibility
 LOOPS = Path(__file__).with_name("injected") / "torch_loops.py"
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.programs,
     pytest.mark.skipif(
         not importlib.util.find_spec("torch"),
         reason="torch is not installed: pip install 'traceview[workloads]'",
