@@ -57,11 +57,12 @@ def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
     where = "{gpu}" if len(spans) > 1 else "the GPU"
     all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     meanwhile = "in that time" if all_of_it else "for {exposed_ns} of it"
+    in_loops = _mostly_in_loops(trace, device)
     yield Finding(
         severity,
         f"{{calls:copy|copies}} within the memory of {where} ({{direction}}, {{bytes}}) {take} "
         f"{{total_ns}} at {{bytes_per_s}}. No kernel runs {meanwhile}.",
-        _remedy(trace, device),
+        _remedy(trace, in_loops),
         exposed_ns,
         gpu_subject(trace, device),
         Evidence(
@@ -72,7 +73,7 @@ def copies_on_gpu(trace: Trace, copies: Table) -> Iterator[Finding]:
         ),
         share_pct(exposed_ns, span_ns),
         # The pauses before the copies go with them: measured in docs/accuracy.md.
-        saving="at-least" if _mostly_in_loops(trace, device) else "about",
+        saving="at-least" if in_loops else "about",
         work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),
     )
 
@@ -85,8 +86,8 @@ def _mostly_in_loops(trace: Trace, device: int) -> bool:
     return bool(in_xla_loops(trace)[own].mean() > 0.5)
 
 
-def _remedy(trace: Trace, device: int) -> str:
-    if _mostly_in_loops(trace, device):
+def _remedy(trace: Trace, in_loops: bool) -> str:
+    if in_loops:
         return _OF_LOOPS + UNROLL_LOOPS
     name = framework(trace)
     remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])

@@ -15,6 +15,7 @@ _DOES = {
     "file": "reads or writes files",
     "import": "imports modules",
     "compilation": "compiles code",
+    "result-wait": "waits for results of JAX",
 }
 _REASONS = {
     "sync-drain": "its GPU runs dry after a synchronization",

@@ -84,6 +84,7 @@ TIMELINE: Mapping[str, _Shades] = {
     "python-file": ("#c9b29a", "#70604e"),
     "python-import": ("#c9b29a", "#70604e"),
     "python-compilation": ("#b98e85", "#8a635b"),
+    "python-result-wait": ("#c2c7cd", "#4d555e"),
 }
 """What threads do: CUDA calls, ranges and sampled Python; steps, and the phases not above."""
 

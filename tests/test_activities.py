@@ -1,0 +1,21 @@
+"""What sampled threads do has a color in the timeline and a clause in the report on ranks."""
+
+import pytest
+
+from traceview.facts.samples.stack_lines import DOINGS
+from traceview.ranks.figures import Place
+from traceview.ranks.result.wording import activity_of_rank
+from traceview.render.base.colors import TIMELINE
+
+OF_SAMPLES = sorted({*DOINGS} - {"off-cpu"})
+
+
+@pytest.mark.parametrize("doing", OF_SAMPLES)
+def test_every_activity_has_a_color(doing):
+    assert f"python-{doing}" in TIMELINE
+
+
+@pytest.mark.parametrize("doing", sorted({*OF_SAMPLES} - {"cpu"}))
+def test_every_activity_but_work_has_a_clause(doing):
+    clause = activity_of_rank("launch-late", Place("train.py", 7, "step", what=doing))
+    assert not clause.startswith("its CPU works")
