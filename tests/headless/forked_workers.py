@@ -12,6 +12,7 @@ import select
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -36,38 +37,40 @@ fresh_start = client._start
 
 
 class Fork:
-    """A fork with as much of `subprocess.Popen` as traceview.headless.client takes."""
+    """A fork with as much of `subprocess.Popen` as traceview.headless.client takes.
+
+    Several threads may ask for its end, as one of them kills it at a deadline: what the fork
+    reports is looked at, not taken.
+    """
 
     stdin: IO[bytes]
     stdout: IO[bytes]
 
     def __init__(self, report: socket.socket) -> None:
         self._report = report
-        self._status: int | None = None
-        self.pid: int = self._number()
+        self.pid: int = self._number(socket.MSG_WAITALL)
+        weakref.finalize(self, report.close)
 
     def poll(self) -> int | None:
         """The exit status; None while it runs."""
-        if self._status is None and select.select([self._report], [], [], 0)[0]:
-            self._status = self._number()
-            self._report.close()
-        return self._status
+        return self._number(socket.MSG_PEEK) if self._has_ended(0) else None
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
-        if self._status is None and not select.select([self._report], [], [], timeout)[0]:
+        if not self._has_ended(timeout):
             raise subprocess.TimeoutExpired("a fork", timeout or 0)
-        status = self.poll()
-        assert status is not None
-        return status
+        return self._number(socket.MSG_PEEK)
 
     def send_signal(self, number: int) -> None:
         """Send a signal to it, if it still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def _number(self) -> int:
-        (number,) = NUMBER.unpack(self._report.recv(NUMBER.size))
+    def _has_ended(self, timeout: float | None) -> bool:
+        return bool(select.select([self._report], [], [], timeout)[0])
+
+    def _number(self, how: int) -> int:
+        (number,) = NUMBER.unpack(self._report.recv(NUMBER.size, how))
         return number
 
 

@@ -3,12 +3,15 @@
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.headless import forked_workers
+from tests.headless.fork_server import NUMBER
 from tests.places import TRITON_KERNELS
 from traceview.errors import TraceviewError
 from traceview.headless import client
@@ -97,3 +100,16 @@ def test_a_fork_that_is_killed_and_one_that_ends_by_itself(tmp_path, program):
     os.killpg(worker.pid, signal.SIGKILL)
     assert worker.wait() == worker.poll() == -signal.SIGKILL
     assert [sleeping(each).wait() for each in ("0", "x")] == [0, 1]
+
+
+def test_threads_that_wait_and_ask_at_once_are_told_the_same():
+    for _ in range(100):
+        ours, theirs = socket.socketpair()
+        with theirs, ThreadPoolExecutor(4) as threads:
+            theirs.send(NUMBER.pack(1))
+            fork = forked_workers.Fork(ours)
+            waiting = [threads.submit(fork.wait) for _ in range(4)]
+            theirs.send(NUMBER.pack(-9))
+            while fork.poll() is None:
+                pass
+            assert [each.result() for each in waiting] == [-9] * 4
