@@ -49,7 +49,8 @@ class Fork:
     def __init__(self, report: socket.socket) -> None:
         self._report = report
         self.pid: int = self._number(socket.MSG_WAITALL)
-        weakref.finalize(self, report.close)
+        # Not at the exit of Python, where those who stop the servers still wait.
+        weakref.finalize(self, report.close).atexit = False
 
     def poll(self) -> int | None:
         """The exit status; None while it runs."""
