@@ -51,7 +51,7 @@ def test_without_a_gpu_every_runnable_version_is_checked(gelu):
     assert states[1024, "cuda-vector"] == "skipped"
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 @needs_triton
 def test_load_widths_are_those_of_each_size(gelu):
     rows = {(r["size"], r["version"]): r for r in json.loads(gelu.stdout)["rows"]}

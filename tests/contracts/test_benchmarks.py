@@ -297,7 +297,7 @@ for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (rang
 """
 
 
-@pytest.mark.slow
+@pytest.mark.programs
 def test_ranges_are_switched_on_and_off_inside_a_process():
     pytest.importorskip("torch")
     done = run_python(COUNTS_RANGES, [], os.environ, folder=REPOSITORY, timeout_s=300)

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def test_each_names_the_finding_to_expect(path):
     assert len(expected) == 1
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_mlp_prints_a_loss_that_falls_and_repeats():
     first, second = run_with([("mlp.py", *SMALL, "--print-loss")] * 2)
@@ -51,6 +53,7 @@ def test_mlp_prints_a_loss_that_falls_and_repeats():
     assert losses[1] < losses[0]
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_mlp_recorded_on_the_cpu(nsys, tmp_path):
     environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys)}
@@ -89,6 +92,8 @@ RANGES = {
     "data_loader": "pageable/batch_0/load pageable/batch_1/upload pinned/batch_1/compute",
     "unified_memory": "",
 }
+# In seconds without a compiler.
+QUICK = ["sleep", "add", "matmul", "cdist", "unified_memory"]
 SAYS = {
     "divergence": "divergence cuda-parity: needs a GPU",
     "coalescing": "strided_copy triton-stride-32: needs a GPU",
@@ -127,27 +132,31 @@ for name in sys.argv[2:]:
 """
 
 
-def run_all_on_the_cpu() -> dict[str, list[tuple[list[str], str]]]:
-    """For each workload in RANGES, the ranges and the output of two runs."""
+def run_on_the_cpu(names: Sequence[str]) -> dict[str, list[tuple[list[str], str]]]:
+    """For each workload, the ranges and the output of two runs."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    arguments = [str(WORKLOADS), *RANGES]
+    arguments = [str(WORKLOADS), *names]
     done = run_python(RUN_ALL, arguments, environment, folder=Path.cwd(), timeout_s=120)
     assert done.returncode == 0, done.stderr
-    runs = {name: [] for name in RANGES}
+    runs = {name: [] for name in names}
     for line in done.stdout.splitlines():
         name, ranges, said = json.loads(line)
         runs[name].append((ranges, said))
     return runs
 
 
-@pytest.mark.slow
-def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat():
+@pytest.mark.parametrize(
+    "names",
+    [QUICK, pytest.param([*RANGES], marks=pytest.mark.programs)],
+    ids=["quick", "all"],
+)
+def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat(names):
     missing = [name for name in ("torch", "triton") if not importlib.util.find_spec(name)]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}; pip install 'traceview[workloads,ptx]'")
-    promised = {name: text.split() for name, text in RANGES.items()}
+    promised = {name: text.split() for name, text in RANGES.items() if name in names}
 
-    runs = run_all_on_the_cpu()
+    runs = run_on_the_cpu(names)
 
     assert {name: first for name, (first, _) in runs.items()} == {
         name: second for name, (_, second) in runs.items()
@@ -160,6 +169,7 @@ def test_the_rest_run_on_the_cpu_leave_the_ranges_they_promise_and_repeat():
     assert not silent
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_the_others_run_on_the_cpu_and_repeat():
     names = ("queue_full.py", "streams.py", "cuda_graphs.py")
@@ -179,6 +189,7 @@ def recorded(nsys, folder, script, *words):
     return load(folder / Path(script).with_suffix(".sqlite"))
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_batches_of_training_are_its_steps(nsys, tmp_path):
     words = ("--workers", "0", "--batches", "6", "--slow", "4")
@@ -191,6 +202,7 @@ def test_batches_of_training_are_its_steps(nsys, tmp_path):
     assert min(took["epoch_0/batch_4"], took["epoch_1/batch_4"]) >= 50_000_000
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("torch_and_nvtx")
 @pytest.mark.parametrize(
     ("words", "series"), [((), [("thread_#_step_#", 4)] * 3), (("--main-ranges",), [("step_#", 4)])]

@@ -8,6 +8,7 @@ from tests.places import REPOSITORY
 from traceview.inspect.targets.python import compile_python
 from traceview.toolchain.listings import code_of
 
+pytestmark = pytest.mark.programs
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("elftools")

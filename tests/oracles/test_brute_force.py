@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.build import Export
 from tests.conftest import GPU_RECORDINGS
+from tests.examples import examples
 from tests.export_file import SCHEMAS
 from tests.oracles import brute_force
 from traceview.analyses import memory_copies, run_ahead
@@ -362,7 +363,7 @@ class Program:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=examples(25))
 @given(st.lists(STEP, min_size=15, max_size=50))
 def test_on_random_recordings(steps):
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.build import Export
+from tests.examples import examples
 from tests.oracles.brute_force import FOREVER
 from tests.oracles.brute_force_steps import Attributed, Range, busy_within, steps_by_loop
 from traceview.analyses.kernel_share import analysis
@@ -160,7 +161,7 @@ def unique(ranges: list[dict]) -> list[dict]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=examples(60))
 @given(st.lists(RANGE, max_size=14), st.lists(LAUNCH, max_size=20), st.booleans(), st.booleans())
 def test_on_random_recordings(ranges, launches, registered, strict):
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +173,7 @@ def test_on_random_recordings(ranges, launches, registered, strict):
         steps_agree(trace, oracle)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(st.lists(LAUNCH, min_size=4, max_size=30), st.integers(2, 6))
 @example([], 2)
 def test_operations_of_steps_are_those_of_no_other_step(launches, number):
@@ -195,7 +196,7 @@ LOOPS = st.lists(st.tuples(st.sampled_from([1, 20]), st.lists(STEP, max_size=5))
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(LOOPS, st.booleans(), st.booleans())
 def test_on_random_loops(loops, around, ahead):
     """Numbers that start again, with a range around each loop or none, alike or not."""

@@ -6,12 +6,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.oracles.test_random_attribution import LAUNCH, RANGE, written
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.report import analyze, duration_ns
 
 CALMLY = settings(
-    max_examples=60,
+    max_examples=examples(30),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 WAIT = st.tuples(st.integers(0, 120), st.integers(1, 40), st.integers(1, 2))

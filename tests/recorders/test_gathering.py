@@ -61,6 +61,7 @@ def test_every_variant_is_there_once(recorded):
     assert fake_nsys.warnings(recorded[1].stderr) == []
 
 
+@pytest.mark.programs
 def test_nothing_tells_of_the_user_and_the_code_is_sound(recorded, home):
     table = load(recorded[0]).kernel_code
     content = recorded[0].read_bytes()
@@ -76,6 +77,7 @@ def test_nothing_tells_of_the_user_and_the_code_is_sound(recorded, home):
         assert files == {f"~/{'_' * len(SECRET)}/train.py"}
 
 
+@pytest.mark.programs
 def test_the_trace_is_a_target(recorded):
     said = []
     report = package.inspect_ptx(recorded[0], note=said.append)
@@ -91,12 +93,14 @@ def test_the_trace_is_a_target(recorded):
     assert said == ["no launch of these kernels is in the trace"]
 
 
+@pytest.mark.programs
 def test_scrubbing_again_changes_nothing(recorded, tmp_path):
     package.scrub(recorded[0], tmp_path / "again.sqlite")
     before, after = (load(path).kernel_code for path in (recorded[0], tmp_path / "again.sqlite"))
     assert list(after.rows()) == list(before.rows())
 
 
+@pytest.mark.programs
 def test_the_environment_kept_keeps_the_code_as_it_was(environment, home):
     folder = home / SECRET
     (folder / "keep.py").write_text(KERNEL + "compiled()")
@@ -112,6 +116,7 @@ def test_the_environment_kept_keeps_the_code_as_it_was(environment, home):
     assert str(home).encode() not in unpacked(table["cubin"][0])
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -132,6 +137,7 @@ def test_without_gathering_there_is_no_table(environment, tmp_path, words, said)
     assert "holds no code of its kernels; record again with kernel code" in shown.stderr
 
 
+@pytest.mark.programs
 def test_a_program_without_triton_has_an_empty_table(environment, tmp_path):
     (tmp_path / "train.py").write_text("print()")
     words = ("record", "--backtrace", "none", "train.py")

@@ -129,6 +129,7 @@ def test_the_run_is_described(recorded, nsys):
     assert "profile --trace=" in facts["nsys_command"]
 
 
+@pytest.mark.programs
 def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(environment, tmp_path):
     fake_nsys.script(tmp_path / "bin/nvidia-smi", fake_nsys.SMI)
     (tmp_path / "quick.py").write_text("import nvtx\nwith nvtx.annotate('step_0'):\n    pass\n")
@@ -159,6 +160,7 @@ def test_nothing_else_is_left(recorded):
     assert found == {"train.py", "train.sqlite", "train.nsys-rep"}
 
 
+@pytest.mark.programs
 def test_the_environment_stays_if_asked_for(environment, tmp_path):
     words = ("--keep-env", "--backtrace", "none", "-o", "x.sqlite", "sh", "-c", "exit 0")
     done = fake_nsys.recording("record", *words, cwd=tmp_path, environment=environment)
@@ -223,6 +225,7 @@ class Interrupted:
         return output
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_recorded(environment, tmp_path, number):
     recording = Interrupted(tmp_path, environment)
@@ -235,6 +238,7 @@ def test_an_interrupt_keeps_what_was_recorded(environment, tmp_path, number):
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.programs
 def test_a_second_interrupt_gives_up_and_leaves_nothing(environment, tmp_path):
     recording = Interrupted(tmp_path, environment)
     recording.interrupt()
@@ -246,6 +250,7 @@ def test_a_second_interrupt_gives_up_and_leaves_nothing(environment, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"endless.py", "running"}
 
 
+@pytest.mark.programs
 def test_too_new_an_nvtx_is_told_before_the_run(environment, tmp_path):
     if (
         "2023.4"
@@ -395,6 +400,7 @@ def test_a_tool_that_cannot_import_is_refused_before_the_run(tmp_path):
     assert shutil.which("ran", path=tmp_path) is None
 
 
+@pytest.mark.programs
 def test_a_range_bounds_what_nsys_records(environment, tmp_path):
     program = """
 import nvtx
@@ -412,6 +418,7 @@ print("the end")
     assert names.tolist() == ["part_2", "inner"]
 
 
+@pytest.mark.programs
 def test_a_range_that_never_comes_is_one_line(environment, tmp_path):
     (tmp_path / "train.py").write_text("print('the end')\n")
     words = ("record", "--backend", "nsys", "--range", "nobody", "train.py")

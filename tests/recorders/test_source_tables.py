@@ -107,6 +107,7 @@ def test_no_more_lines_than_a_bound_those_of_the_longest_waits_first(tmp_path):
     assert rows[AROUND][1] == places[-1]
 
 
+@pytest.mark.programs
 def test_a_recording_has_the_lines_and_scrub_removes_them(environment, tmp_path):  # noqa: F811
     (tmp_path / "run.py").write_text(SCRIPT)
     done = traceview("record", "run.py", cwd=tmp_path, environment=environment)
@@ -123,6 +124,7 @@ def test_a_recording_has_the_lines_and_scrub_removes_them(environment, tmp_path)
     assert b"import nvtx" not in (tmp_path / "clean.sqlite").read_bytes()
 
 
+@pytest.mark.programs
 def test_the_lines_can_be_left_out(environment, tmp_path):  # noqa: F811
     (tmp_path / "run.py").write_text(SCRIPT)
     words = ("record", "--no-source-lines", "run.py")

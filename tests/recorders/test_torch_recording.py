@@ -230,6 +230,7 @@ def assert_failed(done, path, status):
     assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
 
 
+@pytest.mark.programs
 def test_an_interrupt_keeps_what_was_recorded(tmp_path):
     (tmp_path / "train.py").write_text(programs.ENDLESS)
     words = [sys.executable, "-m", "traceview", "record", "--backend", "torch", "train.py"]
@@ -246,6 +247,7 @@ def test_an_interrupt_keeps_what_was_recorded(tmp_path):
     assert linear.sum() >= 8
 
 
+@pytest.mark.programs
 def test_a_recording_in_the_background_of_a_script_ends_on_sigterm(tmp_path):
     # Where a shell has no job control, it starts `command &` with SIGINT ignored.
     (tmp_path / "train.py").write_text(programs.ENDLESS)
@@ -267,6 +269,7 @@ IMPATIENT = (
 )
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("program", [programs.DEAF, programs.DEAF_TO_ALL], ids=["INT", "all"])
 def test_sigterm_ends_a_recording_in_bounded_time(tmp_path, program):
     (tmp_path / "train.py").write_text(program)

@@ -254,6 +254,7 @@ def test_odd_source_lines_stay_one_short_line():
     assert sync_places.bounded("\udc80name", 50) == "?name"
 
 
+@pytest.mark.programs
 def test_a_mark_recorded_by_nsys_becomes_a_call_site(nsys, tmp_path):
     if not importlib.util.find_spec("nvtx"):
         pytest.skip("nvtx is not installed: pip install nvtx")

@@ -174,6 +174,7 @@ def test_nproc_starts_ranks_as_torchrun_does(environment, tmp_path):
     assert not leftovers(tmp_path)
 
 
+@pytest.mark.programs
 def test_a_file_in_the_way_stops_all_ranks_before_they_start(environment, tmp_path):
     (tmp_path / "train.py").write_text(SAYS)
     (tmp_path / "train.rank1.sqlite").touch()
@@ -186,6 +187,7 @@ def test_a_file_in_the_way_stops_all_ranks_before_they_start(environment, tmp_pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.programs
 def test_a_rank_that_fails_stops_the_others(environment, tmp_path):
     (tmp_path / "train.py").write_text(FAILS)
     begun = time.monotonic()
@@ -259,6 +261,7 @@ def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_
     assert not leftovers(tmp_path)
 
 
+@pytest.mark.programs
 def test_a_rank_that_cannot_be_recorded_stops_no_other(environment, tmp_path):
     """Its export fails; the other's program runs to its end."""
     nsys = Path(environment["TRACEVIEW_NSYS"])
