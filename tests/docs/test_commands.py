@@ -50,16 +50,15 @@ def of_the_program(word: str, verb: str) -> bool:
     return word == "--" or (verb == "record" and word.endswith(".py"))
 
 
-def of_triton(block: Block) -> bool:
-    return "ptx" in block.text or "bench" in block.text
+def marks_of(block: Block) -> list[pytest.MarkDecorator]:
+    """`bench` runs each version in Triton's interpreter."""
+    runs, compiles = "traceview bench" in block.text, "ptx" in block.text
+    return [needs_triton] * (runs or compiles) + [pytest.mark.programs] * runs
 
 
 @pytest.mark.parametrize(
     "block",
-    [
-        pytest.param(block, marks=needs_triton if of_triton(block) else (), id=str(block))
-        for block in COMMANDS
-    ],
+    [pytest.param(block, marks=marks_of(block), id=str(block)) for block in COMMANDS],
 )
 def test_the_commands_print_what_the_page_shows(block, tmp_path):
     assert rendered_shell(block, fresh_clone(tmp_path)) == block.text, "run make docs"

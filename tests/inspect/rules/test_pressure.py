@@ -82,6 +82,7 @@ def test_two_changes_together_where_none_alone_does(kernels):
     assert "recompiled with BM=128, num_warps=8: no such remark" in finding.evidence.basis
 
 
+@pytest.mark.programs
 def test_low_occupancy_by_shared_memory(kernels):
     tried = Retried(kernels.matmul, f"{HALVES}, 128, 128, 64", num_stages=3)
     report = tried.report()
@@ -158,6 +159,7 @@ def test_shared_loads_that_more_warps_make_unnecessary():
     assert finding.evidence.basis.endswith("num_warps=8: those in loops are 4 × 128 bits")
 
 
+@pytest.mark.programs
 def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):
     tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 32", arch="sm_80", num_stages=2)
     finding = tried.only("shared-memory accesses")
