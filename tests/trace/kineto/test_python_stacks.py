@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.trace.kineto.traces import Event, call, python, span, text, write
 from traceview.trace.kineto import chunks, columns
 from traceview.trace.kineto.reader import read
@@ -44,6 +45,7 @@ def test_the_innermost_call_is_the_last_that_started(tmp_path: Path, calls):
     assert found == expected(calls)
 
 
+@settings(max_examples=examples(40))
 @given(CALLS, st.booleans(), st.sampled_from([1, 2, 5]))
 def test_blocks_and_pieces_of_any_length_give_the_same_tables(calls, in_order, rows):
     listed = sorted(calls) if in_order else calls
