@@ -1,12 +1,9 @@
-"""Real programs recorded by torch.profiler on the CPU, and what their recordings hold."""
+"""Real programs recorded by torch.profiler on the CPU: how they run, end and are bounded."""
 
 import json
 import os
-import queue
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import pytest
@@ -19,7 +16,6 @@ from tests.recorders import torch_programs as programs
 from traceview import analyze, cli
 from traceview.recorders import interrupts, torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
-from traceview.recorders.interrupts import StopSignals
 from traceview.recorders.options import RecordOptions
 from traceview.trace.schema.ranges import OPERATORS
 
@@ -104,27 +100,6 @@ def run_plainly(program):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A training recorded beside an nvidia-smi that answers; the process and the trace."""
-    folder = tmp_path_factory.mktemp("trained")
-    fake_nsys.script(folder / "bin/nvidia-smi", fake_nsys.SMI)
-    (folder / "train.py").write_text(programs.RANGES)
-    environment = {**without_nsys(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    environment.pop("CUDA_VISIBLE_DEVICES", None)
-    words = ("record", "--backend", "torch", "train.py", "--lr", "3")
-    done = fake_nsys.traceview(*words, cwd=folder, environment=environment)
-    assert done.returncode == 0, done.stderr
-    return done, traceview.load(folder / "train.sqlite")
-
-
-def test_the_state_of_the_gpu_before_and_after_is_in_the_recording(trained):
-    run = trained[1].run
-    assert [run[f"sm_clock_mhz_{when}"] for when in ("before", "after")] == ["1980", "1980"]
-    assert run["other_processes_before"] == run["other_processes_after"] == "1"
-    assert run["other_processes_mib_after"] == "512"
-
-
 def test_the_tables_hold_what_kineto_wrote(tmp_path):
     pytest.importorskip("nvtx")
     gathered = in_program(programs.RANGES, tmp_path, RecordOptions())
@@ -143,19 +118,6 @@ def test_the_tables_hold_what_kineto_wrote(tmp_path):
     assert len(own_ranges(trace)) == sum("traceview:nvtx:" in e["name"] for e in kineto)
 
 
-def test_ranges_of_the_nvtx_package(trained):
-    pytest.importorskip("nvtx")
-    done, trace = trained
-    assert "arguments ['--lr', '3'] __main__" in done.stdout
-    assert own_ranges(trace) == [
-        *((f"mine_{number}", "program", "push-pop") for number in range(6)),
-        ('a "quoted"\n<name>', None, "push-pop"),
-        ("a mark", None, "mark"),
-        ("across threads", None, "start-end"),
-        ("never closed", "program", "push-pop"),
-    ]
-
-
 def test_ranges_of_torch(record):
     done, path = record(programs.TORCH_NVTX)
     assert done.returncode == 0, done.stderr
@@ -165,13 +127,6 @@ def test_ranges_of_torch(record):
         ("free", None, "start-end"),
         ("moment", None, "mark"),
     ]
-
-
-def test_operators_of_all_threads_are_recorded(trained):
-    pytest.importorskip("nvtx")
-    trace = trained[1]
-    names, threads = trace.ranges.texts("name"), trace.ranges["thread"]
-    assert set(threads[names.isin(["aten::mul"])]) - set(threads[names.isin(["aten::linear"])])
 
 
 def test_steps_samples_and_the_run_are_there(record):
@@ -231,88 +186,6 @@ def assert_failed(done, path, status):
 
 
 @pytest.mark.programs
-def test_an_interrupt_keeps_what_was_recorded(tmp_path):
-    (tmp_path / "train.py").write_text(programs.ENDLESS)
-    words = [sys.executable, "-m", "traceview", "record", "--backend", "torch", "train.py"]
-    process = subprocess.Popen(
-        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "running\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130, errors
-    assert "interrupted; the trace ends there" in errors
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.sqlite"]
-    linear = traceview.load(tmp_path / "train.sqlite").ranges.texts("name").isin(["aten::linear"])
-    assert linear.sum() >= 8
-
-
-@pytest.mark.programs
-def test_a_recording_in_the_background_of_a_script_ends_on_sigterm(tmp_path):
-    # Where a shell has no job control, it starts `command &` with SIGINT ignored.
-    (tmp_path / "train.py").write_text(programs.ENDLESS)
-    words = f"{sys.executable} -m traceview record --backend torch train.py"
-    script = f"{words} & echo $!; wait $!; echo ended $?"
-    shell = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    assert shell.stdout
-    recorder = int(shell.stdout.readline())
-    assert shell.stdout.readline() == "running\n"
-    os.kill(recorder, signal.SIGTERM)
-    output, _ = shell.communicate(timeout=300)
-    assert output.endswith("\nended 143\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.sqlite"]
-
-
-IMPATIENT = (
-    "from traceview.recorders import job; job.PATIENCE_S = 1.0; "
-    "from traceview.cli import main; main(['record', '--backend', 'torch', 'train.py'])"
-)
-
-
-@pytest.mark.programs
-@pytest.mark.parametrize("program", [programs.DEAF, programs.DEAF_TO_ALL], ids=["INT", "all"])
-def test_sigterm_ends_a_recording_in_bounded_time(tmp_path, program):
-    (tmp_path / "train.py").write_text(program)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IMPATIENT], cwd=tmp_path,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout.readline() == "running\n"
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=300)
-    names = [path.name for path in tmp_path.iterdir()]
-    if program == programs.DEAF:
-        assert process.returncode == 143, errors
-        assert sorted(names) == ["train.py", "train.sqlite"]
-        trace = traceview.load(tmp_path / "train.sqlite")
-        assert trace.ranges.texts("name").isin(["aten::linear"]).sum() >= 8
-    else:
-        assert process.returncode == 1, errors
-        assert "nothing was recorded: the program was killed; exit status 137" in errors
-        assert names == ["train.py"]
-
-
-@pytest.mark.parametrize(("writes", "least_s"), [(False, 0.05), (True, 0.3)])
-def test_a_recording_that_is_being_written_has_more_time(monkeypatch, writes, least_s):
-    sent = queue.Queue()
-    monkeypatch.setattr(StopSignals, "send", lambda _, number: sent.put((number, time.monotonic())))
-    requests = StopSignals(0.05, is_writing=lambda: writes, running=[Sleeping()])
-    started = time.monotonic()
-    requests.take(signal.SIGTERM, None)
-    for number, factor in ((signal.SIGTERM, 1), (signal.SIGKILL, 1.5)):
-        was_sent, at = sent.get(timeout=60)
-        assert was_sent == number
-        assert at - started >= factor * least_s
-
-
-class Sleeping:
-    """A program that does not mind an interrupt."""
-
-    def send_signal(self, number: int) -> None:
-        assert number == signal.SIGINT
-
-
-@pytest.mark.programs
 def test_workers_and_subprocesses_run_as_without_recording(record):
     done, path = record(programs.WORKERS)
     assert done.returncode == 0, done.stderr
@@ -343,6 +216,26 @@ def test_a_profiler_of_the_program_ends_the_recording(record):
     assert len(lines) == 1
     trace = traceview.load(path)
     assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
+
+
+def test_auto_says_which_backend_and_why(exited):
+    done, path = exited
+    chosen = [line for line in done.stderr.splitlines() if "recording with" in line]
+    assert len(chosen) == 1
+    assert "recording with torch.profiler, since" in chosen[0]
+    assert "nsys" in chosen[0]
+    assert path.exists()
+
+
+def test_auto_does_not_ignore_options_of_nsys(record):
+    done, path = record(programs.EXITS, "--gpu-metrics", backend="auto")
+    assert done.returncode == 1
+    assert "nsys" in done.stderr
+    assert not path.exists()
+
+
+def test_private_values_are_not_in_the_file(exited):
+    assert b"hunter2" not in exited[1].read_bytes()
 
 
 def test_steps_bound_the_recording(record):
@@ -379,22 +272,6 @@ def test_nothing_recorded_is_one_line(record, program, options, message):
     assert not path.exists()
 
 
-def test_auto_says_which_backend_and_why(exited):
-    done, path = exited
-    chosen = [line for line in done.stderr.splitlines() if "recording with" in line]
-    assert len(chosen) == 1
-    assert "recording with torch.profiler, since" in chosen[0]
-    assert "nsys" in chosen[0]
-    assert path.exists()
-
-
-def test_auto_does_not_ignore_options_of_nsys(record):
-    done, path = record(programs.EXITS, "--gpu-metrics", backend="auto")
-    assert done.returncode == 1
-    assert "nsys" in done.stderr
-    assert not path.exists()
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -413,7 +290,3 @@ def test_misuse_exits_with_2(tmp_path, monkeypatch, options):
     monkeypatch.setenv("TRACEVIEW_NSYS", "/nowhere/nsys")
     assert cli.run(["record", "--backend", "torch", *options, "train.py"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-
-
-def test_private_values_are_not_in_the_file(exited):
-    assert b"hunter2" not in exited[1].read_bytes()

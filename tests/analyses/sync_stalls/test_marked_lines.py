@@ -1,0 +1,120 @@
+"""Waits by the line that a recording marks, or that a call chain hints at."""
+
+import pytest
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from traceview.analyses.sync_stalls.analysis import ANALYSIS
+
+LOSS = "traceview:sync:train.py:31 in step: loss.item() [Tensor.item]"
+
+
+def steps_with_a_loss(export: Export) -> Export:
+    """Three steps of 100 ns: a kernel at 10 to 50, and a wait for it at 5 to 52, marked."""
+    for step in range(3):
+        start = 100 * step
+        export.range(f"step_{step}", start, start + 90).range(LOSS, start + 4, start + 60)
+        export.launch((start, start + 2), (start + 10, start + 50))
+        export.sync("cudaStreamSynchronize_v3020", start + 5, start + 52)
+    return export
+
+
+def test_a_marked_wait_has_its_line_and_all_steps_are_one_row(tmp_path):
+    result = ask(ANALYSIS, steps_with_a_loss(Export()), tmp_path)
+
+    columns = ("call_site", "hint", "source", "range_path", "calls", "wait_ns", "benign_ns")
+    assert rows(result, "sites", *columns) == [
+        ("train.py:31 in step", "Tensor.item", "loss.item()", "step_#", 3, 141, 120)
+    ]
+    (found,) = result.findings
+    assert found.message.startswith("train.py:31 in step, `loss.item()`, leaves the GPU idle for ")
+
+
+def test_marks_are_no_ranges_of_the_program(tmp_path):
+    trace = steps_with_a_loss(Export()).load(tmp_path)
+
+    assert {row["name"] for row in trace.ranges.rows()} == {"step_0", "step_1", "step_2"}
+    assert len(trace.call_sites) == 3
+
+
+def test_two_lines_in_one_range_are_two_rows(tmp_path):
+    other = LOSS.replace(":31", ":32")
+    export = (
+        Export()
+        .range(LOSS, 4, 60)
+        .range(other, 104, 160)
+        .launch((0, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+        .launch((100, 102), (110, 150))
+        .sync("cudaStreamSynchronize_v3020", 105, 152)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", "call_site", "range_path", "calls", "idle_after_ns") == [
+        ("train.py:31 in step", "(unattributed)", 1, 60),
+        ("train.py:32 in step", "(unattributed)", 1, 0),
+    ]
+
+
+def test_a_mark_of_another_thread_names_nothing(tmp_path):
+    export = (
+        Export()
+        .range(LOSS, 0, 100, thread=1)
+        .launch((0, 2), (10, 50))
+        .sync("cudaStreamSynchronize_v3020", 5, 52)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "sites", "call_site", "hint") == [(None, None)]
+
+
+def test_a_wait_after_the_mark_is_not_of_its_line(tmp_path):
+    export = Export().range(LOSS, 0, 5).sync("cudaStreamSynchronize_v3020", 5, 52)
+
+    assert rows(ask(ANALYSIS, export, tmp_path), "sites", "call_site") == [(None,)]
+
+
+def test_without_a_mark_the_call_chain_gives_the_hint(tmp_path):
+    frames = ("cudaStreamSynchronize", "at::native::_local_scalar_dense_cuda(at::Tensor const&)")
+    export = (
+        Export()
+        .chain(7, *frames, "torch::autograd::THPVariable_item(_object*, _object*)", "main")
+        .sync("cudaStreamSynchronize_v3020", 5, 52, callchain=7)
+        .sync("cudaStreamSynchronize_v3020", 60, 62)
+    )
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert set(rows(result, "sites", "hint", "calls")) == {("Tensor.item", 1), (None, 1)}
+    assert "call chains" in result.notes[0]
+
+
+def test_the_calls_of_one_line_are_one_finding(tmp_path):
+    mark = "traceview:sync:train.py:7 in step: x.cpu() [Tensor.cpu]"
+    export = Export().range(mark, 4, 400)
+    export.launch((0, 2), (10, 50)).copy((5, 80), (50, 78), kind="D2H", destination="pageable")
+    export.sync("cudaStreamSynchronize_v3020", 81, 90).launch((300, 302), (310, 350))
+    export.sync("cudaStreamSynchronize_v3020", 310, 360).launch((390, 392), (395, 399))
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert len(result.tables["sites"]) == 2
+    (found,) = result.findings
+    assert found.time_at_stake_ns == sum(row[0] for row in rows(result, "sites", "idle_after_ns"))
+
+
+def test_a_finding_names_its_line_and_the_row_and_gap_that_show_it(tmp_path):
+    result = ask(ANALYSIS, steps_with_a_loss(Export()), tmp_path)
+
+    [finding] = result.findings
+    subject, evidence = finding.subject, finding.evidence
+    assert (subject.kind, subject.file, subject.line) == ("line", "train.py", 31)
+    [row] = list(result.tables["sites"].rows())
+    assert evidence.table == "sites"
+    assert {name: row[name] for name in evidence.row} == evidence.row
+    assert finding.time_at_stake_ns == row["steady_idle_after_ns"] == 60
+    assert (evidence.start_ns, evidence.end_ns) == (150, 210)
+    # Two steps of 40 ns of work after the first one, which is warm-up.
+    assert finding.share_of_step_pct == pytest.approx(100 * 60 / (60 + 80))

@@ -1,0 +1,77 @@
+"""Waits whose result the program reads, or does not: what the finding advises."""
+
+from tests.analyses.single_answer import ask, rows
+from tests.analyses.sync_stalls.test_sync_stalls import SITE
+from tests.build import Export
+from tests.conftest import DATA
+from traceview.analyses.sync_stalls.analysis import ANALYSIS
+from traceview.trace.load import load
+
+
+def synchronized(*, copies):
+    """Two steps that end in a synchronization, after a copy to the host in those of `copies`."""
+    export = Export()
+    for number in range(2):
+        at = 80 * number
+        export.launch((at, at + 2), (at + 10, at + 50))
+        if number in copies:
+            call, copy = (at + 3, at + 5), (at + 50, at + 60)
+            export.copy(call, copy, kind="D2H", source="device", destination="pinned")
+        export.sync("cudaStreamSynchronize_v3020", at + 6, at + 62)
+    return export.launch((160, 162), (170, 210))
+
+
+def actions(export, folder):
+    return [finding.action for finding in ask(ANALYSIS, export, folder).findings]
+
+
+def test_a_wait_for_no_result_is_to_be_taken_out(tmp_path):
+    [action] = actions(synchronized(copies=()), tmp_path)
+
+    assert action.startswith("Remove it if the CPU needs nothing from the GPU here")
+
+
+def test_a_wait_for_a_result_is_to_come_less_often(tmp_path):
+    [action] = actions(synchronized(copies=(0, 1)), tmp_path)
+
+    assert action.startswith("Read results on the CPU less often")
+
+
+def test_a_result_read_before_the_last_synchronization_is_none_of_the_next(tmp_path):
+    export = synchronized(copies=()).copy(
+        (163, 165), (210, 220), kind="D2H", source="device", destination="pinned"
+    )
+    export.sync("cudaStreamSynchronize_v3020", 166, 222).launch((240, 242), (250, 290))
+    export.sync("cudaStreamSynchronize_v3020", 243, 292).launch((310, 312), (320, 350))
+
+    first, *others = rows(ask(ANALYSIS, export, tmp_path), "sites", *SITE)
+    [action] = actions(export, tmp_path)
+
+    # 30 ns of idle time after each wait, for a result after one of four.
+    assert (first[1], first[4], others) == (4, 140, [])
+    assert action.startswith("Remove it")
+
+
+def test_what_another_thread_reads_is_no_reason_to_wait(tmp_path):
+    export = synchronized(copies=())
+    export.copy((3, 5), (50, 55), kind="D2H", destination="pinned", stream=9, thread=4)
+
+    [action] = actions(export, tmp_path)
+
+    assert action.startswith("Remove it")
+
+
+def test_shared_memory_is_waited_for_without_a_result():
+    trace = load(DATA / "workloads" / "unified_memory.sqlite.xz")
+
+    [waited] = [each for each in ANALYSIS.compute(trace).findings if "Synchronize" in each.message]
+
+    assert waited.action.startswith("Remove it")
+    assert "memory that the GPU also uses" in waited.action
+
+
+def test_a_printed_loss_is_a_result():
+    [found] = ANALYSIS.compute(load(DATA / "mlp_print_loss.sqlite.xz")).findings
+
+    assert "loss.item()" in found.message
+    assert found.action.startswith("Read results on the CPU less often")
