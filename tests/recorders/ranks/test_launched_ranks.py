@@ -51,6 +51,11 @@ import os, pathlib, time
 pathlib.Path("running" + os.environ["RANK"]).touch()
 time.sleep(600)
 """
+# Says that it was interrupted, and goes on.
+DEFIES = f"""
+import signal
+signal.signal(signal.SIGINT, lambda *_: pathlib.Path("told" + os.environ["RANK"]).touch())
+{SLEEPS}"""
 INTERRUPTIBLE = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runpy.run_module('traceview', run_name='__main__', alter_sys=True)"
@@ -207,10 +212,15 @@ def _started(environment, folder):
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 300
-    while len(list(folder.glob("running*"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    _wait_for_both(folder, "running")
     return process
+
+
+def _wait_for_both(folder, name):
+    """Until both ranks have left a file of this name."""
+    deadline = time.monotonic() + 300
+    while len(list(folder.glob(f"{name}*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 @pytest.mark.programs
@@ -245,11 +255,13 @@ def _still_running(folder):
 @pytest.mark.programs
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_path):
-    (tmp_path / "train.py").write_text(SLEEPS)
+    (tmp_path / "train.py").write_text(SLEEPS if times == 1 else DEFIES)
     process = _started(environment, tmp_path)
-    for _ in range(times):
+    process.send_signal(signal.SIGINT)
+    if times == 2:
+        # Two interrupts of which none was taken would be one.
+        _wait_for_both(tmp_path, "told")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.02)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     if times == 1:

@@ -7,6 +7,12 @@ from tests.render.chromium import lent_page
 
 READY = ".timeline.ready"
 CANVAS = ".tl-scroll canvas"
+# By the page's own clock, which a busy machine holds up together with what is waited for.
+FRAMES = """count => new Promise(done => {
+    const next = () => count-- ? requestAnimationFrame(next) : done();
+    next();
+})"""
+RESTED = "() => new Promise(done => setTimeout(done, 300))"
 
 
 class Opened:
@@ -30,9 +36,18 @@ class Opened:
     @property
     def window(self):
         """The shown time in ns, as the address holds it once something is chosen."""
-        self.page.wait_for_timeout(300)
+        self.rest()
         match = re.search(r"#t=(-?\d+)-(\d+)", self.page.url)
         return int(match[1]), int(match[2])
+
+    def frames(self, count):
+        """Wait until the page was drawn so many times."""
+        self.page.evaluate(FRAMES, count)
+
+    def rest(self):
+        """Wait until the page has done what it does when nothing moves any more."""
+        self.frames(2)
+        self.page.evaluate(RESTED)
 
     def key(self, key):
         self.page.locator(CANVAS).press(key)
@@ -48,7 +63,7 @@ class Opened:
 
     def sums(self):
         """Time by class, and busy and idle time, of the first GPU."""
-        self.page.wait_for_timeout(300)
+        self.rest()
         device = self.page.locator(".tl-device").first
         rows = device.locator("table").filter(has_not_text="Longest").locator("tr")
         times = {

@@ -97,10 +97,10 @@ def test_an_arrow_is_drawn_from_the_call(opened):
     picture = "canvas => canvas.toDataURL()"
     opened.select("gelu_backward")
     opened.page.locator(".tl-tools input").fill("")
-    opened.page.wait_for_timeout(200)
+    opened.rest()
     with_arrow = opened.page.locator(CANVAS).evaluate(picture)
     opened.key("Escape")
-    opened.page.wait_for_timeout(200)
+    opened.rest()
     assert opened.page.locator(CANVAS).evaluate(picture) != with_arrow
 
 
@@ -127,7 +127,7 @@ def test_keys_zoom_move_and_select(opened):
     assert opened.window == pytest.approx(first, abs=2)
     opened.page.locator(CANVAS).focus()
     opened.page.keyboard.down("d")
-    opened.page.wait_for_timeout(150)
+    opened.frames(4)
     opened.page.keyboard.up("d")
     assert opened.window[0] > first[0]
     opened.key("f")

@@ -182,7 +182,7 @@ def test_a_slow_step_says_what_it_has_more_of(browser, recording_with_a_slow_ste
     assert facts["More on the GPU"].startswith("idle, ")
     assert facts["More on the GPU"].endswith("+400 µs")
     assert facts["More on the CPU"] == "load_batch +400 µs"
-    opened.page.wait_for_timeout(300)
+    opened.rest()
     assert opened.page.locator(".tl-sums h4").inner_text().startswith("In step_4")
     assert opened.said == []
     opened.close()
