@@ -48,6 +48,16 @@ def test_torch_copies_gradients_into_buckets(tmp_path, ranks):
     assert ("gradient_as_bucket_view=True" in finding.action) == ranks
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_copy_packed_sequences(tmp_path, packed):
+    export = program(ADD)
+    if packed:
+        name = "void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2>(int, int)"
+        export.launch((50 * MS, 50 * MS + 5), (50 * MS + 9, 50 * MS + 99), name=name)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert ("pack_padded_sequence" in finding.action) == packed
+
+
 def in_a_loop(name: str, *, condition=False):
     """A scan of XLA whose iterations each copy what they carry."""
     export = program("loop_add_fusion")

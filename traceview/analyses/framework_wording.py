@@ -9,9 +9,9 @@ import numpy as np
 
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.samples.stack_lines import stacks_through
-from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.trace import Trace
 
 _FEWER_LAUNCHES = {
@@ -21,6 +21,12 @@ _FEWER_LAUNCHES = {
     "": "fuse kernels, batch, or replay a CUDA graph",
 }
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
+_READS_BETWEEN = (
+    "batch, or read no values on the CPU in between, such as by .item() or x[mask], so that "
+    "torch.compile or a CUDA graph can hold the work"
+)
+_MANY_READS, _SOME_READS, _SEVERAL_READS = 0.05, 0.02, 4
+"""Per operation; or fewer per operation, and so many per step."""
 _GRAPHS = "put more of the step into its CUDA graphs, or batch"
 _SEQUENCES = "one nn.LSTM or nn.GRU for all time steps, not a cell for each"
 _STATIC_CACHE = (
@@ -29,6 +35,7 @@ _STATIC_CACHE = (
 )
 _GENERATE = re.compile(r"/transformers/generation/utils\.py::_sample$")
 _CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
+_RECURRENT = re.compile(r"elemWiseRNNcell|\b(?:LSTM|GRU|GENERIC)_elementWise_")
 _MANY_CELLS = 0.02
 UNROLL_LOOPS = (
     "Let XLA fuse several iterations of the loop: lax.scan(…, unroll=8), or nn.RNN(…, unroll=8) in "
@@ -69,11 +76,26 @@ def fewer_launches(trace: Trace) -> str:
     graphs = cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
+    if _reads_between(trace):
+        return _READS_BETWEEN
     if is_compiled(trace):
         return _COMPILED
     if _generates(trace):
         return _STATIC_CACHE
     return _SEQUENCES if _part(trace, _CELLS.search) > _MANY_CELLS else _FEWER_LAUNCHES["torch"]
+
+
+def _reads_between(trace: Trace) -> bool:
+    """Whether steady steps read values on the CPU again and again between their launches."""
+    ops, start_ns = operations(trace), warm_up_end_ns(trace)
+    steady = ops.start_ns >= start_ns
+    copies = steady & (ops.kind == Kind.COPY)
+    down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
+    reads = int(np.count_nonzero(down))
+    fraction = reads / max(int(np.count_nonzero(steady)), 1)
+    steady_steps = int(np.count_nonzero(steps(trace).gpu_start_ns >= start_ns))
+    several = reads >= _SEVERAL_READS * max(steady_steps, 1)
+    return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
 
 def _generates(trace: Trace) -> bool:
@@ -86,6 +108,11 @@ def _generates(trace: Trace) -> bool:
 def is_compiled(trace: Trace) -> bool:
     """Whether more than a tenth of the kernels are TorchInductor's."""
     return _part(trace, lambda name: name.startswith(_INDUCTOR)) > 0.1
+
+
+def has_recurrent_layers(trace: Trace) -> bool:
+    """Whether cuDNN's kernels of recurrent layers are among the frequent ones."""
+    return _part(trace, _RECURRENT.search) > _MANY_CELLS
 
 
 def _part(trace: Trace, of: Callable[[str], object]) -> float:

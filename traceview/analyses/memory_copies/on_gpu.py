@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.framework_wording import UNROLL_LOOPS
+from traceview.analyses.framework_wording import UNROLL_LOOPS, has_recurrent_layers
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of
 from traceview.facts.idle.gaps import steady_spans_ns
@@ -31,6 +31,10 @@ _IN_BUCKETS = (
 )
 
 
+_OF_PACKED = (
+    " cuDNN's recurrent layers copy between time steps where sequences are packed "
+    "(pack_padded_sequence): pad them instead where the results allow."
+)
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
 
 
@@ -93,4 +97,6 @@ def _remedy(trace: Trace, in_loops: bool) -> str:
     remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])
     if name == "torch" and communication_operations(trace).any():
         remedy += _IN_BUCKETS
+    if name == "torch" and has_recurrent_layers(trace):
+        remedy += _OF_PACKED
     return remedy
