@@ -54,7 +54,7 @@ test: .venv/all nsys page-tools
 test-quick: override PYTEST += -m "not slow and not programs"
 test-quick: test
 
-test-programs: .venv/all
+test-programs: .venv/all nsys
 	@$(BIN)/python -m pytest -m programs $(PYTEST)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx

@@ -109,6 +109,7 @@ def test_a_trial_changes_nothing(repository):
     assert not (repository / "dist").exists()
 
 
+@pytest.mark.programs
 def test_a_release_is_a_commit_a_tag_and_packages(repository):
     done = release(repository, "0.2.0", "--write")
     assert done.returncode == 0, done.stderr
@@ -121,6 +122,7 @@ def test_a_release_is_a_commit_a_tag_and_packages(repository):
     assert "v0.2.0 is released already" in release(repository, "0.2.0").stderr
 
 
+@pytest.mark.programs
 def test_what_fails_in_the_clone_leaves_the_repository_alone(repository):
     done = release(repository, "0.3.0", "--write")
     assert done.returncode == 1

@@ -91,6 +91,7 @@ def test_a_worker_killed_midway_is_told_and_its_item_read_elsewhere(running, tmp
     assert str(items[0]) in note
 
 
+@pytest.mark.programs
 def test_a_local_cluster_reads_again_what_a_killed_worker_had(tmp_path):
     for n, wish in enumerate(("fine", "once", "always", "fine", "fine")):
         (tmp_path / f"{n}.txt").write_text(wish)

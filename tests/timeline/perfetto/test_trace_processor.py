@@ -16,6 +16,7 @@ DEPTH = "from counter c join counter_track t on c.track_id = t.id where t.name =
 THREADS = "select tid from thread where tid > 0 and utid in (select utid from thread_track)"
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", ["mlp_sync", "two_processes"])
 def test_the_trace_processor_agrees(name, unpack):
     trace = load(unpack(name))
