@@ -60,13 +60,14 @@ def test_an_unknown_name_raises_with_the_closest_and_all_names():
     )
 
 
-def test_what_comes_last_may_go_on_when_the_report_is_there():
+@pytest.mark.parametrize("only", [(), ("gpu-idle",)])
+def test_what_runs_beside_may_go_on_when_the_report_is_there(only):
     trace, is_there, seen = a_trace(), Event(), Queue()
 
-    def last(given):
+    def beside(given):
         seen.put((given, is_there.wait(5)))
 
-    analyze(trace, last=last)
+    analyze(trace, only, beside=beside)
     is_there.set()
     assert seen.get(timeout=5) == (trace, True)
 

@@ -31,6 +31,9 @@ _STARTED_FIRST = ("kernel-share", "wave-quantization", "launch-overhead", "trace
 """Of two threads, one makes the tree of ranges and goes on with the waves of launches; the other
 begins with operations and idle gaps and needs the tree after that. Threads that begin with what
 both need wait for each other."""
+_STARTED_BESIDE = "steps"
+"""`beside` is started with this analysis: most of what it shares with others is there by then, and
+it ends about when the last of them does. Without it, with the first one."""
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
 FINDING_COLUMNS = (
@@ -150,12 +153,12 @@ def analyze(
     analyses: Sequence[Analysis] = registered.ALL,
     threads: int = THREADS,
     tables: bool = True,
-    last: Callable[[Trace], None] | None = None,
+    beside: Callable[[Trace], None] | None = None,
 ) -> Report:
     """Run all analyses, or `only` those named, on a trace, so many at a time.
 
-    Without `tables`, those of an analysis are computed when they are first read. `last` begins
-    when a thread has no analysis left to do, and may go on when this returns.
+    Without `tables`, those of an analysis are computed when they are first read. `beside` is
+    called on a thread of its own while they run, and may go on when this returns.
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
@@ -164,15 +167,15 @@ def analyze(
     with ThreadPoolExecutor(threads) as pool:
         if len(chosen) > threads:
             pool.submit(range_tree, trace)
-        running = {
-            each.name: pool.submit(each.run if tables else each.findings, trace)
-            for each in _in_order_of_start(chosen)
-        }
+        running, order = {}, _in_order_of_start(chosen)
+        place = next((n for n, each in enumerate(order) if each.name == _STARTED_BESIDE), 0)
+        for number, each in enumerate(order):
+            if beside and number == place:
+                pool.submit(Thread(target=beside, args=(trace,)).start)
+            running[each.name] = pool.submit(each.run if tables else each.findings, trace)
         if len(chosen) > threads:
             # By the thread that has nothing else left to do.
             pool.submit(scoreboard, trace)
-        if last:
-            pool.submit(Thread(target=last, args=(trace,)).start)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)

@@ -30,7 +30,7 @@ def asked(monkeypatch, tmp_path):
         ncu=None,
         cubins=(),
         tables=True,
-        last=None,
+        beside=None,
     ):
         assert (cubins, type(tables)) == ((), bool)
         calls.append((trace.name, only, ranges, exclude_ranges, strict, peaks, ncu))

@@ -72,9 +72,9 @@ def analyzed(
     ncu: str | Path | None,
     cubins: str | Path | Sequence[str | Path],
     tables: bool,
-    last: Callable[[Trace], None] | None = None,
+    beside: Callable[[Trace], None] | None = None,
 ) -> Report:
-    """`analyze`, and `last` of the trace that it analyzed: see `report.analyze`."""
+    """`analyze`, and `beside` of the trace that it analyzes: see `report.analyze`."""
     from traceview import report
     from traceview.errors import InputError
     from traceview.facts.ranges import selection
@@ -108,7 +108,7 @@ def analyzed(
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)
-    return report.analyze(trace, only, tables=tables, last=last)
+    return report.analyze(trace, only, tables=tables, beside=beside)
 
 
 def analyze_ranks(

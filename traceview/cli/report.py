@@ -342,7 +342,7 @@ def _import_ahead(outputs: ReportOutputs) -> None:
 
 
 def _draw_ahead(trace: Trace) -> None:
-    """Draw what of the page needs no findings, while these are put in order."""
+    """Draw what of the page needs no findings, while these are sought."""
     from traceview.render.timeline.section import timeline_view
 
     # What fails is reported where it is needed.
@@ -377,5 +377,5 @@ def _analyzed(
             ncu=options.ncu,
             cubins=options.cubins,
             tables=tables,
-            last=_draw_ahead if outputs.html else None,
+            beside=_draw_ahead if outputs.html else None,
         )

@@ -20,6 +20,7 @@ from traceview.cli.output import (
 )
 from traceview.errors import InputError, OutputExistsError, TraceviewError
 from traceview.records import record
+from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.report import Report
@@ -128,13 +129,13 @@ def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> 
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        page = pool.submit(report.to_html, all_rows=outputs.all_rows) if outputs.html else None
+        page = pool.submit(_page, report, outputs.all_rows) if outputs.html else None
         if not outputs.stdout:
             print_report(report, shown)
         if outputs.html and page:
             with progress("Rendering the page"):
-                text = page.result()
-            write_file(outputs.html, text)
+                pieces = page.result()
+            write_file(outputs.html, pieces)
     if outputs.json or outputs.stdout == "json":
         put_json(_document(report, outputs.all_rows), outputs.json)
     if outputs.markdown or outputs.stdout == "markdown":
@@ -143,6 +144,13 @@ def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> 
         from traceview.render.report.csv_tables import csv_tables
 
         put_tables(csv_tables(report), outputs.csv)
+
+
+def _page(report: Report, all_rows: bool) -> list[str]:
+    from traceview.render.base.table_view import MOST_ROWS
+    from traceview.render.report.html import html_pieces
+
+    return [*html_pieces(report, __version__, None if all_rows else MOST_ROWS)]
 
 
 def print_report(report: Report, shown: ScreenOptions) -> None:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -56,12 +57,19 @@ class Style:
 
 def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: object) -> str:
     """The page that a template makes of its content, with the script of that bundle."""
+    return "".join(rendered_pieces(template, style, bundle, **content))
+
+
+def rendered_pieces(
+    template: str, style: Style, bundle: str = SCRIPT, /, **content: object
+) -> Iterator[str]:
+    """As `rendered`, in pieces: a long one of ASCII stays so, which encoding only copies."""
     rules = Markup(style.text())  # noqa: S704 - our own files
     script = Markup((_TEMPLATES / bundle).read_text("utf-8"))  # noqa: S704 - our own file
     return (
         _environment()
         .get_template(template)
-        .render(style=rules, script=script, policy=_policy(rules, script), **content)
+        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
     )
 
 

@@ -5,11 +5,12 @@ Tables and figures are there without scripts; the script of `render/script` adds
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
 
-from traceview.render.base.page import STYLES, Style, compile_templates, key, rendered
+from traceview.render.base.page import STYLES, Style, compile_templates, key, rendered_pieces
 from traceview.render.base.table_view import MOST_ROWS
 from traceview.render.report.evidence import evidence_view, marked_rows
 from traceview.render.report.header import header_facts, nothing_found
@@ -34,6 +35,11 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 
     `version` is that of traceview, for the footer.
     """
+    return "".join(html_pieces(report, version, most_rows))
+
+
+def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator[str]:
+    """As `render_html`, in pieces to write one after the other."""
     trace, marked = report.trace, marked_rows(report)
     with ThreadPoolExecutor(1) as pool:
         # Arrays and deflate leave the interpreter to the tables.
@@ -42,7 +48,7 @@ def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS)
             section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
         ]
         findings = _findings(report)
-    return rendered(
+    return rendered_pieces(
         _PAGE,
         Style(STYLES),
         verdict=report.verdict.text if report.verdict else "",

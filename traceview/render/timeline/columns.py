@@ -70,7 +70,7 @@ def columns(
         "by_class": (busy for _, _, busy in by_class),
     }
 
-    def packed(name: str) -> dict[str, str | int]:
+    def packed(name: str) -> dict[str, bytes | int]:
         # Made here, part by part, so that the memory of one serves the next.
         return packed_parts(made[name], patterned=name in _PATTERNED)
 

@@ -88,5 +88,5 @@ def _counter(trace: Trace, timeline: Timeline, counter: Counter) -> Document:
     }
 
 
-def _packed_steps(values: Integers) -> dict[str, str | int]:
+def _packed_steps(values: Integers) -> dict[str, bytes | int]:
     return packed_numbers(zigzag(differences(values)), patterned=False)

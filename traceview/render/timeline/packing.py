@@ -10,7 +10,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,11 @@ _TOGETHER = 1 << 15
 """Parts with fewer rows are packed together with those that follow."""
 _LEVEL = 3
 """Of zlib. The levels above take more than twice the time for a twentieth less."""
+_PLACE = "\0packed\0"
+"""Where packed data belong in a document. No visible text has a zero."""
 
 
-def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, str | int]:
+def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, bytes | int]:
     """Numbers ≥ 0: how many, in how many planes, and the planes.
 
     `patterned` where the same values follow each other again and again, as names do. Times do not:
@@ -32,7 +34,7 @@ def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, str | 
     return packed_parts((values,), patterned=patterned)
 
 
-def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str, str | int]:
+def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str, bytes | int]:
     """As `packed_numbers`, of numbers that come in parts, which need not all be there at once."""
     each = list(map(_planes, _gathered(parts)))
     ends = list(accumulate((part.shape[1] for part in each), initial=0))
@@ -63,17 +65,17 @@ def _planes(values: Array) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(values.view(np.uint8).reshape(-1, values.itemsize)[:, :width].T)
 
 
-def _packed_bytes(data: bytes | memoryview, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> str:
+def _packed_bytes(data: bytes | memoryview, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> bytes:
     packing = zlib.compressobj(_LEVEL, strategy=strategy)
-    return base64.b64encode(packing.compress(data) + packing.flush()).decode("ascii")
+    return base64.b64encode(packing.compress(data) + packing.flush())
 
 
-def packed_texts(texts: Sequence[str]) -> dict[str, str | int]:
+def packed_texts(texts: Sequence[str]) -> dict[str, bytes | int]:
     """Texts without line breaks or lone surrogates, which no visible text has: lines in UTF-8."""
     return {"rows": len(texts), "data": _packed_bytes("\n".join(texts).encode())}
 
 
-def packed_json(value: object) -> str:
+def packed_json(value: object) -> bytes:
     """A JSON document."""
     return _packed_bytes(json.dumps(value, separators=(",", ":")).encode())
 
@@ -94,5 +96,17 @@ def differences(values: Integers, before: int = 0) -> Integers:
 
 
 def script_json(document: Mapping[str, object]) -> str:
-    """JSON as the content of a script element, which no text in it can end."""
-    return json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
+    """JSON as the content of a script element, which no text in it can end.
+
+    Packed data need no escapes, so they are put between the rest as they are.
+    """
+    packed: list[str] = []
+
+    def place(data: bytes) -> str:
+        packed.append(data.decode("ascii"))
+        return _PLACE
+
+    text = json.dumps(document, separators=(",", ":"), default=place).replace("<", "\\u003c")
+    rest = text.split(json.dumps(_PLACE))
+    quoted = (f'"{data}"' for data in packed)
+    return "".join(chain.from_iterable(zip(rest, (*quoted, ""), strict=True)))
