@@ -18,7 +18,7 @@ from traceview.analyses.steps.reasons import Reason, StepReasons, reasons
 from traceview.facts.steps.steps import steps
 from traceview.findings import filled
 from traceview.records import record
-from traceview.tables import Array, MadeTexts, Texts, TextValues, object_array
+from traceview.tables import Array, Texts, TextsOneByOne, TextValues, object_array
 from traceview.trace import Trace, fact
 from traceview.units import Value
 
@@ -62,7 +62,7 @@ def reason_texts(trace: Trace) -> Texts:
     of_steps = reasons(trace)
     codes = np.full(len(steps(trace)), -1, np.int32)
     codes[of_steps.rows] = np.arange(len(of_steps.rows))
-    return MadeTexts(codes, _ReasonTexts(of_steps))
+    return TextsOneByOne(codes, _ReasonTexts(of_steps))
 
 
 @record
