@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.readers import kineto_trace
 from benchmarks.recording_overhead import ranges_and_samples
-from benchmarks.report import chart, compared_tools, rank_jobs, result_tables, tool_comparison
+from benchmarks.report import compared_tools, rank_jobs, result_tables, tool_comparison
 from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from tests.headless.forked_python import run_python
@@ -240,6 +240,8 @@ def test_results_are_told_as_tables():
 
 
 def test_the_picture_is_one_and_always_the_same():
+    from benchmarks.report import chart
+
     drawn = chart.draw(found())
     assert drawn == chart.draw(found())
     words = {text.text for text in ElementTree.fromstring(drawn).iter() if text.text}
