@@ -11,7 +11,7 @@ from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from traceview import analyze, load
 
-KERNELS = 8_000
+KERNELS = 20_000
 OF_KERNELS = """
     SELECT value, count(*), sum(end - start), min(end - start), max(end - start)
     FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON StringIds.id = demangledName GROUP BY value
