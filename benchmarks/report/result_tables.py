@@ -31,7 +31,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"{sentence(results['machine'])}. `traceview --help` takes {help_s:.2f} s.",
         "Seconds from start to exit, medians of as many runs as the first line says:",
         _table(*_seconds(traces)),
-        "Times as long as `traceview report`, the whole of it:",
+        "Times as long as `traceview report`, the whole of it, as text:",
         _table(*_ratios(traces)),
         "Linear? Time of `traceview report` by kernel:",
         _table(*_linearity(plain)),
@@ -107,7 +107,7 @@ def _named(trace: Trace) -> str:
 
 
 def _ratios(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:
-    others = [tool for tool in _tools(traces) if not tool.startswith(OURS)]
+    others = [tool for tool in _tools(traces) if tool != OURS]
     rows = (
         (_named(trace), *(_times(wall_s(trace, tool), wall_s(trace, OURS)) for tool in others))
         for trace in traces
@@ -116,7 +116,9 @@ def _ratios(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str,
 
 
 def _times(theirs: float | None, ours: float | None) -> str:
-    return f"{theirs / ours:.1f}" if theirs is not None and ours else ""
+    if theirs is None or not ours:
+        return ""
+    return f"{theirs / ours:.{2 if theirs < 10 * ours else 1}f}"
 
 
 def _linearity(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.report.tool_comparison [--kernels 1000 100000 …]
         [--shapes dense dynamic kineto …] [--shape-kernels 1000000]
-        [--runs 5] [--format-runs 5] [--rival-runs 5] [--patience 120] [--minutes 20]
+        [--runs 5] [--rival-runs 5] [--patience 120] [--minutes 20]
         [--nsys PATH] [--nsys-ai PATH] [--folder .cache/benchmark]
         [--json RESULTS.json [--resume]] [--chart docs/performance.svg]
 
@@ -11,10 +11,11 @@ cache. CPU is user and system time of the process and its children. Each tool's 
 kernel are compared with those of SQLite: one that is wrong, or that skips part of the work, has no
 time in the table, and the benchmark ends with status 1.
 
-First `traceview report` runs on every trace, --runs times, then with --json and --html, then one
-tool after the other, the fastest first: what is there after an interruption is of use, and --resume
-goes on from it. A tool that is not installed is left out, as is one that takes more than --patience
-seconds, or would by its time on a smaller trace. After --minutes nothing more is started.
+First `traceview report` runs on every trace, --runs times, in turns with --json and --html: what
+slows the machine down for a minute slows all three. Then comes one tool after the other, the
+fastest first: what is there after an interruption is of use, and --resume goes on from it. A tool
+that is not installed is left out, as is one that takes more than --patience seconds, or would by
+its time on a smaller trace. After --minutes nothing more is started.
 
 nsys stats runs the reports that answer the same questions; nsys-ai its skills, on its cache in
 Parquet, which it makes first, and on the SQLite file. The shapes are those of
@@ -35,6 +36,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -152,24 +154,60 @@ def made(folder: Path, kernels: int, shape: str) -> Path:
     return path
 
 
-def measured(apart: Executor, trace: Path, way: Way, runs: int, limit_s: float) -> dict[str, Any]:
-    """All runs of a tool on a trace, or why there are none.
+class Runs:
+    """The runs of one tool on a trace. After one that fails there are no more."""
 
-    They are checked in another process: Linux counts what this one holds as the peak of its
-    children.
-    """
-    with TemporaryDirectory() as folder:
+    def __init__(self, trace: Path, way: Way, printed: Path, limit_s: float) -> None:
+        self._trace, self._way, self._printed, self._limit_s = trace, way, printed, limit_s
+        self._timed: list[dict[str, float]] = []
+        self._failed: dict[str, str] = {}
+        printed.mkdir()
+
+    def add(self) -> None:
+        """Run the tool once."""
+        with self._failure():
+            if not self._failed:
+                once = measure(self._trace, self._way, self._printed, self._limit_s)
+                self._timed.append(asdict(once))
+
+    def row(self, apart: Executor) -> dict[str, Any]:
+        """All runs, or why there are none.
+
+        They are checked in another process: Linux counts what this one holds as the peak of its
+        children.
+        """
+        sums, name = "", {"tool": self._way.name}
+        with self._failure():
+            if not self._failed:
+                sums = apart.submit(checked, self._trace, self._way, self._printed).result()
+        clean(self._way)
+        if self._failed:
+            return {**name, **self._failed}
+        figures = {each: [once[each] for once in self._timed] for each in self._timed[0]}
+        return {**name, **figures, "sums": sums}
+
+    @contextmanager
+    def _failure(self) -> Iterator[None]:
         try:
-            turns = [asdict(measure(trace, way, Path(folder), limit_s)) for _ in range(runs)]
-            sums = apart.submit(checked, trace, way, Path(folder)).result()
+            yield
         except TooLongError:
-            return {"tool": way.name, "left_out": f"over {limit_s:.0f} s"}
+            self._failed = {"left_out": f"over {self._limit_s:.0f} s"}
         except (WrongError, ValueError) as error:
-            return {"tool": way.name, "wrong": str(error) or type(error).__name__}
-        finally:
-            clean(way)
-    figures = {name: [turn[name] for turn in turns] for name in turns[0]}
-    return {"tool": way.name, **figures, "sums": sums}
+            self._failed = {"wrong": str(error) or type(error).__name__}
+
+
+def measured(
+    apart: Executor, trace: Path, ways: Sequence[Way], runs: int, limit_s: float
+) -> list[dict[str, Any]]:
+    """A row per tool, whose runs took turns."""
+    with TemporaryDirectory() as folder:
+        tools = [
+            Runs(trace, way, Path(folder, str(number)), limit_s) for number, way in enumerate(ways)
+        ]
+        for _ in range(runs):
+            for tool in tools:
+                tool.add()
+        return [tool.row(apart) for tool in tools]
 
 
 def bytes_alone(trace: Path, runs: int) -> dict[str, Any]:
@@ -189,20 +227,25 @@ def benchmark(given: argparse.Namespace, apart: Executor) -> dict[str, Any]:
     """Measure each tool on each trace, and write what is known after each of them."""
     begun = time.monotonic()
     found = _measured_before(given) or _nothing_yet(given)
-    for tool, runs, (kernels, shape) in _planned(given):
+    for tools, runs, (kernels, shape) in _planned(given):
         if time.monotonic() - begun > given.minutes * 60:
             print(f"Stopped after {given.minutes:g} min; --resume goes on.", file=sys.stderr)
             break
         trace = _trace(found, given, kernels, shape)
         path = made(given.folder, kernels, shape)
-        way = next((w for w in ways(path, given.nsys, given.nsys_ai) if w.name == tool), None)
-        if way is None or any(known["tool"] == tool for known in trace["tools"]):
+        known = {row["tool"] for row in trace["tools"]}
+        left = [
+            way
+            for way in ways(path, given.nsys, given.nsys_ai)
+            if way.name in tools and way.name not in known
+        ]
+        if not left:
             continue
-        row = _left_out(found["traces"], trace, tool, given.patience)
-        limit_s = NO_LIMIT_S if tool in _OURS else given.patience
-        row = row or measured(apart, path, way, runs, limit_s)
-        trace["tools"].append(row)
-        print(rows_of(trace)[-1], file=sys.stderr, flush=True)
+        row = _left_out(found["traces"], trace, tools[0], given.patience)
+        limit_s = NO_LIMIT_S if tools == _OURS else given.patience
+        rows = [row] if row else measured(apart, path, left, runs, limit_s)
+        trace["tools"] += rows
+        print(*rows_of(trace)[-len(rows) :], sep="\n", file=sys.stderr, flush=True)
         if given.json:
             given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     return found
@@ -211,13 +254,15 @@ def benchmark(given: argparse.Namespace, apart: Executor) -> dict[str, Any]:
 _OURS = (OURS, *FORMATS)
 
 
-def _planned(given: argparse.Namespace) -> Iterator[tuple[str, int, tuple[int, str]]]:
-    """Each tool, how often it runs, and the trace; what matters most comes first."""
+def _planned(
+    given: argparse.Namespace,
+) -> Iterator[tuple[tuple[str, ...], int, tuple[int, str]]]:
+    """Tools that take turns, how often they run, and the trace; what matters most comes first."""
     plain = [(kernels, "plain") for kernels in given.kernels]
     shapes = [(given.shape_kernels, shape) for shape in given.shapes]
     traces = list(dict.fromkeys([*plain, *shapes]))
-    tools = [(OURS, given.runs), *((tool, given.format_runs or given.runs) for tool in FORMATS)]
-    tools += [(tool, given.rival_runs or given.runs) for tool in RIVALS]
+    tools = [(_OURS, given.runs)]
+    tools += [((tool,), given.rival_runs or given.runs) for tool in RIVALS]
     return ((tool, runs, trace) for tool, runs in tools for trace in traces)
 
 
@@ -278,8 +323,7 @@ def main() -> None:
     shapes = [*SHAPES, KINETO]
     parser.add_argument("--shapes", nargs="*", choices=shapes, default=shapes, metavar="SHAPE")
     parser.add_argument("--shape-kernels", type=int, default=1_000_000)
-    parser.add_argument("--runs", type=int, default=5, help="of traceview report")
-    parser.add_argument("--format-runs", type=int, help="with --json and --html; default: --runs")
+    parser.add_argument("--runs", type=int, default=5, help="of traceview report, in each format")
     parser.add_argument("--rival-runs", type=int, help="of other tools; default: --runs")
     parser.add_argument("--nsys", default=shutil.which("nsys"))
     parser.add_argument("--nsys-ai", default=shutil.which("nsys-ai"))

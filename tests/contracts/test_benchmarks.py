@@ -93,12 +93,14 @@ def test_a_tool_that_is_wrong_has_no_time(made, tmp_path):
     ):
         tool_comparison.check(way, tmp_path, {"gemm": (1, 5)})
     with ThreadPoolExecutor() as apart:
-        row = tool_comparison.measured(apart, made["plain"], way, 2, 60.0)
+        (row,) = tool_comparison.measured(apart, made["plain"], [way], 2, 60.0)
         assert row["wrong"].startswith("a tool is wrong about")
         assert tool_comparison.wrong({"traces": [{"tools": [row]}]}) == [row["wrong"]]
         slow = compared_tools.Way("slow", (("sleep", "0.01"), ("sleep", "60")))
-        row = tool_comparison.measured(apart, made["plain"], slow, 2, 0.2)
+        brief = compared_tools.Way("brief", (("true",),))
+        row, other = tool_comparison.measured(apart, made["plain"], [slow, brief], 2, 0.2)
         assert row == {"tool": "slow", "left_out": "over 0 s"}
+        assert len(other["wall_s"]) == 2
     assert result_tables.markdown({**found(), "traces": [{**found()["traces"][0], "tools": [row]}]})
 
 
@@ -173,8 +175,8 @@ def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert "--resume goes on" in printed.err
     assert "| 1,000 kineto | 77.00 |" in printed.out
-    assert ran("--resume", "--format-runs", "2") == whole
-    assert "| runs | 1 | 2 | 2 | 1 | 1 |" in capsys.readouterr().out
+    assert ran("--resume", "--rival-runs", "2") == whole
+    assert "| runs | 1 | 1 | 1 | 2 | 2 |" in capsys.readouterr().out
 
 
 def nsys_output(*blocks: str) -> str:
@@ -262,12 +264,12 @@ def test_a_tool_that_would_take_too_long_is_left_out():
 
 def test_ours_comes_first_and_the_slowest_last():
     given = Namespace(kernels=[500, 1_000], shapes=["plain", "dense"], shape_kernels=1_000)
-    given.runs, given.format_runs, given.rival_runs = 5, None, 1
+    given.runs, given.rival_runs = 5, 1
     plan = list(tool_comparison._planned(given))
     traces = [(500, "plain"), (1_000, "plain"), (1_000, "dense")]
-    assert plan[:3] == [(compared_tools.OURS, 5, trace) for trace in traces]
-    assert plan[3:6] == [(compared_tools.JSON, 5, trace) for trace in traces]
-    assert plan[-3:] == [(compared_tools.NSYS, 1, trace) for trace in traces]
+    ours = (compared_tools.OURS, compared_tools.JSON, compared_tools.HTML)
+    assert plan[:3] == [(ours, 5, trace) for trace in traces]
+    assert plan[-3:] == [((compared_tools.NSYS,), 1, trace) for trace in traces]
 
 
 def test_a_job_of_ranks_has_one_that_the_report_names(tmp_path):
