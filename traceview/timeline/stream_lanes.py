@@ -18,11 +18,12 @@ from traceview.facts.operations.operations import (
     migrations,
     operations,
     operations_by_device,
+    operations_by_stream,
 )
-from traceview.facts.queue.queue import rows_by_stream
 from traceview.records import record
 from traceview.tables import (
     Integers,
+    Mask,
     RowNumbers,
     Table,
     Texts,
@@ -77,27 +78,40 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     """A lane per stream, by device, those with the longest work first."""
     ops = operations(trace)
     name = _operation_names(trace, ops, names, launches)
-    amount = _amounts(trace, ops)
-    amounts = np.bincount(ops.stream[np.flatnonzero(amount)], minlength=len(ops.streams))
-    by_stream = rows_by_stream(trace)
+    amount, rows = _amounts(trace, ops), operations_by_stream(trace)
+    at = unbroken(rows) if len(ops.streams) == 1 else rows
+    every = Track.of(
+        "operations",
+        picked(ops.start_ns, at),
+        picked(ops.end_ns, at),
+        picked(name, at),
+        rows,
+        picked(amount, at) if amount.any() else None,
+    )
+    ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
+    apart = _apart(every, ends)
     total = np.zeros(len(ops.streams), np.int64)
     np.add.at(total, ops.stream, ops.duration_ns)
     order = np.lexsort((-total, ops.streams[:, 1])).tolist()
     processes = len(groups.different(ops.process)) > 1
     for stream in order:
-        rows = by_stream[stream]
         process, device, _, number = ops.streams[stream].tolist()
-        at = unbroken(rows)
-        track = Track.of(
-            "operations",
-            picked(ops.start_ns, at),
-            picked(ops.end_ns, at),
-            picked(name, at),
-            rows,
-            picked(amount, at) if amounts[stream] else None,
-        )
+        track = every.take(slice(ends[stream - 1] if stream else 0, ends[stream]))
+        tracks = (track,) if apart[stream] else spread(track)
         owner = f", process {trace.processes['process_id'][process]}" if processes else ""
-        yield Lane("stream", f"Stream {number}{owner}", spread(track), device, process, -1, number)
+        yield Lane("stream", f"Stream {number}{owner}", tracks, device, process, -1, number)
+
+
+def _apart(every: Track, ends: Integers) -> Mask:
+    """True for the streams, which end at these rows, whose rows follow each other in time."""
+    follows = every.end_ns > every.start_ns
+    follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
+    # The first row of a stream follows none.
+    first = ends[:-1][ends[:-1] < len(every)]
+    follows[first] = every.end_ns[first] > every.start_ns[first]
+    result = np.ones(len(ends), bool)
+    result[np.searchsorted(ends, np.flatnonzero(~follows), "right")] = False
+    return result
 
 
 def _operation_names(

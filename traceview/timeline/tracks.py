@@ -49,7 +49,7 @@ class Track(Timed):
         amount = constant(0, len(start), np.int64) if amount is None else amount
         return cls(content, start, end, name, row_numbers(source), amount)
 
-    def take(self, rows: Array) -> Track:
+    def take(self, rows: Array | slice) -> Track:
         return Track(
             self.content,
             picked(self.start_ns, rows),
