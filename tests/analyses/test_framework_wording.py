@@ -16,6 +16,7 @@ FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),
     "cupy_add__float32": ("torch", "jax", "non_blocking", "DataLoader"),
     "loop_add_fusion": ("torch", "cupy", "non_blocking", "DataLoader"),
+    "heat[abi:v1,cw51cXTLSUwv1s](Array<float, 2>)": ("torch", "cupy", "jax", "graph", "cuda_"),
     "JacobiMethod(float*)": ("torch", "cupy", "jax", "non_blocking", "DataLoader"),
 }
 

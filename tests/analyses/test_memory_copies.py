@@ -260,14 +260,21 @@ def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
     assert "of warm-up" in findings[-1].message
 
 
-@pytest.mark.parametrize(("back", "keeps"), [(1000, True), (500, False)])
-def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, keeps, tmp_path):
+NUMBA = "heat[abi:v1,cw51cXTLSUwv1s](Array<float, 2>)"
+
+
+@pytest.mark.parametrize(
+    ("back", "kernel", "keeps"),
+    [(1000, "heat(float*)", True), (500, "heat(float*)", False), (1000, NUMBA, True)],
+)
+def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, kernel, keeps, tmp_path):
     """Each step uploads 1 MB, computes, and downloads as much, or half of it."""
     export = Export()
     for start in range(0, 6_000_000, 1_000_000):
         sent = (start + 10, start + 300_000)
         export.copy((start, start + 5), sent, bytes=1_000_000, source="pinned")
-        export.launch((start + 6, start + 7), (start + 300_000, start + 500_000))
+        busy = start + 300_000, start + 500_000
+        export.launch((start + 6, start + 7), busy, name=kernel)
         received = (start + 500_000, start + 900_000)
         target = {"kind": "D2H", "source": "device", "destination": "pinned"}
         export.copy((start + 8, start + 9), received, bytes=1000 * back, **target)
@@ -276,6 +283,7 @@ def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, keeps, tmp_path)
 
     actions = {each.evidence.values["direction"]: each.action for each in found}
     assert actions["H2D"].startswith("Keep on the GPU what is copied back and forth") == keeps
+    assert ("Numba copies each NumPy array" in actions["H2D"]) == (kernel == NUMBA)
     assert "come back as go up" not in actions["D2H"]
 
 

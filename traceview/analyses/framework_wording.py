@@ -18,6 +18,7 @@ _FEWER_LAUNCHES = {
     "torch": "fuse with torch.compile, batch, or replay a CUDA graph",
     "jax": "put the whole step under one jax.jit, or several steps into jax.lax.scan",
     "cupy": "fuse with cupy.fuse, batch, or replay a CUDA graph",
+    "numba": "do in one kernel what follows each other now, or batch",
     "": "fuse kernels, batch, or replay a CUDA graph",
 }
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
@@ -49,18 +50,22 @@ _POOLS = {
     "torch": "torch's allocator",
     "jax": "XLA's preallocated memory",
     "cupy": "CuPy's memory pool",
+    "numba": "RMM's, by cuda.set_memory_manager",
     "": "cudaMallocAsync",
 }
 _UPLOADS = {
     "torch": "Pin what is uploaded and copy it early with non_blocking=True",
     "cupy": "Put what is uploaded into pinned memory (cupyx.empty_pinned) and copy it early",
     "jax": "Start the transfer early with jax.device_put",
+    "numba": "Put what is uploaded into pinned memory (cuda.pinned_array) and copy it early with "
+    "cuda.to_device(…, stream=…)",
     "": "Pin what is uploaded (cudaHostAlloc) and copy it early with cudaMemcpyAsync",
 }
 _READS = {
     "torch": "or copy with non_blocking=True into pinned memory and read them a step later",
     "cupy": "or copy with get(blocking=False) into pinned memory and read them a step later",
     "jax": "or keep them as arrays and read them a step later, after copy_to_host_async()",
+    "numba": "or copy with copy_to_host(…, stream=…) into pinned memory and read them a step later",
     "": "or copy with cudaMemcpyAsync into pinned memory and read them a step later",
 }
 

@@ -233,6 +233,15 @@ def test_lines_outside_of_functions_have_a_finding_each(tmp_path):
     assert [each.subject.line for each in found] == [41, 42]
 
 
+def test_functions_that_nsys_could_not_name_are_not_named(tmp_path):
+    nameless = ("/work/train.py", 12, "[Unknown]"), (f"{SITE}/jax/_src/pjit.py", 91, "[Unknown]")
+    export = sample_gaps(loop(gap_ms=4), nameless[1], nameless[0], MAIN, gap_ms=4)
+
+    late = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert late.message.endswith("All of it was at train.py:12, calling jax._src.pjit.")
+
+
 def test_time_that_other_findings_count_is_not_counted_again(tmp_path):
     export = loop(gap_ms=4)
     for number in range(100):

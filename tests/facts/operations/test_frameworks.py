@@ -14,7 +14,9 @@ from traceview.facts.operations.frameworks import framework
         ("cupy_add__float32", "cupy"),
         ("loop_add_fusion", "jax"),
         ("wrapped_convert", "jax"),
+        ("heat[abi:v1,cw51cXTLSUwv1sDUaKthqaNgoKmjgOR3W3Cw](Array<float, 2>)", "numba"),
         ("JacobiMethod(float *)", ""),
+        ("solve[abi:cxx11](float *)", ""),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn", ""),
     ],
 )

@@ -33,6 +33,7 @@ from traceview.facts.samples.stack_lines import (
     PROCESS,
     RESULT_WAIT,
     SLEEP,
+    UNNAMED_FUNCTIONS,
 )
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
@@ -156,7 +157,7 @@ class LineSite(NamedTuple):
 
     def _python_place(self) -> tuple[str, dict[str, Cell]]:
         template, values = "at {site}", dict[str, Cell](site=self.name)
-        if self.function != "<module>":
+        if self.function not in UNNAMED_FUNCTIONS:
             template, values = f"{template} in {{function}}", {**values, "function": self.function}
         if self.source:
             template, values = f"{template} (`{{source}}`)", {**values, "source": self.source}

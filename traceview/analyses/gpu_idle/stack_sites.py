@@ -6,13 +6,12 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_idle.native_lines import native_lines
-from traceview.facts.samples.stack_lines import stack_lines
+from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS, stack_lines
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact
 
 NO_LINE = int(np.iinfo(np.int32).min)
-_TOP_LEVEL = "<module>"
 
 
 @record
@@ -49,7 +48,7 @@ def stack_sites(trace: Trace) -> StackSites:
     absent = np.full(len(native.stack) + 1, NO_LINE, np.int32)
     line = np.concatenate([np.append(frames["line"], np.int32(NO_LINE))[row], absent])
     number = groups.group(file.codes, line, function.codes).ids
-    alone = np.where(function.isin([_TOP_LEVEL]), line, NO_LINE)
+    alone = np.where(function.isin(UNNAMED_FUNCTIONS), line, NO_LINE)
     within = groups.group(file.codes, function.codes, alone).ids
     return StackSites(
         file=file,

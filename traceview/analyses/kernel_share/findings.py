@@ -72,7 +72,7 @@ def fusion_findings(trace: Trace) -> Iterator[Finding]:
             "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run "
             "in {runs:chain} and take {total_ns}. Fused, a chain takes about as long as its "
             "longest kernel: up to {less_ns} less.",
-            _COMPILED_IN_PART if is_compiled(trace) else _FUSE[framework(trace)],
+            _COMPILED_IN_PART if is_compiled(trace) else _FUSE.get(framework(trace), _FUSE[""]),
         )
     of = max(unfused_optimizer(trace), key=_most_first, default=None)
     if of:

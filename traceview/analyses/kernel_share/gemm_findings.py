@@ -66,10 +66,11 @@ def gemm_findings(
     if most.flop_per_s and most.fp32_flop_per_s:
         values["peak_flop_per_s"] = most.flop_per_s
         values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
+    wordings = _USE_BF16 if most.kind == "bf16" else _USE_TF32
     yield Finding(
         severity,
         f"{template}.{gain_sentence(saved_ns, less_ns)}",
-        (_USE_BF16 if most.kind == "bf16" else _USE_TF32)[used],
+        wordings.get(used, wordings[""]),
         saved_ns,
         Subject("kernel", most.names[0]),
         Evidence(values, "kernels", {"name": most.names[0]}),

@@ -25,6 +25,7 @@ from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
+from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.findings import (
@@ -45,16 +46,19 @@ _FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
 _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
 # A program whose last step is followed by more than this part of its time has other work as well.
 _TAIL_FRACTION = 0.2
-_KEEP = (
-    "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. Where "
-    "they are other arrays, "
+_KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
+_OF_NUMBA = (
+    "Numba copies each NumPy array that a kernel gets up before the launch and back after it; one "
+    "of cuda.to_device stays. "
 )
+_OTHERS = "Where they are other arrays, "
 _SLOW_UPLOAD = ("H2D", "pageable")
 _PIN = {
     "torch": "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
     "non_blocking=True",
     "cupy": "Pin the host memory (cupyx.empty_pinned) and copy on a stream of its own",
     "jax": "Pin the host memory (a sharding of memory_kind pinned_host)",
+    "numba": "Pin the host memory (cuda.pinned_array) and copy on a stream of its own",
     "": "Pin the host memory (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync",
 }
 
@@ -102,7 +106,9 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
             alone = _in_steps(trace, own) and not _beside_others(copies, row, device)
             finding = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
-                remedy = f"{_KEEP}{finding.remedy[0].lower()}{finding.remedy[1:]}"
+                why = _OF_NUMBA if framework(trace) == "numba" else ""
+                otherwise = f"{finding.remedy[0].lower()}{finding.remedy[1:]}"
+                remedy = f"{_KEEP}{why}{_OTHERS}{otherwise}"
                 finding = replace(finding, remedy=remedy)
             yield replace(finding, work=time_of(on_gpu))
 
@@ -207,7 +213,7 @@ def _made_at(row: Mapping[str, Cell], line: SampledLine | None) -> str:
     """The sentence on the line of the program that makes the copies; empty where it is unknown."""
     if line is None:
         return ""
-    within = "" if line.function == "<module>" else " in {function}"
+    within = "" if line.function in UNNAMED_FUNCTIONS else " in {function}"
     return f" {'It is' if row['calls'] == 1 else 'They are'} made at {{site}}{within}."
 
 

@@ -26,6 +26,7 @@ from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.ranges.ranges import UNATTRIBUTED
 from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
+from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
@@ -153,7 +154,7 @@ def _place(
     del cells["call_site"]
     if sampled:
         values = {"line": sampled.place, "function": sampled.function}
-        of = "" if sampled.function == "<module>" else " in {function}"
+        of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
         return f"{what} at {{line}}{of}", {**cells, **values}
     return what + inside(trace, path, "range_path"), cells
 

@@ -8,11 +8,13 @@ from typing import Literal
 from traceview import groups
 from traceview.trace import Trace, fact
 
-Framework = Literal["torch", "jax", "cupy", ""]
+Framework = Literal["torch", "jax", "cupy", "numba", ""]
 _KERNELS: tuple[tuple[Framework, re.Pattern[str]], ...] = (
     ("torch", re.compile(r"\bat::native::|\btriton_(?:poi|per|red|tem)_fused")),
     ("cupy", re.compile(r"^cupy_")),
     ("jax", re.compile(r"^(?:wrapped|loop|input)_\w*(?:fusion|\w)$|^xla_|\bxla::")),
+    # Numba's mangling; another compiler's tags are words, such as [abi:cxx11].
+    ("numba", re.compile(r"\[abi:v\d+,\w")),
 )
 _RANGES: tuple[tuple[Framework, re.Pattern[str]], ...] = (
     ("torch", re.compile(r"aten::|torch\.|Optimizer\.step#")),

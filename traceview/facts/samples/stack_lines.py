@@ -17,6 +17,8 @@ DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file"
           "compilation", "off-cpu", "result-wait")  # fmt: skip
 (CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU,
  RESULT_WAIT) = range(len(DOINGS))  # fmt: skip
+UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
+"""Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
 _OWN = r"(^|/)traceview_injected/"
 _INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/"
@@ -176,7 +178,13 @@ def _inner_names(frames: Table, rows: Integers) -> Texts:
 
 
 def _dotted(file: str, function: str) -> str:
+    if function in UNNAMED_FUNCTIONS:
+        return _module(file)
     if re.search(_GENERATED, file):
         return f"torch.compile.{function}"
-    module = re.sub(_INSTALLED, "", file).removesuffix(".py").removesuffix("/__init__")
-    return f"{module.strip(' <>').replace('/', '.')}.{function}".lstrip(".")
+    return f"{_module(file)}.{function}".lstrip(".")
+
+
+def _module(file: str) -> str:
+    path = re.sub(_INSTALLED, "", file).removesuffix(".py").removesuffix("/__init__")
+    return path.strip(" <>").replace("/", ".").lstrip(".")
