@@ -231,7 +231,7 @@ def test_results_are_told_as_tables():
     assert "| 1,000,000 | traceview report | 3 | 2.90 | 2.89 | 1.00 | 20 | 96 equal |" in told
     assert "| runs | 3 | 1 |\n| 1,000 | 0.50 | 1.00 |\n| 100,000 | 0.70 | 1.40 |" in told
     assert "| 5,000 dense | nsys stats (6 reports) |  | about 400 s |  |  |  |  |" in told
-    assert "| 100,000 | 2.0 |\n| 1,000,000 |  |\n| 5,000 dense |  |" in told
+    assert "| 100,000 | 2.00 |\n| 1,000,000 |  |\n| 5,000 dense |  |" in told
     page = f"# P\n\n{result_tables.BEGIN}\nold\n{result_tables.END}\n\nend\n"
     assert result_tables.into(page, told) == page.replace("old", f"\n{told}\n")
     with pytest.raises(SystemExit, match="the page lacks"):

@@ -23,6 +23,9 @@ def report(nsys, tmp_path_factory):
         subprocess.run([nsys, "profile", *options, "true"], check=False, capture_output=True)
         if path.exists():
             break
+        # What an attempt without a report leaves, such as a .qdstrm.
+        for left in folder.iterdir():
+            left.unlink()
     folder.chmod(0o555)
     return path
 
