@@ -73,8 +73,9 @@ corpus-seconds: .venv/dev .venv/workloads .venv/ptx
 	@$(BIN)/python -m tests.headless.corpus.seconds
 
 # nsys-ai, which wants packages of its own, is compared where it is on the PATH; its DuckDB must be able
-# to load sqlite_scanner. BENCHMARK="--kernels 1000 100000 --runs 3" asks for other lengths; those of ten
-# million kernels need 5 GB of disk.
+# to load sqlite_scanner (on PyPI: duckdb-extension-sqlite-scanner).
+# BENCHMARK="--kernels 1000 100000 --runs 3" asks for other lengths; those of ten million kernels need 5 GB
+# of disk.
 benchmark: .venv/dev nsys
 	@mkdir -p .cache
 	@PATH="$$PATH:$(NSYS_HOME)/bin" $(BIN)/python -m benchmarks.report.tool_comparison \
