@@ -283,7 +283,7 @@ def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, kernel, keeps, t
 
     actions = {each.evidence.values["direction"]: each.action for each in found}
     assert actions["H2D"].startswith("Keep on the GPU what is copied back and forth") == keeps
-    assert ("Numba copies each NumPy array" in actions["H2D"]) == (kernel == NUMBA)
+    assert ("Numba copies NumPy arrays" in actions["H2D"]) == (kernel == NUMBA)
     assert "come back as go up" not in actions["D2H"]
 
 

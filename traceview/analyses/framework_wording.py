@@ -18,7 +18,7 @@ _FEWER_LAUNCHES = {
     "torch": "fuse with torch.compile, batch, or replay a CUDA graph",
     "jax": "put the whole step under one jax.jit, or several steps into jax.lax.scan",
     "cupy": "fuse with cupy.fuse, batch, or replay a CUDA graph",
-    "numba": "do in one kernel what follows each other now, or batch",
+    "numba": "merge kernels that follow each other, or batch",
     "": "fuse kernels, batch, or replay a CUDA graph",
 }
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"

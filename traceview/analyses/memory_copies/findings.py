@@ -48,8 +48,8 @@ _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
 _TAIL_FRACTION = 0.2
 _KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
 _OF_NUMBA = (
-    "Numba copies each NumPy array that a kernel gets up before the launch and back after it; one "
-    "of cuda.to_device stays. "
+    "Pass kernels arrays of cuda.to_device, as Numba copies NumPy arrays up before each launch and "
+    "back after it. "
 )
 _OTHERS = "Where they are other arrays, "
 _SLOW_UPLOAD = ("H2D", "pageable")

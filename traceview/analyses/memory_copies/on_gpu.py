@@ -29,8 +29,6 @@ _IN_BUCKETS = (
     " DistributedDataParallel copies gradients into its buckets unless "
     "gradient_as_bucket_view=True is set."
 )
-
-
 _OF_PACKED = (
     " cuDNN's recurrent layers copy between time steps where sequences are packed "
     "(pack_padded_sequence): pad them instead where the results allow."
