@@ -68,7 +68,7 @@ def test_one_run_per_side_leaves_a_time_undecided(base, tmp_path, capsys):
 
 
 def test_several_candidates_follow_one_option(base, config, capsys):
-    several = ["--candidate", str(AFTER), str(AFTER), "--json"]
+    several = ["--candidate", str(AFTER), str(DATA / "mlp_sync.sqlite.xz"), "--json"]
     assert run(["gate", str(base), *several, "--config", str(config)]) == 1
     assert len(json.loads(capsys.readouterr().out)["candidate"]) == 2
 

@@ -11,7 +11,7 @@ from tests.places import DATA
 from traceview.cli import run as run_cli
 from traceview.comparison.baseline import baseline_text, is_baseline, read_baseline
 from traceview.comparison.extraction import figures_of
-from traceview.errors import OutputExistsError, TraceFormatError
+from traceview.errors import ComparisonRefusedError, OutputExistsError, TraceFormatError
 
 RECORDING = DATA / "mlp_sync.sqlite.xz"
 
@@ -36,6 +36,13 @@ def test_a_baseline_holds_what_the_recordings_do(base):
 def test_baselines_can_be_joined(base, tmp_path):
     joined = traceview.baseline(base, DATA / "training.sqlite.xz", out=tmp_path / "all.json")
     assert len(read_baseline(joined)) == 3
+
+
+def test_a_capture_is_one_run_however_often_it_is_passed(base, tmp_path):
+    out = tmp_path / "base.json"
+    with pytest.raises(ComparisonRefusedError, match=r"capture; pass each capture once$"):
+        traceview.baseline(base, RECORDING, out=out)
+    assert not out.exists()
 
 
 def test_hostile_names_survive(tmp_path):
@@ -81,7 +88,8 @@ def test_the_command_writes_once(base, tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
     assert run_cli(["baseline", str(base), "-o", out, "--force"]) == 0
     assert run_cli(["baseline", "-o", out]) == 2
-    assert run_cli(["baseline", out, out, "-o", out, "--force"]) == 0
-    assert len(read_baseline(tmp_path / "base.json")) == 4
+    more = str(DATA / "training.sqlite.xz")
+    assert run_cli(["baseline", out, more, "-o", out, "--force"]) == 0
+    assert len(read_baseline(tmp_path / "base.json")) == 3
     with pytest.raises(OutputExistsError):
         traceview.baseline(base, out=out)

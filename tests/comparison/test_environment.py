@@ -59,6 +59,14 @@ def test_what_makes_no_sense_is_refused_unless_forced(after, what):
     check_comparable([BEFORE], [after], force=True)
 
 
+def test_copies_of_one_capture_on_a_side_are_no_repeated_runs():
+    copies = [a_run("run1.sqlite", digest="a"), a_run("run2.sqlite", digest="a")]
+    with pytest.raises(ComparisonRefusedError, match=r"run1\.sqlite and run2\.sqlite are the same"):
+        check_comparable(copies, [BEFORE])
+    with pytest.raises(ComparisonRefusedError, match="pass each capture once"):
+        check_comparable([BEFORE], copies)
+
+
 def test_programs_that_share_a_trivial_kernel_are_refused():
     fill = a_part(name="fill", time_ns=9)
     before = a_run("a.sqlite", [fill, a_part(name="gemm", time_ns=991)])

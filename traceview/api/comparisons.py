@@ -66,10 +66,11 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
 
     `traces` are what `load` takes or returns, or baselines, whose runs are added. `gate` reads the
     file in place of the recordings. Returns its path. Raises InputError for a recording without GPU
-    work or if the file cannot be written, OutputExistsError if it exists and not `force`, and
-    otherwise as `load` does.
+    work, for one capture twice, or if the file cannot be written, OutputExistsError if it exists
+    and not `force`, and otherwise as `load` does.
     """
     from traceview.comparison.baseline import baseline_text, is_baseline
+    from traceview.comparison.environment import check_captures
     from traceview.comparison.inputs import side
     from traceview.errors import InputError
     from traceview.outputs import check_report_output, write_pieces
@@ -83,5 +84,6 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
         kept = Path() if force and is_baseline(source) else source
         check_report_output(target, force=force, source=kept, source_kind="trace")
     runs = [run.figures for run in side(list(traces), load)]
+    check_captures(runs, may_force=False)
     write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target

@@ -51,9 +51,24 @@ def check_comparable(
                     "compare recordings in which the GPU works",
                 )
     if not force:
-        _check_captures(before, after)
+        check_captures((*before, *after))
         _check_machines(before, after)
         _check_kernels(before, after)
+
+
+def check_captures(runs: Iterable[RunFigures], *, may_force: bool = True) -> None:
+    """Refuse runs that are the same capture: copies of one run would make a side look certain."""
+    names: dict[str, str] = {}
+    for run in runs:
+        if run.digest in names:
+            remedy = "pass each capture once"
+            raise ComparisonRefusedError(
+                f"{names[run.digest]} and {run.name} are the same capture",
+                f"{remedy}, or {_FORCE}" if may_force else remedy,
+                f"{remedy}, or {_OPTION}" if may_force else remedy,
+            )
+        if run.digest:
+            names[run.digest] = run.name
 
 
 def environment_differences(
@@ -108,17 +123,6 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
 
 def _works(run: RunFigures) -> bool:
     return run.window_ns > 0 and any(part.kind in _WORKING for part in run.parts)
-
-
-def _check_captures(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    names = {run.digest: run.name for run in before if run.digest}
-    for run in after:
-        if run.digest in names:
-            raise ComparisonRefusedError(
-                f"{names[run.digest]} and {run.name} are the same capture",
-                f"compare two recordings, or {_FORCE}",
-                f"compare two recordings, or {_OPTION}",
-            )
 
 
 def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
