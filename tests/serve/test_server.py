@@ -3,6 +3,8 @@
 import json
 import lzma
 import shutil
+import signal
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +15,7 @@ import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.analyses import ALL
 from traceview.errors import InputError
+from traceview.serve.answers import Answers
 from traceview.serve.brevity import (
     MOST_CHARACTERS,
     compact,
@@ -21,6 +24,7 @@ from traceview.serve.brevity import (
     sent,
     trimmed,
 )
+from traceview.serve.folder import ServedFolder
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed")
 
@@ -110,12 +114,15 @@ def test_from_the_list_to_the_evidence(folder, documents):
     assert RECORDING in names
     assert not {"out.sqlite.xz", ".cache/old.sqlite", "gone.sqlite", "circle.sqlite"} & set(names)
     assert not {"old.qdrep", "packed.nsys-rep.xz"} & set(names)
+    assert [each["target"] for each in listed["code"]] == ["gelu.ptx"]
+    assert (listed["recordings_left_out"], listed["code_left_out"]) == (0, 0)
     assert "gpu-idle" in [each["question"] for each in questions["questions"]]
 
     expected = traceview.analyze(traceview.load(folder / RECORDING))
     assert report["verdict"]["text"] == expected.verdict.text
     first = report["findings"][0]
     assert first["message"] == expected.findings[0].finding.message
+    assert (first["saving"], first["is_partial"]) == ("at-most", False)
     assert (first["finding"], evidence["finding"]["message"]) == (0, first["message"])
     assert list(answer["tables"]) == ["gaps"]
     assert len(answer["tables"]["gaps"]) == 3
@@ -131,8 +138,17 @@ def test_kernels_and_comparisons(documents):
     pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_print_loss.sqlite.xz"]}
     kernel, comparison = documents(("inspect_kernel", {"target": "gelu.ptx"}), ("compare", pair))
     assert kernel["kernels"][0]["accesses"]
+    assert kernel["target"] == "gelu.ptx"
     assert comparison["changes"]
     assert all(each["before"] != each["after"] for each in comparison["counts"])
+
+
+def test_what_a_comparison_refuses_can_be_forced_as_the_refusal_says(told):
+    pair = {"before": ["runs/mlp_nosync.sqlite.xz"], "after": ["runs/mlp_nosync.sqlite.xz"]}
+    refused, forced = told(("compare", pair), ("compare", {**pair, "force": True}))
+    assert refused.is_error
+    assert "pass force=True" in refused.content[0].text
+    assert not forced.is_error
 
 
 @pytest.mark.slow
@@ -172,6 +188,42 @@ def test_what_an_answer_leaves_out_is_counted(documents):
     assert summed["kernels_by_name"] == kernels
     assert len(compact(summed)) <= MOST_CHARACTERS
     assert trimmed({"a": None, "b": [1 / 3], "c": "x" * 9}, 4) == {"b": [0.33333], "c": "xxxx…"}
+
+
+def test_rows_of_a_job_that_are_left_out_are_counted(documents):
+    ranks = {"recordings": ["rank0.sqlite.xz", "rank1.sqlite.xz"]}
+    short, long = documents(
+        ("compare_ranks", {**ranks, "rows": 1}), ("compare_ranks", {**ranks, "rows": 200})
+    )
+    assert "saving" in short["findings"][0]
+    for name, rows in long["tables"].items():
+        assert len(short["tables"][name]) == min(1, len(rows))
+        whole = len(rows) + long["rows_left_out"].get(name, 0)
+        assert short["rows_left_out"].get(name, 0) == max(0, whole - 1)
+
+
+def test_a_long_list_of_files_is_cut_and_counted(tmp_path):
+    for number in range(503):
+        (tmp_path / f"{number:03}.ptx").touch()
+    listed = Answers(ServedFolder.of(tmp_path)).recordings()
+    assert (len(listed["code"]), listed["code_left_out"]) == (500, 3)
+
+
+def test_ctrl_c_ends_the_server_at_once(folder):
+    command = [sys.executable, "-m", "traceview", "serve", "--mcp", str(folder)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    client["clientInfo"] = {"name": "test", "version": "1"}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    with subprocess.Popen(command, **pipes) as server:
+        server.stdin.write(json.dumps(hello).encode() + b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(signal.SIGINT)
+        try:
+            assert server.wait(60) == -signal.SIGINT
+        finally:
+            server.kill()
 
 
 def test_no_answer_is_longer_than_what_is_sent():

@@ -24,18 +24,19 @@ from traceview.render.ranks.json import render_json as job_json
 from traceview.render.report.json import finding_document, tables_document
 from traceview.report import Report
 from traceview.serve.brevity import (
+    MOST_FINDINGS,
     MOST_ROWS,
     Document,
+    brief_finding,
     comparison_of,
     fitted,
     job_of,
     kernels_of,
 )
-from traceview.serve.folder import ServedFolder, is_named_like_recording
+from traceview.serve.folder import CODE, ServedFolder, is_named_like_recording
 from traceview.trace.load import is_report
 
-_MOST_FINDINGS = 10
-_CODE = (".ptx", ".cubin")
+_MOST_LISTED = 500
 _KEPT_REPORTS = 2
 
 
@@ -48,13 +49,18 @@ class Answers:
         self._lock = Lock()
 
     def recordings(self) -> Document:
-        files = self._folder.recordings()
-        return {
-            "recordings": [
-                {"recording": self._folder.name_of(file), "bytes": file.stat().st_size}
-                for file in files
+        """The recordings of the folder, and the files with the code of kernels."""
+        document: Document = {}
+        for kind, named, files in (
+            ("recordings", "recording", self._folder.recordings()),
+            ("code", "target", self._folder.code()),
+        ):
+            document[kind] = [
+                {named: self._folder.name_of(file), "bytes": file.stat().st_size}
+                for file in files[:_MOST_LISTED]
             ]
-        }
+            document[f"{kind}_left_out"] = max(0, len(files) - _MOST_LISTED)
+        return document
 
     def questions(self) -> Document:
         return {"questions": [{"question": a.name, "asks": a.question} for a in ALL]}
@@ -68,9 +74,9 @@ class Answers:
                 "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
                 "findings": [
                     _brief(number, each)
-                    for number, each in enumerate(report.findings[:_MOST_FINDINGS])
+                    for number, each in enumerate(report.findings[:MOST_FINDINGS])
                 ],
-                "findings_left_out": max(0, len(report.findings) - _MOST_FINDINGS),
+                "findings_left_out": max(0, len(report.findings) - MOST_FINDINGS),
                 "not_answered": [
                     name for name, each in report.outcomes.items() if isinstance(each, Skipped)
                 ],
@@ -136,18 +142,21 @@ class Answers:
         Raises InputError for other files: inspecting a Python file runs it.
         """
         path = self._folder.file(target)
-        if path.suffix not in _CODE and not is_named_like_recording(path):
+        if path.suffix not in CODE and not is_named_like_recording(path):
             raise InputError(
                 f"{target} is neither a .ptx nor a .cubin nor a recording",
                 "the server runs no program: use traceview ptx for a Python file",
             )
         report = traceview.inspect_ptx(path, kernel=kernel)
-        return kernels_of(_plain(as_document(report, traceview.__version__)))
+        document = as_document(report, traceview.__version__)
+        return kernels_of(_plain({**document, "target": target}))
 
-    def compare(self, before: Sequence[str], after: Sequence[str], rows: int | None) -> Document:
+    def compare(
+        self, before: Sequence[str], after: Sequence[str], rows: int | None, force: bool = False
+    ) -> Document:
         sides = [[self._recording(name) for name in names] for names in (before, after)]
-        text = comparison_json(traceview.compare(*sides), traceview.__version__)
-        return comparison_of(json.loads(text), rows)
+        compared = traceview.compare(*sides, force=force)
+        return comparison_of(json.loads(comparison_json(compared, traceview.__version__)), rows)
 
     def ranks(self, recordings: Sequence[str], rows: int | None) -> Document:
         files = [self._recording(name) for name in recordings]
@@ -198,11 +207,9 @@ class Answers:
 
 
 def _brief(number: int, ranked: RankedFinding) -> Document:
-    whole = finding_document(ranked)
-    kept = ("analysis", "severity", "message", "action", "time_at_stake_ns", "subject")
-    forecast = whole["forecast"] or {}
-    saved = {name: forecast.get(name) for name in ("saved_per_step_ns", "speedup_at_most")}
-    return {"finding": number, **{name: whole[name] for name in kept}, **saved}
+    finding = finding_document(ranked)
+    named = {key: finding[key] for key in ("analysis", "subject")}
+    return {"finding": number, **named, **brief_finding(finding)}
 
 
 def _plain(document: Document) -> Document:

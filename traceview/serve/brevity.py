@@ -33,6 +33,8 @@ _KERNEL_SUMMARY = (
 )
 _ACCESS = ("kind", "space", "opcode", "width_bits", "count", "source")
 _FINDING = ("severity", "message", "action", "time_at_stake_ns")
+_FORECAST = ("saved_per_step_ns", "speedup_at_most", "saving", "is_partial")
+MOST_FINDINGS = 10
 _COMPARED = ("headline", "step", "certainty", "changes", "environment", "notes")
 
 
@@ -79,6 +81,13 @@ def fitted(document: Callable[[int], Document], rows: int | None) -> Document:
         if len(compact(short)) <= MOST_CHARACTERS:
             break
     return short
+
+
+def brief_finding(finding: Document) -> Document:
+    """A finding without its evidence, and what it saves, with the kind of bound."""
+    forecast = finding["forecast"] or {}
+    kept = {key: finding[key] for key in _FINDING}
+    return {**kept, **{key: forecast.get(key) for key in _FORECAST}}
 
 
 def kernels_of(report: Document) -> Document:
@@ -129,15 +138,22 @@ def comparison_of(comparison: Document, rows: int | None) -> Document:
 def job_of(whole: Document, rows: int | None) -> Document:
     """The answer for a job of ranks; each rank's own report comes from `report`."""
     job = whole["job"]
-    findings = [{key: each[key] for key in _FINDING} for each in job["findings"]]
+    findings = [brief_finding(each) for each in job["findings"]]
     tables: dict[str, list[Any]] = job["tables"]
+    cut = {name: each["rows"] for name, each in job.get("left_out", {}).items()}
     kept = {key: job[key] for key in ("world_size", "missing_ranks", "verdict", "notes")}
-    return fitted(
-        lambda most: {
+
+    def shown(most: int) -> Document:
+        left_out = {
+            name: max(0, len(rows) - most) + cut.get(name, 0) for name, rows in tables.items()
+        }
+        return {
             **kept,
-            "findings": findings[:10],
+            "findings": findings[:MOST_FINDINGS],
+            "findings_left_out": max(0, len(findings) - MOST_FINDINGS),
             "failed": whole["failed"],
-            "tables": {name: each[:most] for name, each in tables.items()},
-        },
-        rows,
-    )
+            "tables": {name: rows[:most] for name, rows in tables.items()},
+            "rows_left_out": {name: rows for name, rows in left_out.items() if rows},
+        }
+
+    return fitted(shown, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from traceview.errors import InputError
@@ -12,7 +12,9 @@ from traceview.records import record
 
 # Without the reports of nsys, which only nsys can read.
 _RECORDINGS = (".sqlite", ".json")
-_MOST_LISTED, _LONGEST_NAME = 500, 200
+_LONGEST_NAME = 200
+CODE = (".ptx", ".cubin")
+"""Endings of files with the code of kernels that are read without running a program."""
 
 
 @record
@@ -56,16 +58,20 @@ class ServedFolder:
         return path.relative_to(self.root).as_posix()
 
     def recordings(self) -> list[Path]:
-        """Files named like a recording, at most 500, in order of the path."""
-        files = sorted(self._files())
-        return files[:_MOST_LISTED]
+        """Files named like a recording, in order of the path."""
+        return self._files(is_named_like_recording)
 
-    def _files(self) -> Iterator[Path]:
-        for folder, folders, files in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for path in (Path(folder, name) for name in files):
-                if is_named_like_recording(path) and self._inside(path):
-                    yield path
+    def code(self) -> list[Path]:
+        """Files named like the code of kernels, in order of the path."""
+        return self._files(lambda path: path.suffix in CODE)
+
+    def _files(self, is_named: Callable[[Path], bool]) -> list[Path]:
+        files: list[Path] = []
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            paths = (Path(folder, name) for name in names)
+            files += (path for path in paths if is_named(path) and self._inside(path))
+        return sorted(files)
 
 
 def is_named_like_recording(path: Path) -> bool:
