@@ -124,7 +124,7 @@ def inside(covered: Intervals, time: Integers) -> Mask:
 
 def rows_inside(covered: Intervals, time: Integers) -> Integers:
     """Rows of ascending times inside a union, in time proportional to the union and its rows."""
-    first, end = (np.searchsorted(time, edge, side="left") for edge in covered)
+    first, end = (coverage.places(time, edge, side="left") for edge in covered)
     return _runs(first, end)
 
 
@@ -137,7 +137,7 @@ def _runs(first: Integers, end: Integers) -> Integers:
 
 def ascending(times: Integers) -> Integers:
     """The times in order. They mostly are: merging what is takes a tenth of sorting them anew."""
-    return np.sort(times, kind="stable")
+    return np.sort(times, kind="stable") if np.any(times[1:] < times[:-1]) else times
 
 
 class Depth(NamedTuple):

@@ -176,6 +176,7 @@ def analyze(
         if len(chosen) > threads:
             # By the thread that has nothing else left to do.
             pool.submit(scoreboard, trace)
+            pool.submit(run_time, trace, 0)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)

@@ -168,7 +168,9 @@ def _stem(side: Sequence[Path]) -> str:
 def _compared(before: Sequence[Path], after: Sequence[Path], force: bool) -> RunComparison:
     import traceview
     from traceview.memory.allocator import keep_freed_memory
+    from traceview.memory.blas_threads import import_numpy
 
+    import_numpy()
     keep_freed_memory()
     with progress("Reading the recordings"):
         return traceview.compare(before, after, force=force)

@@ -31,7 +31,9 @@ def command(trace: Path, out: Path, force: bool) -> None:
     """
     import traceview
     from traceview.memory.allocator import keep_freed_memory
+    from traceview.memory.blas_threads import import_numpy
 
+    import_numpy()
     keep_freed_memory()
     with progress("Converting the trace"):
         written = traceview.convert(trace, out, force=force)

@@ -40,7 +40,9 @@ def command(trace: Path, perfetto: Path, force: bool) -> None:
     """
     import traceview
     from traceview.memory.allocator import keep_freed_memory
+    from traceview.memory.blas_threads import import_numpy
 
+    import_numpy()
     keep_freed_memory()
     with progress("Exporting the trace"):
         written = traceview.export(trace, perfetto=perfetto, force=force)

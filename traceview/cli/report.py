@@ -359,7 +359,9 @@ def _analyzed(
     """Load a trace and analyze it, while another thread imports what renders the report."""
     from traceview.api import reports
     from traceview.memory.allocator import keep_freed_memory
+    from traceview.memory.blas_threads import import_numpy
 
+    import_numpy()
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
     # Reading is C code for the most part, which leaves the interpreter to these imports.

@@ -66,6 +66,9 @@ def load_torch(path: Path) -> Trace:
     shown = str(path).encode("utf-8", "replace").decode()
     archive, size = _archive(path), path.stat().st_size
     try:
+        if archive is None:
+            with path.open("rb") as plain:
+                return kineto.read(unpacked_pieces(plain, None), shown, plain)
         with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:
 
             def counted() -> Iterator[bytes]:

@@ -1,12 +1,15 @@
 """Wherever a trace is cut into blocks that threads scan ahead, its tables are the same."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
+import traceview
 from tests.trace.kineto.traces import PID, Event, call, kernel, span, text
-from traceview.trace.kineto import chunks, reader
+from traceview.trace import Trace
+from traceview.trace.kineto import chunks, file_blocks, reader
 from traceview.trace.kineto.scan import scanner
 
 pytestmark = pytest.mark.skipif(
@@ -31,7 +34,11 @@ Cells = Mapping[str, Mapping[str, list[object]]]
 
 def tables(raw: bytes) -> Cells:
     """All cells of all tables, by name."""
-    trace = reader.read(iter([raw, b" "]), "t.json")
+    return cells(reader.read(iter([raw, b" "]), "t.json"))
+
+
+def cells(trace: Trace) -> Cells:
+    """All cells of all tables of a trace without warnings, by name."""
     assert not trace.warnings
     return {
         name: {column.name: list(table.cells(column.name)) for column in table.columns}
@@ -74,8 +81,56 @@ def test_cuts_within_strings_and_arguments(
     monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(chunks, "BLOCK_BYTES", chunk_bytes)
     read = reader.ChromeTrace
-    monkeypatch.setattr(reader, "ChromeTrace", lambda _: read(iter(pieces)))
+    monkeypatch.setattr(reader, "ChromeTrace", lambda *_: read(iter(pieces)))
     assert tables(raw) == whole
+
+
+@pytest.mark.parametrize(("form", "step"), [("in one line", 7), ("as torch writes", 19)])
+def test_every_offset_as_the_end_of_a_block_of_a_file(
+    form: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, raw = tmp_path / "t.json", FORMS[form]
+    path.write_bytes(raw)
+    whole = tables(raw)
+    for place in range(raw.index(b"[", raw.index(b"traceEvents")) + 1, len(raw), step):
+        cuts = [place]
+        monkeypatch.setattr(
+            file_blocks, "_cut", lambda _, start, end, cuts=cuts: cuts.pop() if cuts else end
+        )
+        assert cells(traceview.load(path)) == whole, raw[:place]
+        assert not cuts
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("chunk_bytes", [1, 50, 300, 1000])
+@pytest.mark.parametrize("cut_bytes", [8, 64])
+def test_blocks_of_a_file_within_strings_and_arguments(
+    form: str, chunk_bytes: int, cut_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, raw = tmp_path / "t.json", FORMS[form]
+    path.write_bytes(raw)
+    whole = tables(raw)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(file_blocks, "_CUT_BYTES", cut_bytes)
+    assert cells(traceview.load(path)) == whole
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.9, 0.99])
+def test_a_file_that_becomes_shorter_is_truncated(
+    kept: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(FORMS["as torch writes"])
+    real = file_blocks.blocks_of_file
+
+    def shortened(*given: object) -> Iterator[object]:
+        blocks = list(real(*given))  # type: ignore[arg-type]
+        with path.open("r+b") as file:
+            file.truncate(int(kept * path.stat().st_size))
+        yield from blocks
+
+    monkeypatch.setattr(chunks, "blocks_of_file", shortened)
+    assert any("ends in the middle" in each for each in traceview.load(path).warnings)
 
 
 def test_what_only_looks_like_events_leaves_no_names_and_threads(

@@ -8,7 +8,7 @@ from traceview import groups, intervals
 from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
 from traceview.facts.steps.steps import steps
@@ -39,9 +39,11 @@ def verdict(trace: Trace, device: int) -> str:
 def _only_loads(trace: Trace, device: int) -> bool:
     """Whether a device ran a kernel at most, and sat idle before that alone."""
     ops, every = operations(trace), gaps(trace)
-    kernels = (ops.device == device) & np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
     idle = every.one_time[every.device == device]
-    return bool(np.count_nonzero(kernels) <= 1 and len(idle) and idle.all())
+    if not len(idle) or not idle.all():
+        return False
+    own = ops.kind[operations_by_device(trace)[device]]
+    return int(np.isin(own, (Kind.KERNEL, Kind.GRAPH)).sum()) <= 1
 
 
 def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: int) -> str:

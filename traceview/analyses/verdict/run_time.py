@@ -6,6 +6,7 @@ first. Communication counts where nothing computes, copies where neither runs, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from traceview.facts.operations.kernel_classes import (
 from traceview.facts.operations.operations import Kind, operations
 from traceview.records import record
 from traceview.tables import Integers
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
 _GRAPH = len(KernelClass)
@@ -57,6 +58,13 @@ def run_time(trace: Trace, run_ns: int) -> RunTime | None:
 
     `run_ns` is the duration of the recording.
     """
+    of_gpu = _longest_steady(trace)
+    return replace(of_gpu, run_ns=run_ns) if of_gpu else None
+
+
+@fact
+def _longest_steady(trace: Trace) -> RunTime | None:
+    """`run_time`, of a run of unknown duration."""
     spans = steady_spans_ns(trace)
     if not spans:
         return None
@@ -67,7 +75,7 @@ def run_time(trace: Trace, run_ns: int) -> RunTime | None:
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
-    return RunTime(device_id, len(spans), run_ns, spans[device], parts)
+    return RunTime(device_id, len(spans), 0, spans[device], parts)
 
 
 def _busy_ns(trace: Trace, device: int) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.compiled import coverage
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import (
     Operations,
@@ -145,5 +146,5 @@ def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Intege
     end = np.full(each.size, np.iinfo(np.int64).min)
     np.maximum.at(end, each.ids, ops.end_ns[rows])
     start = calls.start_ns[call]
-    begun = np.searchsorted(intervals.ascending(start), start, side="right")
-    return call, begun - np.searchsorted(intervals.ascending(end), start, side="right")
+    begun = coverage.places(intervals.ascending(start), start, side="right")
+    return call, begun - coverage.places(intervals.ascending(end), start, side="right")

@@ -19,11 +19,13 @@ that no pass launches, an embedding before and a head after them, are layers, wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
-from traceview.tables import Integers, Mask
+from traceview.tables import Array, Integers, Mask
 
 _MOST_LAYERS = 256
 _LEAST_GROUPS, _LEAST_STEPS = 8, 3
@@ -100,26 +102,39 @@ def grouping(first: Integers, lag: int, pause_ns: Integers) -> Grouping | None:
     """
     some = first[: max(_MOST_LAUNCHES // lag, 1)]
     some = some[some + lag <= len(pause_ns)]
+    pauses = pause_ns[some + np.arange(lag)[:, None]].astype(float)
     best, most = None, 0.0
-    for offset in range(lag if len(some) >= 2 * _LEAST_GROUPS else 0):
-        pauses = pause_ns[some + offset].astype(float)
-        for layers in range(2, min(len(some) // _LEAST_GROUPS, _MOST_LAYERS) + 1):
-            position, errors = _longest(pauses[: len(pauses) // layers * layers], layers)
-            if errors > most:
-                best, most = Grouping(layers, position, offset), errors
+    for offset, passes in sorted(_standing_out(pauses)):
+        whole = len(some) // passes * passes
+        position, errors = _longest(pauses[offset, :whole], passes)
+        if errors > most:
+            best, most = Grouping(passes, position, offset), errors
     return best
 
 
-def _longest(pauses: Integers, layers: int) -> tuple[int, float]:
-    """The place in a group with longer pauses, and by how many standard errors; 0.0 for none."""
-    table = pauses.reshape(-1, layers)
+def _standing_out(pauses: Array) -> Iterator[tuple[int, int]]:
+    """Offsets, and numbers of passes of which one pauses far longer than the others.
+
+    `pauses` has shape (offsets, passes).
+    """
+    offsets, count = pauses.shape
+    for passes in range(2, min(count // _LEAST_GROUPS, _MOST_LAYERS) + 1):
+        groups = count // passes
+        table = pauses[:, : groups * passes].reshape(offsets, groups, passes)
+        median = np.sort(np.median(table, axis=1), axis=1)
+        usual, next_longest = np.median(median[:, :-1], axis=1), median[:, -2]
+        longer = median[:, -1] - usual
+        far = (longer >= _LONGER * usual) & (longer >= _NEXT * (next_longest - usual))
+        yield from zip(np.flatnonzero(far).tolist(), repeat(passes))
+
+
+def _longest(pauses: Array, passes: int) -> tuple[int, float]:
+    """The pass of a group with the longest pauses, and by how many standard errors; 0.0 for few."""
+    table = pauses.reshape(-1, passes)
     median = np.median(table, axis=0)
     place = int(np.argmax(median))
-    others = np.delete(median, place)
-    usual, next_longest = float(np.median(others)), float(others.max())
+    usual = float(np.median(np.delete(median, place)))
     longer = float(median[place]) - usual
-    if longer < max(_LONGER * usual, _NEXT * (next_longest - usual)):
-        return place, 0.0
     if np.mean(table[:, place] > usual + longer / 2) < _MARKED:
         return place, 0.0
     deviation = _DEVIATIONS_PER_MAD * float(np.median(np.abs(table - median)))

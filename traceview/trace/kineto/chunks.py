@@ -6,10 +6,11 @@ string, the decoder decides: a chunk that began at an event and ends elsewhere i
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -18,17 +19,17 @@ from traceview.records import record
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.events import KinetoEvent, decode_events
+from traceview.trace.kineto.file_blocks import BETWEEN_EVENTS, blocks_of_file
 from traceview.trace.kineto.repair import repaired
 from traceview.trace.kineto.scan.blocks import Block, BlockScanner
 from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 
 Span = tuple[int, int]
-CHUNK_BYTES = 1 << 22
-MOST_SCANNED_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 24
+MOST_SCANNED_BYTES = 2 * CHUNK_BYTES
 """A longer event is left to the decoder: a scan begins anew with each piece of it."""
 MOST_HEADER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 # After the last event: the next key of the trace, or its end.
 _LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?=,\s*"|\}|$)')
 _CUTS_TRIED = 3
@@ -49,11 +50,13 @@ class ScannedEvents:
 class ChromeTrace:
     """Reads a trace; what is around the events, and what went wrong, is known after the last one.
 
+    `pieces` are its text. Where that is the content of a `file`, several threads read its events.
     `metadata` are the keys beside traceEvents. `truncated` is True where the file ends before the
     trace does. `unreadable` counts events of broken JSON, `mended` those read in spite of it.
     """
 
     pieces: Iterator[bytes]
+    file: BinaryIO | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     truncated: bool = False
     size: int = 0
@@ -90,6 +93,10 @@ class ChromeTrace:
     def _blocks(self) -> Iterator[Block]:
         """The text from the first event on, cut where events seem to begin."""
         rest = self._after_header()
+        if self.file is not None and hasattr(os, "pread"):
+            yield from blocks_of_file(self.file, self.size - len(rest), CHUNK_BYTES)
+            self.size = os.fstat(self.file.fileno()).st_size
+            return
         while more := self._more(max(CHUNK_BYTES - len(rest), CHUNK_BYTES // 2)):
             text = rest + more
             boundaries = _boundaries_from_behind(text, 1)
@@ -216,7 +223,7 @@ class ChromeTrace:
         """The events of a text of which some are malformed."""
         edges = [0]
         ends = []
-        for match in _BETWEEN.finditer(text):
+        for match in BETWEEN_EVENTS.finditer(text):
             ends.append(match.start() + 1)
             edges.append(match.end())
         ends.append(len(text))
@@ -272,7 +279,7 @@ def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
     while len(boundaries) < most:
         start = max(len(text) - size, 0)
         boundaries = [
-            (start + m.start() + 1, start + m.end()) for m in _BETWEEN.finditer(text[start:])
+            (start + m.start() + 1, start + m.end()) for m in BETWEEN_EVENTS.finditer(text[start:])
         ]
         if not start:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -157,12 +157,14 @@ def _category(event: KinetoEvent) -> str | None:
     return _CATEGORIES.get(event.cat, event.cat)
 
 
-def read(pieces: Iterator[bytes], path: str) -> Trace:
+def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Trace:
     """Read a trace of torch.profiler; `path` is the name shown to the user.
+
+    `file` is the one whose content the pieces are, where it has no other content.
 
     Raises TraceFormatError if it is JSON of another kind.
     """
-    source, gathered = ChromeTrace(pieces), Gathered()
+    source, gathered = ChromeTrace(pieces, file), Gathered()
     for chunk in source.scanned_chunks(BlockScanner() if scanner.is_available() else None):
         stage("Reading the trace")
         gathered.add(chunk)

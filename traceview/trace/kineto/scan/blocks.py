@@ -10,24 +10,30 @@ takes the blocks in order sees whether it is so, and else scans anew what was th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from traceview.records import record
 from traceview.trace.kineto.scan.scanner import EventScanner, Scan
 
 THREADS = 2
 
 
-@record
+@dataclass(eq=False)
 class Block:
-    """The part up to `end` of a text; what is behind that is the beginning of the next block."""
+    """The part of a text up to `end`; what is behind that is the beginning of the next block.
 
-    text: bytes
+    A text that is still to be read is read by the thread that scans it.
+    """
+
+    source: bytes | Callable[[], bytes]
     seeming_end: int | None = None
     scans: Future[list[Scan]] | None = None
+
+    @cached_property
+    def text(self) -> bytes:
+        return self.source if isinstance(self.source, bytes) else self.source()
 
     @property
     def end(self) -> int:
@@ -49,7 +55,8 @@ class BlockScanner:
         waiting: deque[Block] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
             for block in blocks:
-                waiting.append(replace(block, scans=pool.submit(self._scan, block)))
+                block.scans = pool.submit(self._scan, block)
+                waiting.append(block)
                 if len(waiting) > THREADS:
                     yield waiting.popleft()
             while waiting:

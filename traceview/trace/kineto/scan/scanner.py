@@ -16,7 +16,7 @@ from traceview.compiled.text_numbers import CompiledNumbers
 from traceview.records import record
 from traceview.tables import Array, Integers
 
-MOST_EVENTS = (1 << 14) - 24
+MOST_EVENTS = (1 << 16) - 24
 """Rows of a table, and events left to Python, of one scan. Columns a power of two apart would share
 places in the cache."""
 LEAST_BYTES = 32
