@@ -38,7 +38,7 @@ class PackedColumn:
             return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
         wide = values.astype(np.int64)
         plain = cls._of(wide, None)
-        if plain.is_constant or wide.ndim > 1:
+        if plain.is_constant or wide.ndim > 1 or plain.above.itemsize == 1:
             return plain
         # The first row is `first`, so its step may be any.
         steps = np.diff(wide, prepend=2 * wide[:1] - wide[1:2])
@@ -52,11 +52,18 @@ class PackedColumn:
         there = flat[flat != NULL] if flat[0] == NULL or flat.min() == NULL else flat
         least = int(there.min()) if len(there) else NULL
         above = flat.view(np.uint64) - _modulo(least)
-        if not above.any():
+        most = int(above.max())
+        if not most:
             return cls(least, constant(0, values.shape, np.uint8), *_NONE_FAR, first)
-        kind = min(_UNSIGNED, key=lambda kind: _bytes_as(above, kind))
+        enough = next(n for n, kind in enumerate(_UNSIGNED) if most <= np.iinfo(kind).max)
+        kind = _UNSIGNED[enough]
+        if enough:
+            kind = min(_UNSIGNED[: enough + 1], key=lambda kind: _bytes_as(above, kind))
+        near = above.astype(kind).reshape(values.shape)
+        if kind is _UNSIGNED[enough]:
+            return cls(least, near, *_NONE_FAR, first)
         rows = np.flatnonzero(above > np.iinfo(kind).max).astype(np.int32)
-        return cls(least, above.astype(kind).reshape(values.shape), rows, above[rows], first)
+        return cls(least, near, rows, above[rows], first)
 
     def __len__(self) -> int:
         return len(self.above)
