@@ -7,15 +7,21 @@ import platform
 import shutil
 import sqlite3
 import subprocess
+import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+# A tenth of a second or more of arithmetic.
+_WORK = "sum(i * i for i in range(3_000_000))"
 
 
 def machine(nsys: str | None, nsys_ai: str | None) -> dict[str, Any]:
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
+        "at_once": round(_at_once(), 2),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "load_at_start": round(os.getloadavg()[0], 1),
@@ -34,9 +40,27 @@ def sentence(facts: dict[str, Any]) -> str:
     names = ("traceview", "python", "numpy", "pandas", "sqlite", "nsys", "nsys_ai")
     versions = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
     return (
-        f"{facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB, {facts['system']}; "
+        f"{facts['cores']} cores of {facts['cpu']}, which together do {facts['at_once']} times the "
+        f"work of one, {facts['memory_gb']} GB, {facts['system']}; "
         f"load {facts['load_at_start']} at the start; {', '.join(versions)}"
     )
+
+
+def _at_once() -> float:
+    """How often all cores at once do the work of one: what a virtual machine calls two cores may
+    be the two threads of one.
+    """
+    cores = len(os.sched_getaffinity(0))
+    alone, together = (min(_work_s(count) for _ in range(5)) for count in (1, cores))
+    return cores * alone / together
+
+
+def _work_s(processes: int) -> float:
+    begun = time.perf_counter()
+    running = [subprocess.Popen((sys.executable, "-c", _WORK)) for _ in range(processes)]
+    for each in running:
+        each.wait()
+    return time.perf_counter() - begun
 
 
 def _cpu() -> str:

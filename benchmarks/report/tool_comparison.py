@@ -7,9 +7,11 @@
         [--json RESULTS.json [--resume]] [--chart docs/performance.svg]
 
 Prints Markdown. Every run is a process of its own, from start to exit, with the file in the page
-cache. CPU is user and system time of the process and its children. Each tool's time and count per
-kernel are compared with those of SQLite: one that is wrong, or that skips part of the work, has no
-time in the table, and the benchmark ends with status 1.
+cache. Before each, a process takes a few times as much memory as the file has bytes and ends: what
+is free in a virtual machine for some seconds may be the host's, and taking it back took up to 3 s
+per GB where it otherwise takes 0.1 s. CPU is user and system time of the process and its children.
+Each tool's time and count per kernel are compared with those of SQLite: one that is wrong, or that
+skips part of the work, has no time in the table, and the benchmark ends with status 1.
 
 First `traceview report` runs on every trace, --runs times, in turns with --json and --html: what
 slows the machine down for a minute slows all three. Then comes one tool after the other, the
@@ -65,6 +67,8 @@ PACKAGE = Path(__file__).parents[2] / "traceview"
 GENERATOR = "benchmarks.traces.generator"
 KINETO = "kineto"
 START_UP_BYTES = 20_000_000
+MEMORY_PER_BYTE = 4
+LEAST_MEMORY = 100_000_000
 NO_LIMIT_S = 1e9
 MIB = 1024  # ru_maxrss counts KiB on Linux
 # A pass at the speed of C, without the start of the interpreter.
@@ -109,9 +113,18 @@ def run(command: Sequence[str], printed: Path, limit_s: float = NO_LIMIT_S) -> T
     return Timed(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / MIB)
 
 
+def take_memory(trace: Path) -> None:
+    """Let a process take as much as the largest report of a trace needs, so that it is free."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = min(MEMORY_PER_BYTE * trace.stat().st_size + LEAST_MEMORY, free // 2)
+    program = "import sys, numpy; numpy.ones(int(sys.argv[1]), numpy.uint8)"
+    subprocess.run((sys.executable, "-c", program, str(size)), check=True)
+
+
 def measure(trace: Path, way: Way, printed: Path, limit_s: float = NO_LIMIT_S) -> Timed:
     """One run of all commands of a tool; what each prints goes into a file of the folder."""
     prepare(trace, way)
+    take_memory(trace)
     done: list[Timed] = []
     for number, command in enumerate(way.commands):
         left = limit_s - sum(each.wall_s for each in done)

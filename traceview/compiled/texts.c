@@ -22,27 +22,40 @@
 
 /* Far beyond what happens by chance in a table that is at most half full. */
 enum { MOST_PROBES = 512, AHEAD = 32 };
-static const uint64_t FREE = UINT64_MAX;
+static const uint64_t FREE = UINT64_MAX, MIX = 0x9E3779B97F4A7C15u;
 
 static const char NO_ROOM[] = "there is no room for the texts";
 static const char COLLISIONS[] = "texts that are made to collide";
 
-static uint64_t word_at(const uint8_t *text, int64_t bytes)
+static uint64_t word_at(const uint8_t *text)
 {
-    uint64_t word = 0;
-    memcpy(&word, text, bytes < 8 ? (size_t)bytes : 8);
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
     return word;
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * MIX;
+    return hash ^ hash >> 32;
 }
 
 static uint32_t hash_of(const uint8_t *text, int64_t bytes)
 {
-    const uint64_t mix = 0x9E3779B97F4A7C15u;
-    uint64_t hash = (uint64_t)bytes * mix;
-    for (int64_t at = 0; at < bytes; at += 8) {
-        hash = (hash ^ word_at(text + at, bytes - at)) * mix;
-        hash ^= hash >> 32;
+    const int64_t word = sizeof(uint64_t);
+    uint64_t hash = (uint64_t)bytes * MIX, last = 0;
+    int64_t at = 0;
+    for (; bytes - at >= word; at += word)
+        hash = mixed(hash, word_at(text + at));
+    if (at < bytes) {
+        /* The last word may hold bytes of the one before it. */
+        if (bytes >= word)
+            last = word_at(text + bytes - word);
+        else
+            memcpy(&last, text, (size_t)bytes);
+        hash = mixed(hash, last);
     }
-    return (uint32_t)(hash * mix >> 32);
+    return (uint32_t)(hash * MIX >> 32);
 }
 
 static int is_text(const struct text_table *table, int64_t number, const uint8_t *text,

@@ -14,6 +14,15 @@
 #include <emmintrin.h>
 #endif
 
+/* What runs for nearly every value is worth its place in each caller, what is rare is not. */
+#ifdef __GNUC__
+#define USUAL static inline __attribute__((always_inline))
+#define RARE static __attribute__((noinline))
+#else
+#define USUAL static inline
+#define RARE static
+#endif
+
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
 #else
@@ -49,7 +58,7 @@ enum { SAFE_DIGITS = 18, MOST_WHOLE_DIGITS = 16, MOST_FIRST = '4' };
 #define MOST_BYTES ((int64_t)1 << 50)
 #define FARTHEST_NS ((int64_t)1 << 61)
 
-/* A part of the text; the start is NULL where there is none. */
+/* A part of the text; the start is NULL, and the length any, where there is none. */
 struct token {
     const uint8_t *start;
     int64_t bytes;
@@ -126,8 +135,10 @@ static int is_hex(uint8_t byte)
     return is_digit(byte) || (uint8_t)((byte | 0x20) - 'a') < 6;
 }
 
-static const uint8_t *after_space(const uint8_t *at)
+USUAL const uint8_t *after_space(const uint8_t *at)
 {
+    if (*at > ' ')
+        return at;
     while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')
         at++;
     return at;
@@ -320,7 +331,17 @@ static const uint8_t *after_item(struct reader *reader, const uint8_t *at, char 
     return *at == ',' ? after_space(at + 1) : fail(reader, at);
 }
 
+/* Behind a value at which a string or number does not begin. */
+RARE const uint8_t *after_other_value(struct reader *reader, const uint8_t *at, int depth);
+
 static const uint8_t *after_value(struct reader *reader, const uint8_t *at, int depth)
+{
+    if (*at == '"')
+        return after_string(reader, at + 1);
+    return is_digit(*at) ? after_number(reader, at) : after_other_value(reader, at, depth);
+}
+
+RARE const uint8_t *after_other_value(struct reader *reader, const uint8_t *at, int depth)
 {
     if (*at != '{' && *at != '[')
         return after_scalar(reader, at);
@@ -344,7 +365,8 @@ static const uint8_t *after_value(struct reader *reader, const uint8_t *at, int 
 
 static int is_text(struct token token, const char *text, size_t bytes)
 {
-    return token.bytes == (int64_t)bytes && memcmp(token.start, text, bytes) == 0;
+    return token.start && token.bytes == (int64_t)bytes &&
+           memcmp(token.start, text, bytes) == 0;
 }
 
 #define IS(token, text) is_text(token, text, sizeof(text) - 1)
@@ -357,7 +379,7 @@ static int is_null(struct token token)
 /* Whether it is the string, as written. */
 static int is_string(struct token token, const char *text, size_t bytes)
 {
-    return token.bytes == (int64_t)bytes + 2 && token.start[0] == '"' &&
+    return token.start && token.bytes == (int64_t)bytes + 2 && token.start[0] == '"' &&
            memcmp(token.start + 1, text, bytes) == 0;
 }
 
@@ -559,7 +581,7 @@ static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, i
 }
 
 /* Whether it is what stands at a place with MOST_LEAD_BYTES behind it. */
-static inline int is_lead(const uint8_t *at, const struct lead *lead)
+USUAL int is_lead(const uint8_t *at, const struct lead *lead)
 {
 #if defined(__SSE2__)
     const __m128i *here = (const __m128i *)at, *there = (const __m128i *)lead->text;
@@ -573,26 +595,34 @@ static inline int is_lead(const uint8_t *at, const struct lead *lead)
 #endif
 }
 
-/* The same. Most events of a kind are written alike: what stood in a place in the last one was
- * checked then. */
-static const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
-                                 int place, const struct argument *known, int *meaning)
+/* The same, kept for the next event. */
+RARE const uint8_t *after_kept_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
+                                    int place, const struct argument *known, int *meaning)
 {
     const uint8_t *first = at;
-    struct lead *lead = place < MOST_PLACES ? &leads[place] : NULL;
-    if (lead && lead->bytes && reader->end - at >= MOST_LEAD_BYTES && is_lead(at, lead)) {
-        *meaning = lead->meaning;
-        at += lead->bytes;
-        return lead->meaning == CLOSED ? at : after_space(at);
-    }
-    if (!(at = after_new_lead(reader, at, place == 0, known, meaning)))
-        return NULL;
-    if (lead && at - first <= MOST_LEAD_BYTES) {
+    at = after_new_lead(reader, at, place == 0, known, meaning);
+    if (at && place < MOST_PLACES && at - first <= MOST_LEAD_BYTES) {
+        struct lead *lead = &leads[place];
         memcpy(lead->text, first, (size_t)(at - first));
         lead->bytes = at - first;
         lead->meaning = *meaning;
     }
     return at;
+}
+
+/* The same. Most events of a kind are written alike: what stood in a place in the last one was
+ * checked then. */
+USUAL const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
+                                int place, const struct argument *known, int *meaning)
+{
+    const struct lead *lead = &leads[place];
+    if (place < MOST_PLACES && lead->bytes && reader->end - at >= MOST_LEAD_BYTES &&
+        is_lead(at, lead)) {
+        *meaning = lead->meaning;
+        at += lead->bytes;
+        return lead->meaning == CLOSED ? at : after_space(at);
+    }
+    return after_kept_lead(reader, at, leads, place, known, meaning);
 }
 
 /* Arguments of a known kind of event. One that is there twice is left to Python. */
@@ -651,7 +681,8 @@ static const uint8_t *after_field(struct reader *reader, const uint8_t *at, int 
 /* Behind an event, whose fields are then known. */
 static const uint8_t *after_event(struct reader *reader, const uint8_t *at, struct event *event)
 {
-    memset(event->fields, 0, sizeof event->fields);
+    for (int field = 0; field < FIELDS; field++)
+        event->fields[field].start = NULL;
     event->dims.start = NULL;
     event->kind = OTHER;
     event->has_details = event->has_arguments = 0;
