@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from traceview.ptx.model import SourceLine
+from traceview.ptx.model import SourceLine, source_path
 
 Place = tuple[str, int]
 Chain = tuple[Place, ...]
@@ -78,7 +78,7 @@ class FileTable:
         """Add a `.file` directive."""
         match = FILE.match(text)
         assert match, text
-        path = f"{match[2]}/{match[3]}" if match[3] else match[2]
+        path = source_path(f"{match[2]}/{match[3]}" if match[3] else match[2])
         self._paths[match[1]] = path
         self._by_name.setdefault(PurePosixPath(path).name, []).append(path)
 

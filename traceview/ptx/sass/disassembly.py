@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from traceview.errors import TraceFormatError
 from traceview.ptx.loops import Jump, loop_depths
-from traceview.ptx.model import Function, Instruction, Listing, SourceLine
+from traceview.ptx.model import Function, Instruction, Listing, SourceLine, source_path
 
 PTX_FILE = ".nv_debug_ptx_txt"
 # `traceview scrub` overwrites home folders in place, which keeps their length; in PTX it is `~/`.
@@ -113,7 +113,8 @@ class _Reader:
         )
 
     def _made_from(self, match: re.Match[str]) -> None:
-        place = SourceLine(_OVERWRITTEN.sub("~/", match["file"]), int(match["line"]))
+        file = source_path(_OVERWRITTEN.sub("~/", match["file"]))
+        place = SourceLine(file, int(match["line"]))
         if place.file == PTX_FILE:
             self._ptx_line = place.line
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from traceview.ptx.model import SourceLine
+from traceview.ptx.model import SourceLine, source_path
 from traceview.ptx.ttgir.parser import Places
 from traceview.records import record
 
@@ -102,7 +102,7 @@ def _file(number: str, nodes: Mapping[str, tuple[str, str]]) -> str | None:
         kind, text = nodes.get(number, ("", ""))
         match = _FILE.search(text) if kind == "File" else None
         if match:
-            return f"{match[2]}/{match[1]}" if match[2] else match[1]
+            return source_path(f"{match[2]}/{match[1]}" if match[2] else match[1])
         references = dict(_REFERENCE.findall(text))
         number = references.get("file") or references.get("scope", "")
         if not number:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 
-from traceview.ptx.model import SourceLine
+from traceview.ptx.model import SourceLine, source_path
 from traceview.records import record
 
 _LOCATION = re.compile(r"^#loc(?P<name>\d*) = loc\((?P<text>.*)\)$", re.MULTILINE)
@@ -119,7 +119,7 @@ class Places:
             text = self._texts.get(name, "")
             match = _FILE_LINE.match(text)
             if match:
-                return SourceLine(match["file"], int(match["line"]))
+                return SourceLine(source_path(match["file"]), int(match["line"]))
             inner = _CALL.match(text) or _NAMED.match(text)
             if inner is None:
                 return None
