@@ -48,6 +48,19 @@ def test_a_mistake_in_a_kernel_is_shown_with_its_line(tmp_path, wrong, right, pl
     assert caught.value.remedy == "correct the kernel"
     assert "signature" not in str(caught.value)
     assert ("launched at line 17" in caught.value.what) is bool(launch)
+    assert caught.value.what.startswith("before it launched a kernel, script.py raised") is bool(
+        launch
+    )
+
+
+@pytest.mark.parametrize("launch", ["", LAUNCH], ids=["guessed", "launched"])
+def test_a_name_beyond_ascii_that_ptxas_refuses_is_told_in_a_line(tmp_path, launch):
+    path = tmp_path / "größe.py"
+    path.write_text(GELU + launch)
+    with pytest.raises(InputError, match="ptxas: Unexpected non-ASCII character") as caught:
+        traceview.inspect_ptx(path)
+    assert "Repro command" not in caught.value.what
+    assert caught.value.remedy == "ptxas reads ASCII alone: name the file and its kernels in ASCII"
 
 
 @pytest.mark.parametrize("package", [False, True])
@@ -63,8 +76,8 @@ def test_keywords_of_triton_1_are_told_at_once(tmp_path, package):
     assert caught.value.what in (
         "gelu does not compile: it takes **meta, which only Triton 1 knew, at script.py:13, "
         "`BLOCK = meta['BLOCK']`",
-        "script.py raised TypeError at line 11: JIT functions do not support **meta parameters "
-        "before it launched a kernel",
+        "before it launched a kernel, script.py raised TypeError at line 11: JIT functions do not "
+        "support **meta parameters",
         "script.py raised TypeError at line 11: JIT functions do not support **meta parameters",
     )
     assert caught.value.remedy.startswith("declare each constant as a parameter instead")

@@ -113,4 +113,19 @@ def test_a_file_that_is_no_source_says_so():
         DATA / "gelu-nvrtc-12.9-sm90.ptx", what_if=True, note=notes.append
     )
     assert report.kernels[0].what_if == ()
-    assert any("no other configuration can be compiled" in note for note in notes)
+    assert notes == [
+        f"{DATA / 'gelu-nvrtc-12.9-sm90.ptx'} is not a Triton source, so it does not use --what-if"
+    ]
+
+
+def test_options_that_a_target_does_not_take_are_told(tmp_path):
+    notes, ptx = [], DATA / "gelu-nvrtc-12.9-sm90.ptx"
+    given = {"signature": "*fp32", "constexprs": {"N": 1}, "guess": True, "arguments": ["1"]}
+    traceview.inspect_ptx(ptx, num_warps=4, **given, note=notes.append)
+    assert notes == [
+        f"{ptx} is not a Triton source, so it does not use --signature, --constexpr, --guess, "
+        "arguments after --"
+    ]
+    with pytest.raises(traceview.TraceviewError, match="holds no CUDA kernel"):
+        traceview.inspect_ptx(tmp_path, num_warps=4, note=notes.append)
+    assert notes[1:] == [f"{tmp_path} is not a Triton source, so it does not use --num-warps"]

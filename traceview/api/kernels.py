@@ -158,8 +158,12 @@ def _inspect(
     what_if: bool = False,
 ) -> PtxReport:
     from traceview.inspect.target_report import inspect_target
+    from traceview.inspect.targets.target import unused_options
     from traceview.trace.load import is_trace
 
+    unused = unused_options(str(target), options, what_if=what_if)
+    if unused:
+        note(f"{target} is not a Triton source, so it does not use {unused}")
     if is_trace(Path(target)):
         from traceview.inspect.recorded_kernels import inspect_trace
 

@@ -17,8 +17,10 @@ _STAND_IN = re.compile(r"<stand-in for ([\w.]+)")
 _NEVER_RIGHT = re.compile(
     rf"module '[\w.]+' has no attribute|unexpected keyword argument|{_STAND_IN.pattern}"
 )
+_PTXAS = re.compile(r"^ptxas \w+ *: (.+)$", re.MULTILINE)
 NOT_IMPORTED = "which could not be imported"
 OF_TRITON_1 = "which only Triton 1 knew"
+NOT_ASCII = "Unexpected non-ASCII character"
 
 
 def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
@@ -32,8 +34,14 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     gathered = _gathered_keywords(str(message), inner)
     if gathered:
         return f"it takes **{gathered}, {OF_TRITON_1},{_place(inner, functions)}"
-    text = " ".join(_plain(str(message)).split())[:_MOST_LETTERS]
+    text = on_one_line(_plain(str(message)))
     return f"{type(error).__name__}{_place(inner, functions)}{': ' * bool(text)}{text}"
+
+
+def on_one_line(message: str) -> str:
+    """A message, shortened. Triton's of a failure of ptxas goes on with a command and all PTX."""
+    reasons = _PTXAS.findall(message)
+    return " ".join((f"ptxas: {reasons[0]}" if reasons else message).split())[:_MOST_LETTERS]
 
 
 def is_of_source(error: BaseException) -> bool:

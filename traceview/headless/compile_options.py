@@ -12,6 +12,20 @@ MOST_CONFIGS = 4
 """How many configurations of an autotuned kernel are compiled unless all are asked for."""
 BUDGET_S = 20.0
 """Time limit of one invocation unless another is asked for."""
+_OF_SOURCES = {
+    "signature": "--signature",
+    "constexprs": "--constexpr",
+    "num_stages": "--num-stages",
+    "first_config": "--first-config",
+    "all_configs": "--all-configs",
+    "guess": "--guess",
+    "emulate": "--emulate",
+    "compile_torch": "--compile",
+    "timeout_s": "--timeout",
+    "budget_s": "--budget",
+    "arguments": "arguments after --",
+}
+"""What only Triton sources take, as on the command line."""
 
 
 @record
@@ -48,6 +62,16 @@ class CompileOptions:
         # A string is one argument, not its letters; JSON has lists for tuples.
         arguments = (self.arguments,) if isinstance(self.arguments, str) else tuple(self.arguments)
         object.__setattr__(self, "arguments", arguments)
+
+    @property
+    def of_sources(self) -> list[str]:
+        """The options that are set and that only Triton sources take."""
+        values = vars(self)
+        return [
+            option
+            for name, option in _OF_SOURCES.items()
+            if values[name] not in (None, False, {}, ())
+        ]
 
     @property
     def most_configs(self) -> int | None:

@@ -218,9 +218,9 @@ def _in_words(error: BaseException, script: Script, functions: Sequence[Any]) ->
     line = _last_line(error, script)
     place = f" at line {line}" if line else ""
     if line and hasattr(error, "node"):
-        return f"raised {compile_error.in_words(error, functions)}, launched at line {line},"
-    message = " ".join(str(error).split())
-    return f"raised {type(error).__name__}{place}" + (f": {message[:300]}" if message else "")
+        return f"raised {compile_error.in_words(error, functions)}, launched at line {line}"
+    message = compile_error.on_one_line(str(error))
+    return f"raised {type(error).__name__}{place}" + (f": {message}" if message else "")
 
 
 def _last_line(error: BaseException, script: Script) -> int | None:

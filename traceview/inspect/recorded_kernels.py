@@ -12,6 +12,7 @@ from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
+from traceview.inspect.targets.target import is_named
 from traceview.ptx.model import Compiled
 from traceview.trace import Trace
 
@@ -60,7 +61,7 @@ def _gathered(trace: Trace) -> GatheredCode:
 def _wanted(compiled: Compiled, options: CompileOptions) -> bool:
     if options.arch and not compiled.arch.startswith(options.arch):
         return False
-    return options.kernel in (None, compiled.name)
+    return is_named(options.kernel, compiled.name, compiled.name)
 
 
 def _none(trace: Trace, code: GatheredCode, options: CompileOptions) -> tuple[str, str]:
@@ -85,7 +86,7 @@ def _remarks(
         count = units.counted(len(idle), "variant was", "variants were")
         yield f"{count} compiled but never launched, and not shown; --kernel NAME shows them"
     for name, number in code.unfit.items():
-        if options.kernel in (None, name):
+        if is_named(options.kernel, name, name):
             launches = units.counted(number, "launch", "launches")
             yield f"{launches} of {name} match none of the recorded code"
     if code.other_ns and not options.kernel:

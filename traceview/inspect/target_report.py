@@ -53,8 +53,6 @@ def inspect_target(
     `kernels_of` and `inspect` do.
     """
     if not is_python(target):
-        if neighbours:
-            note(f"{target} is not a Triton source, so no other configuration can be compiled")
         kernels = kernels_of(target, options, note=note)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
     with Recompiler(step) as recompiler:

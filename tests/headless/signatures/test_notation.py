@@ -97,11 +97,12 @@ def test_what_is_written_reads_the_same():
 @pytest.mark.parametrize(
     ("signature", "constexprs", "words"),
     [
+        ("*fp32", {}, "1 entry, but the kernel has 4 parameters"),
         ("*fp32, i32", {}, "2 entries, but the kernel has 4 parameters.*x_ptr, y_ptr, n, BLOCK"),
         ("*fp32, *fp32, in32, 64", {}, "signature entry 'in32' for n is neither"),
         ("*fp32:8, *fp32, i32, 64", {}, "unknown hint :8 for x_ptr.*:16"),
         ("*fp32,, i32, 64", {}, "empty entry"),
-        ("", {}, "empty entry|0 entries|1 entries"),
+        ("", {}, "empty entry|0 entries|1 entry"),
         ("*fp32, *fp32, i32, 64", {"BLOK": 1}, "no parameter 'BLOK'.*x_ptr, y_ptr, n, BLOCK"),
         ("*fp32, *fp32, i32, 64:16", {}, "'64:16'"),
     ],

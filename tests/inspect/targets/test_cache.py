@@ -5,7 +5,9 @@ import json
 import pytest
 
 from traceview.errors import InputError
+from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.cache import read_cache
+from traceview.inspect.targets.target import kernels_of
 from traceview.ptx.model import Argument
 
 IR = """\
@@ -84,10 +86,13 @@ def test_kernels_of_other_makers_are_passed_over(entry):
         read_cache(entry)
 
 
-def test_one_kernel_by_name(tmp_path, entry):
-    assert len(read_cache(tmp_path, kernel="gelu_kernel")) == 1
-    with pytest.raises(InputError, match=r"no kernel 'gelo'; it has: gelu_kernel"):
-        read_cache(tmp_path, kernel="gelo")
+def test_one_kernel_by_name_or_glob_and_those_of_an_architecture(tmp_path, entry):
+    for options in ({"kernel": "gelu_kernel"}, {"kernel": "ge*"}, {"arch": "sm_90"}):
+        assert len(kernels_of(str(tmp_path), CompileOptions(**options))) == 1
+    with pytest.raises(InputError, match=r"no kernel 'gelo'; it has gelu_kernel"):
+        kernels_of(str(tmp_path), CompileOptions(kernel="gelo"))
+    with pytest.raises(InputError, match=r"no kernel for sm_80; its kernels are for sm_90"):
+        kernels_of(str(tmp_path), CompileOptions(arch="sm_80"))
 
 
 def test_an_empty_folder_and_no_folder(tmp_path):

@@ -14,6 +14,7 @@ from numbers import Real
 from traceview.errors import InputError
 from traceview.ptx.model import Argument
 from traceview.records import record
+from traceview.units import counted
 
 Value = int | float | bool | str | None
 
@@ -140,7 +141,8 @@ def _typed_parameters(
         if len(choice) == count:
             return choice
     names = ", ".join(p.name for p in parameters)
-    what = f"the signature has {count} entries, but the kernel has {len(parameters)} parameters"
+    entries, of = counted(count, "entry", "entries"), counted(len(parameters), "parameter")
+    what = f"the signature has {entries}, but the kernel has {of}"
     raise InputError(what, f"give one entry per parameter: {names}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import InputError, TraceviewError
-from traceview.headless.compile_error import NOT_IMPORTED, OF_TRITON_1, in_words
+from traceview.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import triton_driver
@@ -56,6 +56,7 @@ _CORRECT = "correct the kernel"
 _NONE_LINE = re.compile(r"`([^`]*)`: .*(?:NoneType|None)\b")
 _NO_KEYWORDS = "JIT functions do not support **"
 _NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
+_IN_ASCII = "ptxas reads ASCII alone: name the file and its kernels in ASCII"
 _INSTALL = "install it and what it imports, or run this where it is installed"
 
 
@@ -159,9 +160,11 @@ class KernelResolution:
         return options.guess or options.signature is not None or self.script.is_library
 
     def _failed_early(self) -> InputError:
-        what = f"{self.script.name} {self.ending.failure} before it launched a kernel"
+        what = f"before it launched a kernel, {self.script.name} {self.ending.failure}"
         if _NO_KEYWORDS in str(self.ending.failure):
             return InputError(what, _NAME_CONSTANTS)
+        if NOT_ASCII in str(self.ending.failure):
+            return InputError(what, _IN_ASCII)
         if not self._jitted or self.not_installed or self.ending.missing:
             return self._no_kernel()
         if self.ending.is_kernel:
@@ -288,6 +291,8 @@ class KernelResolution:
             return _DESCRIBE
         if OF_TRITON_1 in problem.text:
             return _NAME_CONSTANTS
+        if NOT_ASCII in problem.text:
+            return _IN_ASCII
         if problem.is_kernel:
             return _INSTALL if NOT_IMPORTED in problem.text else _CORRECT
         what = "allow more time" if problem.is_slow else "try more arguments"

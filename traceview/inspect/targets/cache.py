@@ -17,7 +17,7 @@ from traceview.errors import InputError
 from traceview.headless.inductor_sources import Generated
 from traceview.inspect.targets.amd import refuse_amd_cache
 from traceview.inspect.targets.inductor import refuse_debug_folder
-from traceview.ptx.model import Argument, Compiled
+from traceview.ptx.model import Argument, Compiled, source_path
 
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")
 _PARAMETER = re.compile(
@@ -32,10 +32,8 @@ _TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f
 _STAGES = ("ttir", "ttgir", "llir")
 
 
-def read_cache(
-    folder: Path, *, kernel: str | None = None, note: Callable[[str], None] = lambda _: None
-) -> list[Compiled]:
-    """The kernels in a folder and below it, by name and path, or only those named `kernel`.
+def read_cache(folder: Path, *, note: Callable[[str], None] = lambda _: None) -> list[Compiled]:
+    """The kernels in a folder and below it, by name and path.
 
     One that is damaged is left out, and `note` is told so. Raises InputError if there is none.
     """
@@ -49,11 +47,7 @@ def read_cache(
         refuse_debug_folder(folder)
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
-    named = [c for c in found if kernel in (None, c.name)]
-    if not named:
-        there = ", ".join(sorted({c.name for c in found}))
-        raise InputError(f"{folder} has no kernel {str(kernel)[:60]!r}", f"it has: {there}")
-    return sorted(named, key=lambda compiled: compiled.name)
+    return sorted(found, key=lambda compiled: compiled.name)
 
 
 def _descriptions(folder: Path) -> Iterator[Path]:
@@ -105,7 +99,7 @@ def _from_ir(text: str) -> tuple[tuple[Argument, ...], tuple[str, int] | None]:
     parameters = list(_PARAMETER.finditer(function["parameters"])) if function else []
     place = parameters[0]["place"] if parameters else "#loc"
     at = re.search(rf'^{place} = loc\("(.*)":(\d+):\d+\)', text, re.MULTILINE)
-    return tuple(map(_argument, parameters)), (at[1], int(at[2])) if at else None
+    return tuple(map(_argument, parameters)), (source_path(at[1]), int(at[2])) if at else None
 
 
 def _argument(match: re.Match[str]) -> Argument:

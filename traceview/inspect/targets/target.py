@@ -24,6 +24,7 @@ from traceview.ptx.sass.fatbin import has_fatbin
 from traceview.toolchain.cuda_cpp import compile_cuda
 from traceview.toolchain.demangling import demangled
 from traceview.toolchain.ptxas import arch_for
+from traceview.trace.load import is_trace
 
 if TYPE_CHECKING:
     from traceview.headless.recompile import Recompiler
@@ -94,12 +95,22 @@ def is_python(target: str) -> bool:
     return bool(colon and kernel.isidentifier() and file) or target.endswith(".py")
 
 
+def unused_options(target: str, options: CompileOptions, *, what_if: bool) -> str | None:
+    """The options, as on the command line, that such a target does not use; None without any."""
+    if is_python(target):
+        return None
+    path = Path(target)
+    has_warps = options.num_warps is not None and (path.is_dir() or is_trace(path))
+    unused = ["--what-if"] * what_if + ["--num-warps"] * has_warps + options.of_sources
+    return ", ".join(unused) or None
+
+
 def _kernels_in_file(
     target: str, options: CompileOptions, note: Callable[[str], None]
 ) -> list[Compiled]:
     path = Path(target)
     if path.is_dir():
-        return read_cache(path, kernel=options.kernel, note=note)
+        return _of_cache(path, options, note)
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
     refuse_amd_code(path)
@@ -110,6 +121,17 @@ def _kernels_in_file(
         refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
+
+
+def _of_cache(folder: Path, options: CompileOptions, note: Callable[[str], None]) -> list[Compiled]:
+    kernels = read_cache(folder, note=note)
+    selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
+    if not selected:
+        archs = ", ".join(sorted({each.arch for each in kernels}))
+        raise InputError(
+            f"{folder} has no kernel for {options.arch}", f"its kernels are for {archs}"
+        )
+    return selected
 
 
 def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
