@@ -9,7 +9,7 @@ from rich.cells import cell_len
 import traceview
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
-from traceview.findings import Evidence, Finding, Subject
+from traceview.findings import Evidence, Finding, Forecast, Subject
 from traceview.ranking import RankedFinding
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.report.scoreboard import ScoreTile
@@ -35,6 +35,17 @@ def test_never_more_than_a_screen(width, count):
     text = render_screen(many, width=width)
     assert len(text.splitlines()) <= MOST_LINES
     assert max(cell_len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_what_a_finding_saves_is_whole_at_any_width(width):
+    slow = finding(message="Slow.", action="", share_of_step_pct=82.3)
+    forecast = Forecast(27_500_000, 33_300_000, 5.7, "at-most")
+    report = replace(a_report(), findings=(RankedFinding("wave-quantization", slow, forecast),))
+    lines = render_screen(report, width=width).splitlines()
+    told = " ".join(" ".join(lines[lines.index("What to do first") + 1 :]).split())
+    assert told.startswith("high save up to 27.5 of 33.3 ms per step (82.3 %)")
+    assert "[wave-quantization] Slow." in told
 
 
 def test_a_single_finding_is_told_in_full():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.ranking import RankedFinding
@@ -13,6 +14,9 @@ from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
 from traceview.render.report.saving import claim
 
 INDENT = "  "
+_SEPARATOR = " · "
+_SEVERITY = 8
+"""Cells of the longest severity and the space behind it."""
 ALL = 1_000
 """Lines enough for any sentence."""
 WIDEST = 100
@@ -41,14 +45,25 @@ class FindingText:
             texts += [Text(f"  {line}") for line in steps[1:]]
         if self.links:
             texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
-        return [self._head(), *(Text(INDENT).append_text(text) for text in texts)]
+        return [*self._head(), *(Text(INDENT).append_text(text) for text in texts)]
 
-    def _head(self) -> Text:
+    def _head(self) -> list[Text]:
+        """Severity, claim and analysis; in several lines where they do not fit in one."""
         finding = self.ranked.finding
-        head = Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]))
-        end = f"  [{self.ranked.analysis}]"
+        severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
+        end = f"{INDENT}[{self.ranked.analysis}]"
         claimed = claim(finding, self.whole, self.ranked.forecast)
-        if claimed:
-            room = self.width - 8 - len(end)
-            head.append(f"{INDENT}{joined_within(claimed.parts(), ' · ', room)}", "bold")
-        return head.append(end, "dim")
+        parts = claimed.parts() if claimed else []
+        room = self.width - cell_len(f"{severity.plain}{INDENT}")
+        if not parts or cell_len(f"{parts[0]}{end}") <= room:
+            saved = joined_within(parts, _SEPARATOR, self.width - _SEVERITY - len(end))
+            return [severity.append(f"{INDENT}{saved}" if saved else "", "bold").append(end, "dim")]
+        first, *rest = wrapped(_SEPARATOR.join(parts), room, ALL)
+        lines = [
+            severity.append(f"{INDENT}{first}", "bold"),
+            *(Text(f"{INDENT}{line}", "bold") for line in rest),
+        ]
+        if cell_len(f"{lines[-1].plain}{end}") > self.width:
+            lines.append(Text())
+        lines[-1].append(end, "dim")
+        return lines

@@ -14,7 +14,7 @@ from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 
-_MOST_INFO, _NOTE_LINES = 3, (2, 4)
+_MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
 """Lines of message and action, from brief to full: the line to change is often in the third. A
 remedy that does not fit is left out: the beginning of one says what not to do as well."""
@@ -69,7 +69,9 @@ def _note(entry: FindingText) -> list[Text]:
     room = entry.width - len(start)
     lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), room)
     if cell_len(lines[-1]) > room - len(end):
-        lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), room - len(end))
+        narrower = max(room - len(end), _LEAST_NOTE)
+        lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), min(narrower, room))
+        lines += [""] * (cell_len(lines[-1]) > room - len(end))
     texts = [Text(f"{' ' * len(start)}{line}") for line in lines]
     texts[0] = Text.assemble(("info", "dim"), f"{INDENT}{lines[0]}")
     return [*texts[:-1], texts[-1].append(end, "dim")]
