@@ -61,9 +61,16 @@ def test_a_trace_may_not_be_named_like_an_archive(tmp_path):
         check_trace_output(tmp_path / "a.sqlite.gz", force=True)
 
 
-@pytest.mark.parametrize("name", ["a.nsys-rep", "A.QDREP"])
-def test_a_trace_may_not_be_named_like_a_report_of_nsys(tmp_path, name):
-    with pytest.raises(InputError, match="like a report of nsys; name it"):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.nsys-rep", "a report of nsys"),
+        ("A.QDREP", "a report of nsys"),
+        ("a.json", r"a trace of torch\.profiler"),
+    ],
+)
+def test_a_trace_may_not_be_named_like_another_kind(tmp_path, name, kind):
+    with pytest.raises(InputError, match=f"named like {kind}; name it"):
         check_trace_output(tmp_path / name, force=True)
 
 

@@ -53,6 +53,8 @@ def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -
     """As `check_output`, for a trace: one plain SQLite file, put in place by a rename."""
     if path.name.lower().endswith(REPORT_SUFFIXES):
         raise InputError(f"{path} is named like a report of nsys", "name it .sqlite")
+    if path.suffix.lower() == ".json":
+        raise InputError(f"{path} is named like a trace of torch.profiler", "name it .sqlite")
     if path.suffix in ARCHIVE_SUFFIXES:
         raise InputError(
             f"{path} is named like an archive", "name it .sqlite and compress it afterwards"

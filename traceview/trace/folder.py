@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceview.outputs import TRACE_SUFFIXES, unpacked_name
 
-USE_RECORDINGS = "pass files, or a folder with .sqlite or .nsys-rep files"
+USE_RECORDINGS = "pass files, or a folder with .sqlite, .nsys-rep or .json files"
 _NAMED = (*TRACE_SUFFIXES, ".json")
 """What the names of recordings end in, before the suffix of a compression."""
 

@@ -50,6 +50,8 @@ def test_a_name_with_brackets_that_exists_is_itself(tmp_path):
 def test_no_recordings_are_refused(tmp_path, pattern):
     with pytest.raises(InputError, match="has no recordings"):
         rank_files([str(tmp_path / pattern)])
+    with pytest.raises(InputError, match=r"^no recordings; pass files, .* or \.json files$"):
+        rank_files([])
 
 
 def test_a_missing_file_is_listed_so_that_reading_it_tells(tmp_path):

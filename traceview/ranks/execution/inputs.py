@@ -108,5 +108,6 @@ def files_on(
 def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:
     some = sorted(files, key=lambda file: by_number(file.path))
     if not some:
-        raise InputError(f"{' '.join(patterns)} has no recordings", USE_RECORDINGS)
+        given = " ".join(patterns)
+        raise InputError(f"{given} has no recordings" if given else "no recordings", USE_RECORDINGS)
     return some
