@@ -175,8 +175,19 @@ def test_a_long_value_stands_apart_from_its_detail():
     assert line.plain.count("GPU-bound  the CPU launches ahead") == 2
 
 
+@pytest.mark.parametrize(
+    ("busy", "step"), [("of 1.01 s, GPU 1 of 2", "median of 8"), ("of 77.0 ms", "median of 2,954")]
+)
+def test_details_fit_at_80_columns_beside_a_value_without_padding(busy, step):
+    left = ScoreTile("busy", "GPU busy", "28.2 %", busy)
+    (line,) = scoreboard_lines([left, ScoreTile("step", "Step", "25.4 µs", step)], 80)
+    assert " ".join(line.plain.split()) == f"GPU busy 28.2 % {busy} Step 25.4 µs {step}"
+    assert cell_len(line.plain) <= 80
+    assert line.plain.index("Step") == 41
+
+
 def test_a_share_has_its_whole_where_the_rest_does_not_fit():
-    tile = ScoreTile("busy", "GPU busy", "28.2 %", "of 1.01 s, GPU 1 of 2")
+    tile = ScoreTile("busy", "GPU busy", "28.2 %", "of 1.01 s, GPU 11 of 16")
     other = ScoreTile(
         "launches", "Launches", "data-bound", "the CPU loads data, then launches late"
     )

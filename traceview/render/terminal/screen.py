@@ -106,12 +106,17 @@ def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
 
 def _tile(tile: ScoreTile, name: int, width: int) -> Text:
     text = Text.assemble((f"{tile.name:<{name}}", "dim"))
-    text.append(f"{tile.value:<8}", _STYLES.get(tile.value, "bold"))
     room, detail = width - cell_len(text.plain) - 2, tile.detail
-    if cell_len(detail) > room:
+    value = f"{tile.value:<8}"
+    if cell_len(f"{value}{detail}") > room:
+        # Rather out of line with the others than missing.
+        value = tile.value
+    if cell_len(f"{value}{detail}") > room:
         # A share is never without its whole.
-        whole = detail.partition(", ")[0]
-        detail = whole if detail.startswith("of ") and cell_len(whole) <= room else ""
+        whole, value = detail.partition(", ")[0], f"{tile.value:<8}"
+        fits = detail.startswith("of ") and cell_len(f"{value}{whole}") <= room
+        detail = whole if fits else ""
+    text.append(value, _STYLES.get(tile.value, "bold"))
     return text.append(f"  {detail}", "dim") if detail else text
 
 
