@@ -161,15 +161,23 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
         start, end, counted = start[real], end[real], counted[real]
     if not counted.any():
         return Depth(0, 0.0)
-    first, last = int(start[counted].min()), int(end[counted].max())
-    if not counted.all():
+    if counted.all():
+        first, last = int(start.min()), int(end.max())
+        inside = end - start
+    else:
+        first, last = int(start[counted].min()), int(end[counted].max())
         early = start <= start[counted].max()
         start, end = start[early], end[early]
-    starts = ascending(start)
+        inside = np.clip(end, first, last) - np.clip(start, first, last)
+    most = _most_open(ascending(start), ascending(end), first)
+    return Depth(most, float(inside.sum()) / (last - first))
+
+
+def _most_open(starts: Integers, ends: Integers, first: int) -> int:
+    """The most intervals that are open where one begins at or after `first`; both are ascending."""
+    if coverage.is_available():
+        return coverage.most_open(starts, ends, first)
     asked = starts[np.searchsorted(starts, first) :]
-    ended = coverage.places(ascending(end), asked, side="right")
     # Of those that start together, the last one finds all of them begun.
     begun = np.arange(len(starts) - len(asked) + 1, len(starts) + 1)
-    most = int((begun - ended).max())
-    inside = np.clip(end, first, last) - np.clip(start, first, last)
-    return Depth(most, float(inside.sum()) / (last - first))
+    return int((begun - np.searchsorted(ends, asked, side="right")).max())

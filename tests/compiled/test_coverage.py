@@ -72,6 +72,14 @@ def test_time_covered_before_is_that_of_numpy(given: list[tuple[int, int, int]])
     assert intervals.covered_before(covered, time).tolist() == expected.tolist()
 
 
+@given(given=st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 30)] * 2), max_size=14))
+def test_depth_is_that_of_numpy(given: list[tuple[int, int, int]]) -> None:
+    kind, start, end = columns(given)
+    for counted in (kind >= 0, kind > 0):
+        expected = with_numpy(lambda counted=counted: intervals.depth(start, end, counted))
+        assert intervals.depth(start, end, counted) == expected
+
+
 def test_intervals_out_of_order_are_refused() -> None:
     start = np.array([5, 3])
     with pytest.raises(AssertionError, match="not in order"):

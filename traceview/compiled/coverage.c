@@ -74,6 +74,22 @@ EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int6
         places[i] = place = place_near(ordered, 0, count, place, values[i], right);
 }
 
+/* The most intervals that are open at once, where one begins at or after `first`. The starts and the
+ * ends are ascending. At equal times an end comes before a start. */
+EXPORTED void traceview_most_open(const int64_t *starts, const int64_t *ends, int64_t count,
+                                  int64_t first, int64_t *most)
+{
+    int64_t ended = 0;
+    *most = 0;
+    for (int64_t begun = 1; begun <= count; begun++) {
+        int64_t start = starts[begun - 1];
+        while (ended < count && ends[ended] <= start)
+            ended++;
+        if (start >= first && begun - ended > *most)
+            *most = begun - ended;
+    }
+}
+
 /* The length of a union before each time; `done` is that before each interval, and all of it. */
 EXPORTED void traceview_covered_before(const int64_t *start, const int64_t *end,
                                        const int64_t *done, int64_t count, const int64_t *time,

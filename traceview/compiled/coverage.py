@@ -20,6 +20,7 @@ from traceview.tables import Array, Integers, RowNumbers
 _FUNCTIONS = (
     "traceview_union",
     "traceview_places",
+    "traceview_most_open",
     "traceview_covered_before",
     "traceview_outermost",
     "traceview_overlapping",
@@ -91,6 +92,23 @@ def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Int
         pointer(found),
     )
     return found
+
+
+def most_open(starts: Array, ends: Array, first: int) -> int:
+    """The most intervals that are open where one begins at or after `first`; both are ascending.
+
+    At equal times an end comes before a start.
+    """
+    starts, ends, most = _integers(starts), _integers(ends), c_int64()
+    library.call(
+        "traceview_most_open",
+        pointer(starts),
+        pointer(ends),
+        c_int64(len(starts)),
+        c_int64(first),
+        ctypes.byref(most),
+    )
+    return most.value
 
 
 def covered_before(start: Array, end: Array, time: Array) -> Integers:

@@ -30,6 +30,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_number_values": c_char_p,
     "traceview_union": c_char_p,
     "traceview_places": None,
+    "traceview_most_open": None,
     "traceview_covered_before": None,
     "traceview_outermost": c_char_p,
     "traceview_overlapping": None,

@@ -92,8 +92,10 @@ def queue_depth(ops: Operations, calls: ApiCalls, rows: Array, chosen: Mask) -> 
 
     `chosen` is a mask over all operations.
     """
-    rows = rows[picked(ops.call, rows) >= 0]
+    call = picked(ops.call, rows)
+    if len(call) and call.min() < 0:
+        rows, call = rows[call >= 0], call[call >= 0]
     if not len(rows):
         return Depth(0, 0.0)
-    start = picked(calls.start_ns, picked(ops.call, rows))
+    start = picked(calls.start_ns, call)
     return intervals.depth(start, picked(ops.end_ns, rows), picked(chosen, rows))
