@@ -84,9 +84,10 @@ def claimable_ns(trace: Trace, device: int, rows: Array, saved_ns: Integers | No
     """What the program gains at most from kernels that take less time. Each claim passes here.
 
     `rows` are kernels of the device and `saved_ns` the time that each takes less, all of it by
-    default. None saves more than its steady time on the critical path, and together they save no
-    more than the part of that path which they cover, as some may run at once. Kernels outside the
-    selection and of warm-up save nothing.
+    default. None saves more than its steady time on the critical path. Where some run at once, only
+    one of them lies on the path at a time: together they save no more than those that save most of
+    their time, as many as fit into the covered part of the path one after the other. Kernels
+    outside the selection and of warm-up save nothing.
     """
     return claimable_operations_ns(trace, device, kernel_operations(trace)[rows], saved_ns)
 
@@ -104,7 +105,19 @@ def claimable_operations_ns(
     if saved_ns is None:
         return most
     each = intervals.overlap(path, ops.start_ns[of], ops.end_ns[of])
-    return min(int(np.minimum(each, saved_ns[counted]).sum()), most)
+    return _saved_in_turn_ns(each, np.minimum(each, saved_ns[counted]), most)
+
+
+def _saved_in_turn_ns(each_ns: Integers, saved_ns: Integers, most_ns: int) -> int:
+    """What operations of these lengths save at most in that time, if no two of them run at once."""
+    if int(each_ns.sum()) <= most_ns:
+        return int(saved_ns.sum())
+    each_ns, saved_ns = each_ns[each_ns > 0], saved_ns[each_ns > 0]
+    fraction = saved_ns / each_ns
+    order = np.argsort(-fraction, kind="stable")
+    ends_ns = np.cumsum(each_ns[order])
+    inside_ns = np.clip(most_ns - (ends_ns - each_ns[order]), 0, each_ns[order])
+    return min(int(np.ceil((fraction[order] * inside_ns).sum())), int(saved_ns.sum()))
 
 
 def kernels_named(trace: Trace, device: int, names: Iterable[str]) -> Integers:
