@@ -23,12 +23,13 @@ def gpu_subject(trace: Trace, device: int) -> Subject:
     return Subject("device", gpu_name(trace, device))
 
 
-def gain_sentence(saved_ns: int, lost_ns: int) -> str:
-    """A sentence on the gain of a faster kernel, where it is less than half of the kernel's loss.
+def gain_sentence(saved_ns: int, gain_ns: int) -> str:
+    """A sentence on the gain of a faster kernel, where the CPU leaves less than half of it.
 
-    It follows a sentence on the loss and takes `saved_ns` from the values.
+    `gain_ns` is the gain if the CPU launched all work soon enough. The sentence follows one on the
+    loss and takes `saved_ns` from the values.
     """
-    if 2 * saved_ns >= lost_ns:
+    if 2 * saved_ns >= gain_ns:
         return ""
     gains = "{saved_ns} at most" if saved_ns else "nothing"
     return (

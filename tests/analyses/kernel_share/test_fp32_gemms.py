@@ -51,6 +51,19 @@ def test_fp32_gemms_off_the_tensor_cores_are_found(tmp_path):
     assert finding.evidence.values["fp32_peak_flop_per_s"] == FP32
 
 
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_of_streams_side_by_side_the_time_is_saved_once(tmp_path, streams):
+    """With four, it was said that the GPU waits for the CPU, though it always has work queued."""
+    export = Export()
+    for stream in range(7, 7 + streams):
+        export.launch((10 * stream, 10 * stream + 5), (MS, 5 * MS), name=SGEMM, stream=stream)
+    [finding] = off_tensor_cores(ask(ANALYSIS, export, tmp_path).findings)
+
+    assert finding.evidence.values["gemm_ns"] == streams * 4 * MS
+    assert finding.time_at_stake_ns == pytest.approx(4 * MS * (1 - FP32 / TF32), abs=2)
+    assert "CPU" not in finding.message
+
+
 def test_what_tf32_can_save_follows_from_known_flop(tmp_path):
     """A GEMM at a tenth of the CUDA cores' peak can save more than one at their peak."""
     flop = round(0.1 * FP32 * 4e-3)

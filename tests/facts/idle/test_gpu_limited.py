@@ -13,7 +13,13 @@ from tests.build import Export
 from traceview import intervals
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import every_gap, steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns, critical, gpu_limited, kernels_named
+from traceview.facts.idle.gpu_limited import (
+    claimable_ns,
+    critical,
+    gain_of_device_ns,
+    gpu_limited,
+    kernels_named,
+)
 
 ACTION = st.tuples(st.sampled_from(["cpu", "launch", "launch", "sync"]), st.integers(1, 20))
 
@@ -67,6 +73,8 @@ def test_work_before_a_late_launch_is_not_on_the_path(tmp_path):
     trace = export.load(tmp_path)
     assert [each.tolist() for each in gpu_limited(trace)[0]] == [[110], [150]]
     assert [claimable_ns(trace, 0, np.array([row])) for row in (0, 1)] == [0, 40]
+    assert [gain_of_device_ns(trace, 0, np.array([row])) for row in (0, 1)] == [40, 40]
+    assert gain_of_device_ns(trace, 0, np.arange(2), np.array([5, 50])) == 45
 
 
 def test_work_that_the_cpu_waited_for_is_on_the_path(tmp_path):

@@ -17,7 +17,7 @@ from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.kernel_share.fusion import matching_kernels, steady_in_order
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import Framework, framework
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import gpu_cells
@@ -74,7 +74,8 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
     own = rows[by_device.ids == np.argmax(groups.sums(by_device, kernels.duration_ns[rows]))]
     device, total_ns = int(kernels["device"][own[0]]), int(kernels.duration_ns[own].sum())
     span_ns, saved_ns = steady_spans_ns(trace).get(device, 0), claimable_ns(trace, device, own)
-    severity = severity_of_part(saved_ns, total_ns, span_ns)
+    lost_ns = gain_of_device_ns(trace, device, own)
+    severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return
     softmax = KernelClass.SOFTMAX
@@ -86,7 +87,7 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
         "saved_ns": saved_ns,
     }
     narrow = _NARROW.match(_inputs(trace, own))
-    limited = gain_sentence(saved_ns, total_ns)
+    limited = gain_sentence(saved_ns, lost_ns)
     yield Finding(
         severity,
         "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and "

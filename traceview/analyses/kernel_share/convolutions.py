@@ -19,7 +19,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
@@ -168,7 +168,8 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     gaining = np.concatenate([rows, others])
     part = np.repeat([say.less, _HALF], [len(rows), len(others)])
     less_ns: Integers = np.ceil(duration_ns[gaining] * part).astype(np.int64)
-    saved_ns, lost_ns = claimable_ns(trace, device, gaining, less_ns), int(less_ns.sum())
+    saved_ns = claimable_ns(trace, device, gaining, less_ns)
+    lost_ns = gain_of_device_ns(trace, device, gaining, less_ns)
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return

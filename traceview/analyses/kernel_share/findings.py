@@ -91,7 +91,7 @@ def _most_first(runs: Runs) -> tuple[int, int]:
 
 def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterator[Finding]:
     span_ns = steady_spans_ns(trace).get(of.device, 0)
-    severity = severity_of_part(of.saved_ns, of.less_ns, span_ns)
+    severity = severity_of_part(of.saved_ns, of.gain_ns, span_ns)
     if severity is None:
         return
     kind = max(of.class_ns, key=lambda each: of.class_ns[each])
@@ -104,7 +104,7 @@ def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterato
     }
     yield Finding(
         severity,
-        template + gain_sentence(of.saved_ns, of.less_ns),
+        template + gain_sentence(of.saved_ns, of.gain_ns),
         remedy,
         of.saved_ns,
         gpu_subject(trace, of.device),

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.steps.warm_up import steady_kernels
@@ -43,7 +43,8 @@ class Fp32Gemms:
     how much faster at their peak. `saved_ns` is an upper bound: what the FLOP at that peak leave of
     `time_ns`. The three are None where nothing is known of the rates of the GPU; `fp32_flop_per_s`
     and `flop_per_s`, the peak rates of the CUDA cores and of that type, where only their ratio is.
-    `saved_each_ns` is the same per launch; `claimed_ns` is what of it shortens the program.
+    `saved_each_ns` is the same per launch; `claimed_ns` is what of it shortens the program,
+    `gain_ns` what would if the CPU launched all work soon enough.
     """
 
     device: int
@@ -57,6 +58,7 @@ class Fp32Gemms:
     saved_ns: int | None = None
     saved_each_ns: Integers | None = field(default=None, compare=False, repr=False)
     claimed_ns: int | None = None
+    gain_ns: int | None = None
 
 
 @fact
@@ -80,7 +82,11 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
         gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
             claimed_ns = claimable_ns(trace, device, own, gemms.saved_each_ns)
-            gemms = replace(gemms, claimed_ns=min(claimed_ns, gemms.saved_ns or 0))
+            gain_ns = gain_of_device_ns(trace, device, own, gemms.saved_each_ns)
+            most_ns = gemms.saved_ns or 0
+            gemms = replace(
+                gemms, claimed_ns=min(claimed_ns, most_ns), gain_ns=min(gain_ns, most_ns)
+            )
         estimates.append(gemms)
     return tuple(each for each in estimates if each)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.compiled.columns.gather import gather
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.steps.steps import step_of_operations
@@ -40,8 +40,9 @@ _FUSED_OPTIMIZER = re.compile(r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|L
 class Runs:
     """Runs of at least two kernels, one after another on a stream of one GPU, after warm-up.
 
-    `less_ns` is their time without the longest kernel of each run, and `saved_ns` what of it the
-    program gains. `class_ns` is their time by `KernelClass`.
+    `less_ns` is their time without the longest kernel of each run, `saved_ns` what of it the
+    program gains, `gain_ns` what it would if the CPU launched all work soon enough. `class_ns` is
+    their time by `KernelClass`.
     """
 
     device: int
@@ -50,6 +51,7 @@ class Runs:
     total_ns: int
     less_ns: int
     saved_ns: int
+    gain_ns: int
     class_ns: dict[KernelClass, int]
     longest: tuple[int, int]
     """Start and end of the run that takes longest, in ns."""
@@ -141,6 +143,7 @@ def _of_device(
         int(total.sum()),
         int(less_ns.sum()),
         claimable_ns(trace, device, rows, less_ns),
+        gain_of_device_ns(trace, device, rows, less_ns),
         {kind: int(by_class[kind]) for kind in KernelClass if by_class[kind]},
         (int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())),
         intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows]),

@@ -42,7 +42,7 @@ def gemm_findings(
     if not gemms:
         return
     # GPUs that compute at the same time save the time of the program once.
-    less_ns = max(each.saved_ns or 0 for each in gemms)
+    less_ns = max(each.gain_ns or 0 for each in gemms)
     saved_ns = max(each.claimed_ns or 0 for each in gemms)
     rates_known = any(each.kind for each in gemms)
     severity = severity_of_part(saved_ns, less_ns, span_ns) if rates_known else "info"
@@ -82,7 +82,7 @@ def unaligned_findings(trace: Trace) -> Iterator[Finding]:
     """One finding on the unaligned GEMMs of the GPU that spends most time in them."""
     of = max(unaligned_gemms(trace), key=lambda each: each.total_ns, default=None)
     span_ns = steady_spans_ns(trace).get(of.device, 0) if of else 0
-    severity = severity_of_part(of.saved_ns, of.total_ns, span_ns) if of else None
+    severity = severity_of_part(of.saved_ns, of.gain_ns, span_ns) if of else None
     if of is None or severity is None:
         return
     values: dict[str, Value] = {
@@ -100,7 +100,7 @@ def unaligned_findings(trace: Trace) -> Iterator[Finding]:
         if of.dimension
         else "a dimension is not a multiple of {elements}."
     )
-    template += gain_sentence(of.saved_ns, of.total_ns)
+    template += gain_sentence(of.saved_ns, of.gain_ns)
     remedy = (
         "Make it a multiple of {elements}, by padding: it is most often the vocabulary, the "
         "number of classes or, where attention is not fused, the length of a sequence."

@@ -13,7 +13,7 @@ import numpy as np
 from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.lost_time import work_time
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_operations_ns
+from traceview.facts.idle.gpu_limited import claimable_operations_ns, gain_of_operations_ns
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
@@ -40,7 +40,8 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
     total_ns, span_ns = int(ops.duration_ns[rows].sum()), steady_spans_ns(trace).get(device, 0)
     saved_ns = claimable_operations_ns(trace, device, rows)
-    severity = severity_of_part(saved_ns, total_ns, span_ns)
+    lost_ns = gain_of_operations_ns(trace, device, rows)
+    severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if len(rows) < max(_MANY, _LEAST_FRACTION * int(steady.sum())) or severity is None:
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
@@ -54,7 +55,7 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     yield Finding(
         severity,
         "{memsets} kernels of the program each follow a memset ({operations_pct} of all "
-        f"operations). These memsets take {{total_ns}}.{gain_sentence(saved_ns, total_ns)}",
+        f"operations). These memsets take {{total_ns}}.{gain_sentence(saved_ns, lost_ns)}",
         "Clear the values in the kernel before, or many of them with one memset: each is a launch "
         "of its own.",
         saved_ns,

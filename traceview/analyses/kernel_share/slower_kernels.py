@@ -18,7 +18,7 @@ from traceview import groups
 from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.steps.warm_up import steady_kernels, steady_kernels_ns
 from traceview.facts.work.peaks import Peaks, peaks
@@ -124,7 +124,8 @@ def _finding(trace: Trace, case: SlowerKernels, rows: Integers) -> Iterator[Find
     device, duration_ns = int(kernels["device"][own[0]]), kernels.duration_ns[own]
     less_ns = np.ceil(duration_ns * (1 - 1 / case.speedup)).astype(np.int64)
     saved_ns, span_ns = claimable_ns(trace, device, own, less_ns), steady_spans_ns(trace)[device]
-    severity = severity_of_part(saved_ns, int(less_ns.sum()), span_ns)
+    lost_ns = gain_of_device_ns(trace, device, own, less_ns)
+    severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return
     longest = own[np.argmax(duration_ns)]
@@ -139,7 +140,7 @@ def _finding(trace: Trace, case: SlowerKernels, rows: Integers) -> Iterator[Find
     yield Finding(
         severity,
         f"{case.what} take {{total_ns}} ({{total_pct}} of kernel time after warm-up) in "
-        f"{{kernels:call}}. {case.faster}" + gain_sentence(saved_ns, int(less_ns.sum())),
+        f"{{kernels:call}}. {case.faster}" + gain_sentence(saved_ns, lost_ns),
         case.remedy,
         saved_ns,
         Subject("kernel", name),

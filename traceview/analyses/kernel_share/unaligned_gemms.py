@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.records import record
@@ -41,7 +41,8 @@ def aligned_elements(name: str) -> int | None:
 class UnalignedGemms:
     """The unaligned GEMMs of one GPU after warm-up; `names`, costliest first.
 
-    `saved_ns` is the part of their time that the program gains at most. `elements` is what
+    `saved_ns` is the part of their time that the program gains at most, `gain_ns` what it would if
+    the CPU launched all work soon enough. `elements` is what
     dimensions should be a multiple of. `dimension` is the one of a recorded shape that is none,
     None without shapes. `longest` has start and end of the longest, in ns.
     """
@@ -51,6 +52,7 @@ class UnalignedGemms:
     calls: int
     total_ns: int
     saved_ns: int
+    gain_ns: int
     elements: int
     dimension: int | None
     longest: tuple[int, int]
@@ -83,6 +85,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
                 len(own),
                 int(duration_ns.sum()),
                 claimable_ns(trace, device, own),
+                gain_of_device_ns(trace, device, own),
                 elements,
                 _odd_dimension(trace, own, duration_ns, elements),
                 (int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),

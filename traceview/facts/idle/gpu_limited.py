@@ -96,10 +96,30 @@ def claimable_operations_ns(
     trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
 ) -> int:
     """The same for operations of any kind, by their rows."""
+    path = _steady_limited(trace).get(device, intervals.EMPTY)
+    return _saved_on_path_ns(trace, path, of, saved_ns)
+
+
+def gain_of_device_ns(
+    trace: Trace, device: int, rows: Array, saved_ns: Integers | None = None
+) -> int:
+    """What `claimable_ns` would be if the CPU launched all work soon enough."""
+    of = kernel_operations(trace)[rows]
+    return gain_of_operations_ns(trace, device, of, saved_ns)
+
+
+def gain_of_operations_ns(
+    trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
+) -> int:
+    """The same for operations of any kind, by their rows."""
+    path = busy(trace).get(device, intervals.EMPTY)
+    return _saved_on_path_ns(trace, path, of, saved_ns)
+
+
+def _saved_on_path_ns(trace: Trace, path: Intervals, of: Array, saved_ns: Integers | None) -> int:
     ops = operations(trace)
     counted = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
     of = of[counted]
-    path = _steady_limited(trace).get(device, intervals.EMPTY)
     covered = intervals.union(ops.start_ns[of], ops.end_ns[of])
     most = intervals.intersection(covered, path).total()
     if saved_ns is None:
