@@ -64,7 +64,7 @@ def test_small_values_are_computed(tmp_path):
 def test_a_script_that_fails_before_its_launch_is_guessed_only_on_demand(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(COPY + "raise ValueError('no data')\n")
-    with pytest.raises(InputError, match=r"raised ValueError at line 10: no data .*--guess"):
+    with pytest.raises(InputError, match=r"raised ValueError at line 10: no data; .*--guess"):
         compile_python(str(script))
     (kernel,) = compile_python(str(script), CompileOptions(guess=True))
     assert kernel.how == "guessed"

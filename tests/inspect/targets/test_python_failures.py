@@ -2,7 +2,10 @@
 
 import os
 import re
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,13 @@ from tests.places import TRITON_KERNELS
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.python import compile_python, parse_target
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @needs_triton
@@ -93,6 +103,21 @@ def test_a_script_that_loops_for_ever(tmp_path):
         "script.py did not end within 0.5 s and was stopped before any kernel was compiled; "
         "allow more time with --timeout"
     )
+
+
+@needs_triton
+def test_a_script_without_an_end_ends_with_a_command_that_is_killed(tmp_path):
+    written = tmp_path / "process_id"
+    (tmp_path / "script.py").write_text(
+        f"import os, pathlib\npathlib.Path({str(written)!r}).write_text(str(os.getpid()))\n"
+        "while True: pass\n"
+    )
+    command = [sys.executable, "-m", "traceview", "ptx", str(tmp_path / "script.py")]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: written.exists() and written.read_text())
+        process.kill()
+    running = Path("/proc", written.read_text(), "stat")
+    wait_until(lambda: not running.exists() or ") Z " in running.read_text())
 
 
 @needs_triton

@@ -256,7 +256,7 @@ def test_frames(name: str, frame: tuple[str, int | None, str]):
 def test_copy_without_a_size_is_told(tmp_path: Path):
     trace = loaded(tmp_path, [copy("Memcpy PtoP (Device -> Device)", 0, 5, 1)])
     assert trace.copies.cells("direction") == ["P2P"]
-    assert trace.warnings == ("1 copies have no size in the trace and count as 0 bytes",)
+    assert trace.warnings == ("the report counts 1 copy without a size as 0 bytes",)
 
 
 def test_streams_that_overlap_are_busy_once(tmp_path: Path):

@@ -53,6 +53,7 @@ def main(request_path: str, events_path: str) -> None:
     signal.signal(run_script.STOP, signal.SIG_IGN)
     request = Request.from_json(Path(request_path).read_text("utf-8"))
     channel, gpu = Channel.taken(), Gpu(request.capability)
+    channel.end_with_client()
     with Path(events_path).open("a", encoding="utf-8") as stream:
         log, samples = EventLog(stream, request.options.kernel), dict[str, LaunchSample]()
         try:

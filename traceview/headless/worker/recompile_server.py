@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
@@ -47,6 +50,21 @@ class Channel:
         os.dup2(2, 1)
         _redirect_to_null(0)
         return cls(questions, answers)
+
+    def end_with_client(self) -> None:
+        """Kill this process and its group once the client has ended, even if that was killed.
+
+        Else a script without an end would run on for good.
+        """
+        closed = select.poll()
+        # Without events to wait for, the end of the pipe is told all the same, and nothing is read.
+        closed.register(self.questions, 0)
+
+        def watch() -> None:
+            closed.poll()
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
 
     def send(self, line: str) -> None:
         """Write a line."""

@@ -30,6 +30,7 @@ from traceview.trace.model import Trace
 from traceview.trace.rank_identity import HOST
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.units import counted
 
 _CATEGORIES = {
     "Kernel": "kernel",
@@ -346,22 +347,26 @@ def _warnings(
     if source.truncated:
         texts.append(
             f"the file ends in the middle of the trace, after {source.size:,} bytes of JSON and "
-            f"{gathered.events:,} events; later events are missing"
+            f"{counted(gathered.events, 'event')}; later events are missing"
         )
     if source.mended:
         texts.append(
-            f"{source.mended:,} events are malformed JSON (names that were not escaped); they were "
-            "read by their line structure"
+            f"the report reads {counted(source.mended, 'event')} of malformed JSON (names that "
+            "were not escaped) by the structure of the lines"
         )
     if source.unreadable:
-        texts.append(f"{source.unreadable:,} events are malformed JSON and were left out")
+        texts.append(
+            f"the report leaves out {counted(source.unreadable, 'event')} of malformed JSON"
+        )
     undated = gathered.gpu.undated + gathered.cpu.undated
     if undated:
-        texts.append(f"{undated:,} events without a time or duration were left out")
-    if gathered.cpu.negative:
-        texts.append(f"{gathered.cpu.negative:,} events end before they start; their duration is 0")
+        texts.append(f"the report leaves out {counted(undated, 'event')} without time or duration")
+    if negative := gathered.cpu.negative:
+        texts.append(f"the report sets the negative duration of {counted(negative, 'event')} to 0")
     if "copies" in tables and len(tables["copies"]):
         bare = int((tables["copies"]["bytes"] == 0).sum())
         if bare:
-            texts.append(f"{bare:,} copies have no size in the trace and count as 0 bytes")
+            texts.append(
+                f"the report counts {counted(bare, 'copy', 'copies')} without a size as 0 bytes"
+            )
     return tuple(texts)
