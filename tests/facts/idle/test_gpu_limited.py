@@ -73,8 +73,8 @@ def test_work_before_a_late_launch_is_not_on_the_path(tmp_path):
     trace = export.load(tmp_path)
     assert [each.tolist() for each in gpu_limited(trace)[0]] == [[110], [150]]
     assert [claimable_ns(trace, 0, np.array([row])) for row in (0, 1)] == [0, 40]
-    assert [gain_of_device_ns(trace, 0, np.array([row])) for row in (0, 1)] == [40, 40]
-    assert gain_of_device_ns(trace, 0, np.arange(2), np.array([5, 50])) == 45
+    assert [gain_of_device_ns(trace, np.array([row])) for row in (0, 1)] == [40, 40]
+    assert gain_of_device_ns(trace, np.arange(2), np.array([5, 50])) == 45
 
 
 def test_work_that_the_cpu_waited_for_is_on_the_path(tmp_path):

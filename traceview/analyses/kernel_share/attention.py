@@ -74,7 +74,7 @@ def attention_findings(trace: Trace) -> Iterator[Finding]:
     own = rows[by_device.ids == np.argmax(groups.sums(by_device, kernels.duration_ns[rows]))]
     device, total_ns = int(kernels["device"][own[0]]), int(kernels.duration_ns[own].sum())
     span_ns, saved_ns = steady_spans_ns(trace).get(device, 0), claimable_ns(trace, device, own)
-    lost_ns = gain_of_device_ns(trace, device, own)
+    lost_ns = gain_of_device_ns(trace, own)
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return

@@ -169,7 +169,7 @@ def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[
     part = np.repeat([say.less, _HALF], [len(rows), len(others)])
     less_ns: Integers = np.ceil(duration_ns[gaining] * part).astype(np.int64)
     saved_ns = claimable_ns(trace, device, gaining, less_ns)
-    lost_ns = gain_of_device_ns(trace, device, gaining, less_ns)
+    lost_ns = gain_of_device_ns(trace, gaining, less_ns)
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return

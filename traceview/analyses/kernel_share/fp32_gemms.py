@@ -82,7 +82,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
         gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
             claimed_ns = claimable_ns(trace, device, own, gemms.saved_each_ns)
-            gain_ns = gain_of_device_ns(trace, device, own, gemms.saved_each_ns)
+            gain_ns = gain_of_device_ns(trace, own, gemms.saved_each_ns)
             most_ns = gemms.saved_ns or 0
             gemms = replace(
                 gemms, claimed_ns=min(claimed_ns, most_ns), gain_ns=min(gain_ns, most_ns)

@@ -143,7 +143,7 @@ def _of_device(
         int(total.sum()),
         int(less_ns.sum()),
         claimable_ns(trace, device, rows, less_ns),
-        gain_of_device_ns(trace, device, rows, less_ns),
+        gain_of_device_ns(trace, rows, less_ns),
         {kind: int(by_class[kind]) for kind in KernelClass if by_class[kind]},
         (int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())),
         intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows]),

@@ -40,7 +40,7 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
     total_ns, span_ns = int(ops.duration_ns[rows].sum()), steady_spans_ns(trace).get(device, 0)
     saved_ns = claimable_operations_ns(trace, device, rows)
-    lost_ns = gain_of_operations_ns(trace, device, rows)
+    lost_ns = gain_of_operations_ns(trace, rows)
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if len(rows) < max(_MANY, _LEAST_FRACTION * int(steady.sum())) or severity is None:
         return

@@ -124,7 +124,7 @@ def _finding(trace: Trace, case: SlowerKernels, rows: Integers) -> Iterator[Find
     device, duration_ns = int(kernels["device"][own[0]]), kernels.duration_ns[own]
     less_ns = np.ceil(duration_ns * (1 - 1 / case.speedup)).astype(np.int64)
     saved_ns, span_ns = claimable_ns(trace, device, own, less_ns), steady_spans_ns(trace)[device]
-    lost_ns = gain_of_device_ns(trace, device, own, less_ns)
+    lost_ns = gain_of_device_ns(trace, own, less_ns)
     severity = severity_of_part(saved_ns, lost_ns, span_ns)
     if severity is None:
         return

@@ -85,7 +85,7 @@ def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
                 len(own),
                 int(duration_ns.sum()),
                 claimable_ns(trace, device, own),
-                gain_of_device_ns(trace, device, own),
+                gain_of_device_ns(trace, own),
                 elements,
                 _odd_dimension(trace, own, duration_ns, elements),
                 (int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),

@@ -29,7 +29,7 @@ from traceview.facts.operations.operations import (
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Intervals
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 _MAY_WAIT_FOR_WORK = [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC, CallKind.ALLOCATE]
@@ -96,36 +96,38 @@ def claimable_operations_ns(
     trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
 ) -> int:
     """The same for operations of any kind, by their rows."""
-    path = _steady_limited(trace).get(device, intervals.EMPTY)
-    return _saved_on_path_ns(trace, path, of, saved_ns)
-
-
-def gain_of_device_ns(
-    trace: Trace, device: int, rows: Array, saved_ns: Integers | None = None
-) -> int:
-    """What `claimable_ns` would be if the CPU launched all work soon enough."""
-    of = kernel_operations(trace)[rows]
-    return gain_of_operations_ns(trace, device, of, saved_ns)
-
-
-def gain_of_operations_ns(
-    trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
-) -> int:
-    """The same for operations of any kind, by their rows."""
-    path = busy(trace).get(device, intervals.EMPTY)
-    return _saved_on_path_ns(trace, path, of, saved_ns)
-
-
-def _saved_on_path_ns(trace: Trace, path: Intervals, of: Array, saved_ns: Integers | None) -> int:
     ops = operations(trace)
-    counted = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
+    counted = _counted(trace, of)
     of = of[counted]
+    path = _steady_limited(trace).get(device, intervals.EMPTY)
     covered = intervals.union(ops.start_ns[of], ops.end_ns[of])
     most = intervals.intersection(covered, path).total()
     if saved_ns is None:
         return most
     each = intervals.overlap(path, ops.start_ns[of], ops.end_ns[of])
     return _saved_in_turn_ns(each, np.minimum(each, saved_ns[counted]), most)
+
+
+def gain_of_device_ns(trace: Trace, rows: Array, saved_ns: Integers | None = None) -> int:
+    """What `claimable_ns` would be if the CPU launched all work soon enough."""
+    return gain_of_operations_ns(trace, kernel_operations(trace)[rows], saved_ns)
+
+
+def gain_of_operations_ns(trace: Trace, of: Array, saved_ns: Integers | None = None) -> int:
+    """The same for operations of any kind, by their rows; all of them are of one device."""
+    ops = operations(trace)
+    counted = _counted(trace, of)
+    of = of[counted]
+    most = intervals.union(ops.start_ns[of], ops.end_ns[of]).total()
+    if saved_ns is None:
+        return most
+    each = ops.duration_ns[of]
+    return _saved_in_turn_ns(each, np.minimum(each, saved_ns[counted]), most)
+
+
+def _counted(trace: Trace, of: Array) -> Mask:
+    counted: Mask = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
+    return counted
 
 
 def _saved_in_turn_ns(each_ns: Integers, saved_ns: Integers, most_ns: int) -> int:
