@@ -184,6 +184,21 @@ def test_a_device_is_judged_by_the_loop_that_works_on_it():
     assert (found.forecast.saved_per_step_ns, found.forecast.step_ns) == (MS, 5 * MS)
 
 
+@pytest.mark.parametrize(
+    ("mean_ns", "claimed"),
+    [
+        (15 * MS, "save up to 4.00 of 10.0 ms per step (40.0 %)"),
+        (25 * MS, "save up to 10.0 of 25.0 ms per step on average (40.0 %)"),
+    ],
+)
+def test_where_a_few_steps_take_most_of_the_time_savings_are_those_of_the_mean(mean_ns, claimed):
+    """Such as a checkpoint in every eighth step, which is no part of the median one."""
+    uneven = replace(loop(10 * MS, total_ns=250 * MS), mean_ns=mean_ns)
+    (found,) = ranked({"gpu-idle": Result({}, (finding("high", 100 * MS, 40.0),))}, [uneven])
+    assert found.forecast.is_mean is (mean_ns > 15 * MS)
+    assert claim(found.finding, "a step", found.forecast).parts()[0] == claimed
+
+
 def test_no_more_per_step_than_there_is_to_save():
     found = forecast(finding("medium", 500_000, 20.0), [loop(1_700 * MS)])
     assert found

@@ -76,13 +76,19 @@ class LostTime:
     time: Intervals
 
 
+UNEVEN = 1.5
+"""Mean through median of steps from which on savings are those of the mean: a checkpoint in every
+eighth step is no part of the median one."""
+
+
 @record
 class LoopTime:
     """The steady steps of one loop.
 
-    `time` are these steps, `total_ns` how long they take without first uses and compilation, and
-    `median_ns` one of them. `devices` (rows in devices) run work
-    of the steps. `name` is the pattern of their ranges, such as `replay_#`.
+    `time` are these steps, `total_ns` how long they take without first uses and compilation,
+    `median_ns` one of them, and `mean_ns` one of them where a few take most of the time. `devices`
+    (rows in devices) run work of the steps. `name` is the pattern of their ranges, such as
+    `replay_#`.
     """
 
     time: Intervals
@@ -90,6 +96,17 @@ class LoopTime:
     median_ns: int
     devices: frozenset[int] = frozenset()
     name: str = ""
+    mean_ns: int = 0
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a step takes much longer on average than a usual one does."""
+        return self.mean_ns > UNEVEN * self.median_ns
+
+    @property
+    def step_ns(self) -> int:
+        """The time of a step that its savings are stated of."""
+        return self.mean_ns if self.is_uneven else self.median_ns
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,7 +226,8 @@ class Forecast:
     """What acting on a finding wins: at most, about or at least (`saving`).
 
     `saved_per_step_ns` of the `step_ns` that a step takes (median of the loop that the finding is
-    about), both None without steps and where the time is lost outside them. `share_of_step_pct` is
+    about, its mean where `is_mean`), both None without steps and where the time is lost outside
+    them. `share_of_step_pct` is
     the part of that step, `share_of_run_pct` that of the steady time. `loop` names the loop where
     it is not the one that takes most of the time. `speedup_at_most` is the old
     time of the step through the new, or of the run without steps; None above MOST_SPEEDUP, where
@@ -225,6 +243,7 @@ class Forecast:
     share_of_step_pct: float | None = None
     share_of_run_pct: float | None = None
     loop: str | None = None
+    is_mean: bool = False
 
 
 def forecast(
@@ -245,10 +264,17 @@ def forecast(
     of_step = _share_of_step(finding, share, loop, part)
     if not of_step:
         return Forecast(None, None, None, finding.saving, share_of_run_pct=share)
-    saved = min(round(loop.median_ns * of_step / 100.0), finding.time_at_stake_ns)
-    speedup = _speedup(of_step)
-    name = None if loop is loops[0] or loop.name == loops[0].name else loop.name
-    return Forecast(saved, loop.median_ns, speedup, finding.saving, False, of_step, share, name)
+    saved = min(round(loop.step_ns * of_step / 100.0), finding.time_at_stake_ns)
+    return Forecast(
+        saved,
+        loop.step_ns,
+        _speedup(of_step),
+        finding.saving,
+        share_of_step_pct=of_step,
+        share_of_run_pct=share,
+        loop=None if loop is loops[0] or loop.name == loops[0].name else loop.name,
+        is_mean=loop.is_uneven,
+    )
 
 
 def _speedup(share: float) -> float | None:

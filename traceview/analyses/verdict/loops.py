@@ -70,12 +70,14 @@ def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
 
 def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:
     timed, once_ns = pace(trace), step_parts(trace).once_ns[rows]
+    total_ns = int((timed.duration_ns[rows] - once_ns).sum())
     return LoopTime(
         intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
-        int((timed.duration_ns[rows] - once_ns).sum()),
+        total_ns,
         median_ns,
         devices,
         loop_names(trace)[rows[0]] or "",
+        round(total_ns / len(rows)),
     )
 
 

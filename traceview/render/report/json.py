@@ -112,5 +112,6 @@ def finding_document(ranked: RankedFinding) -> dict[str, Any]:
             "speedup_at_most": forecast.speedup_at_most,
             "saving": forecast.saving,
             "is_partial": forecast.is_partial,
+            "is_mean": forecast.is_mean,
         },
     }

@@ -18,7 +18,8 @@ class Claim:
     """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
     Without steps, and where the time is lost outside them, the amount is of the whole recording:
-    `of` is empty, and `share` names what it is of (`46.7 % of the run`). `amount` and `of` together
+    `of` is empty, and `share` names what it is of (`46.7 % of the run`). Where a few steps take most
+    of the time, both are those of a step on average. `amount` and `of` together
     are `sum`, in one unit where there is one: `12.3 of 20.3 ms per step`.
     """
 
@@ -55,7 +56,8 @@ def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Cla
     lead = PARTIAL if forecast and forecast.is_partial else lead
     if forecast and forecast.saved_per_step_ns is not None and forecast.step_ns:
         saved, step = forecast.saved_per_step_ns, forecast.step_ns
-        per = f"per {shortened(forecast.loop) or 'step'}"
+        on_average = " on average" if forecast.is_mean else ""
+        per = f"per {shortened(forecast.loop) or 'step'}{on_average}"
         return Claim(
             lead,
             units.duration(saved),
