@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceview.facts.idle.causes import LAUNCH_LATE
+from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import Kind, operations
@@ -21,6 +23,11 @@ _FEWER_LAUNCHES = {
     "numba": "merge kernels that follow each other, or batch",
     "": "fuse kernels, batch, or replay a CUDA graph",
 }
+_ONE_PROGRAM = "run several steps per call by jax.lax.scan"
+_MODULES = "hand the modules to nnx.cached_partial, which takes them apart once, or " + _ONE_PROGRAM
+_NNX = re.compile(r"/flax/nnx/(?:transforms/\w+|graphlib|graph)\.py::")
+_EXECUTED = re.compile(r"^XlaModule:#hlo_module=jit_")
+_FEW_PER_STEP = 4
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
 _READS_BETWEEN = (
     "batch, or read no values on the CPU in between, such as by .item() or x[mask], so that "
@@ -35,9 +42,10 @@ _STATIC_CACHE = (
     "generate for more sequences at once"
 )
 _GENERATE = re.compile(r"/transformers/generation/utils\.py::_sample$")
+_UNROLLED = "replay a CUDA graph, or batch: cuDNN launches several kernels per time step"
 _CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
 _RECURRENT = re.compile(r"elemWiseRNNcell|\b(?:LSTM|GRU|GENERIC)_elementWise_")
-_MANY_CELLS = 0.02
+_MANY_CELLS, _MOSTLY_CELLS = 0.02, 0.2
 UNROLL_LOOPS = (
     "Let XLA fuse several iterations of the loop: lax.scan(…, unroll=8), or nn.RNN(…, unroll=8) in "
     "flax."
@@ -76,6 +84,8 @@ def _fitting(trace: Trace, wordings: dict[str, str]) -> str:
 
 def fewer_launches(trace: Trace) -> str:
     """A remedy for many launches, of features that the program does not use yet."""
+    if framework(trace) == "jax" and _one_program_per_step(trace):
+        return _MODULES if _mostly_through(trace, _NNX) else _ONE_PROGRAM
     if framework(trace) != "torch":
         return _fitting(trace, _FEWER_LAUNCHES)
     graphs = cuda_graphs(trace)
@@ -85,9 +95,13 @@ def fewer_launches(trace: Trace) -> str:
         return _READS_BETWEEN
     if is_compiled(trace):
         return _COMPILED
-    if _generates(trace):
+    if _mostly_through(trace, _GENERATE):
         return _STATIC_CACHE
-    return _SEQUENCES if _part(trace, _CELLS.search) > _MANY_CELLS else _FEWER_LAUNCHES["torch"]
+    if _part(trace, _CELLS.search) > _MANY_CELLS:
+        return _SEQUENCES
+    return (
+        _UNROLLED if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS else _FEWER_LAUNCHES["torch"]
+    )
 
 
 def _reads_between(trace: Trace) -> bool:
@@ -98,16 +112,30 @@ def _reads_between(trace: Trace) -> bool:
     down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
     reads = int(np.count_nonzero(down))
     fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    steady_steps = int(np.count_nonzero(steps(trace).gpu_start_ns >= start_ns))
-    several = reads >= _SEVERAL_READS * max(steady_steps, 1)
+    several = reads >= _SEVERAL_READS * max(_steady_steps(trace), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
 
-def _generates(trace: Trace) -> bool:
-    """Whether transformers generated text in more than half of the samples after warm-up."""
+def _steady_steps(trace: Trace) -> int:
+    return int(np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace)))
+
+
+def _one_program_per_step(trace: Trace) -> bool:
+    """Whether XLA runs few programs per steady step, or the GPU waits for few launches in it."""
+    most = _FEW_PER_STEP * _steady_steps(trace)
+    ranges, late = trace.recorded("ranges"), every_gap(trace)
+    names = ranges.texts("name")
+    own = names.isin([name for name in map(str, names.values) if _EXECUTED.search(name)])
+    programs = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
+    waits = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
+    return bool(0 < programs <= most or 0 < waits <= most)
+
+
+def _mostly_through(trace: Trace, frame: re.Pattern[str]) -> bool:
+    """Whether such a frame is in more than half of the samples after warm-up."""
     samples = trace.recorded("python_samples")
     stack = samples["stack"][samples["time_ns"] >= warm_up_end_ns(trace)]
-    return len(stack) > 0 and bool(stacks_through(trace, _GENERATE)[stack].mean() > 0.5)
+    return len(stack) > 0 and bool(stacks_through(trace, frame)[stack].mean() > 0.5)
 
 
 def is_compiled(trace: Trace) -> bool:

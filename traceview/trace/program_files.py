@@ -16,5 +16,8 @@ _LIBRARY = (
 
 
 def is_library(file: str) -> bool:
-    """Whether a file, as Python names it, is outside the user's program; nameless ones are."""
-    return not file.strip() or bool(re.search(_LIBRARY, file))
+    """Whether a file, as Python names it, is outside the user's program; nameless ones are.
+
+    nsys calls a file `[Unknown]` whose name it lost.
+    """
+    return file.strip() in ("", "[Unknown]") or bool(re.search(_LIBRARY, file))

@@ -96,6 +96,13 @@ def test_code_from_a_string_is_generated_unless_it_is_the_program(tmp_path, oute
     assert rows(result, "lines", "line") == [(line,)]
 
 
+def test_a_file_that_nsys_could_not_name_is_no_line_of_the_program(tmp_path):
+    stack = (("[Unknown]", 156, "[Unknown]"), MAIN)
+    result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), *stack, gap_ms=4), tmp_path)
+
+    assert rows(result, "lines", "line") == [(40,)]
+
+
 def brute_spread(start, end, kind, samples, period):
     """The time of each sample in each gap, in plain loops."""
     inside = [[t for t in samples if a <= t < b] for a, b in zip(start, end, strict=True)]

@@ -118,3 +118,24 @@ def test_a_finding_names_its_line_and_the_row_and_gap_that_show_it(tmp_path):
     assert (evidence.start_ns, evidence.end_ns) == (150, 210)
     # Two steps of 40 ns of work after the first one, which is warm-up.
     assert finding.share_of_step_pct == pytest.approx(100 * 60 / (60 + 80))
+
+
+def test_a_line_that_moves_pageable_bytes_is_to_pin_them(tmp_path):
+    """Ten batches of 16 MB: the GPU idles while the CPU moves their bytes, not after a read."""
+    mark = "traceview:sync:serve.py:16 in serve: static.copy_(batch) [Tensor.copy_]"
+    export = Export()
+    for step in range(10):
+        begin = 20_000 * step
+        export.range(mark, begin, begin + 8_000)
+        export.copy(
+            (begin + 100, begin + 8_000),
+            (begin + 7_000, begin + 7_900),
+            source="pageable",
+            bytes=16_000_000,
+        )
+        export.launch((begin + 8_100, begin + 8_200), (begin + 8_300, begin + 19_900))
+
+    (found,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.subject.name == "serve.py:16"
+    assert found.action.startswith("Pin what is uploaded (cudaHostAlloc) and copy it early")

@@ -214,6 +214,23 @@ def test_copies_without_a_record_are_named(tmp_path, recorded, expected):
     assert [state for state, _ in status(ask(ANALYSIS, export, tmp_path), "copies")] == expected
 
 
+def test_copies_of_a_compiler_may_lack_their_record(tmp_path):
+    """XLA compares what its trials computed by copies that nsys does not record."""
+    export = Export().range("XlaCompile:#module=step#", 0, 300_000_000, domain="TSL")
+    for at in range(0, 300, 100):
+        export.call("cuMemcpyDtoHAsync_v2", at, at + 2)
+    export.launch((300_000_100, 300_000_102), (300_000_110, 400_000_000), name="loop_add_fusion")
+
+    assert not status(ask(ANALYSIS, export, tmp_path), "copies")
+
+
+def test_ranges_with_a_name_that_was_freed_are_no_loss(tmp_path):
+    text = "1 NVTX annotations were discarded because they contained at least one invalid string "
+    export = Export().launch((0, 2), (10, 20)).diagnostic(f"{text}handle.")
+
+    assert [state for state, _ in status(ask(ANALYSIS, export, tmp_path), "lost events")] == ["ok"]
+
+
 def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
     trace = Export().call("cudaLaunchKernel", 0, 10).load(tmp_path).without("kernels")
 

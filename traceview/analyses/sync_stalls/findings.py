@@ -17,7 +17,7 @@ from traceview.analyses.range_wording import inside
 from traceview.analyses.sync_stalls import xla_control_flow
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
-from traceview.analyses.sync_stalls.stalls import after_uploads, stall_span_ns, stalls
+from traceview.analyses.sync_stalls.stalls import at_uploads, stall_span_ns, stalls
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
@@ -190,7 +190,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, ca
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
     rows = listed.row[own]
     idle = cost.idle_ns(steady)[rows]
-    uploads = int(cost.idle_ns(steady & after_uploads(trace))[rows].sum())
+    uploads = int(cost.idle_ns(steady & at_uploads(trace))[rows].sum())
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
     if 2 * uploads > total:

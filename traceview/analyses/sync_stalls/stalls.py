@@ -167,3 +167,11 @@ def after_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, in which the GPU ran dry after a copy from the host."""
     result: Mask = uploads(trace)[every_gap(trace).before]
     return result
+
+
+def at_uploads(trace: Trace) -> Mask:
+    """True for the gaps, of every_gap, after a copy from the host or while its bytes are moved."""
+    every = every_gap(trace)
+    staged = (every.cause == COPY_WAIT) & (stalls(trace).wait >= 0)
+    result: Mask = after_uploads(trace) | (staged & uploads(trace)[every.after])
+    return result

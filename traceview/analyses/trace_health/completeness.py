@@ -12,6 +12,7 @@ from traceview.analyses.trace_health.checks import Check
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
 from traceview.facts.operations.unpaired import cut_window, unpaired
+from traceview.facts.phases.compilation import compiling
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
 from traceview.trace.nsys.export_info import LENGTH
@@ -94,6 +95,8 @@ def lost_events(trace: Trace) -> list[Check]:
         checks.append(Check("lost events", "note", template, _otherwise(trace), values))
     lost = [text for text in texts if re.search(r"\b(dropped|lost|discarded)\b", text, re.I)]
     lost = [text for text in lost if not re.search(r"\b(no|none|0)\b", text, re.I)]
+    # Libraries make a few ranges with names that they have freed: no shorter recording has them.
+    lost = [text for text in lost if not re.search(r"\binvalid string handle", text)]
     if lost:
         values = {"warning": lost[0].strip()}
         template = "The recorder warns: {warning}"
@@ -159,16 +162,20 @@ def recorded_window(trace: Trace) -> list[Check]:
 
 
 def missing_copies(trace: Trace) -> list[Check]:
-    """Copies that the program called for and whose GPU work was not recorded."""
-    ops, does = operations(trace), call_kinds(trace)
+    """Copies that the program called for and whose GPU work was not recorded.
+
+    Those of compilers do not count: XLA compares the results of its trials, and nsys records none of
+    these copies.
+    """
+    ops, does, api = operations(trace), call_kinds(trace), trace.recorded("api_calls")
     copying = np.isin(does, [CallKind.COPY, CallKind.COPY_ASYNC]) & ~captured_calls(trace)
     has_work = np.zeros(len(does), bool)
     has_work[ops.call[ops.launched]] = True
+    copying[copying] = ~compiling(trace, api["start_ns"][copying], api["end_ns"][copying])
     missing = copying & ~has_work
     if cut_window(trace) is not None:
         # Work of the last moments ran after the window.
-        last = trace.recorded("api_calls")["start_ns"][has_work].max(initial=0)
-        missing &= trace.recorded("api_calls")["start_ns"] <= last
+        missing &= api["start_ns"] <= api["start_ns"][has_work].max(initial=0)
     lost, calls = int(missing.sum()), int(copying.sum())
     if lost < LEAST_LOST or lost < LEAST_LOST_FRACTION * calls:
         return []
