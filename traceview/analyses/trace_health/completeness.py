@@ -164,8 +164,8 @@ def recorded_window(trace: Trace) -> list[Check]:
 def missing_copies(trace: Trace) -> list[Check]:
     """Copies that the program called for and whose GPU work was not recorded.
 
-    Those of compilers do not count: XLA compares the results of its trials, and nsys records none of
-    these copies.
+    Those of compilers do not count: XLA compares the results of its trials by copies that nsys
+    does not record.
     """
     ops, does, api = operations(trace), call_kinds(trace), trace.recorded("api_calls")
     copying = np.isin(does, [CallKind.COPY, CallKind.COPY_ASYNC]) & ~captured_calls(trace)

@@ -18,9 +18,9 @@ class Claim:
     """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
     Without steps, and where the time is lost outside them, the amount is of the whole recording:
-    `of` is empty, and `share` names what it is of (`46.7 % of the run`). Where a few steps take most
-    of the time, both are those of a step on average. `amount` and `of` together
-    are `sum`, in one unit where there is one: `12.3 of 20.3 ms per step`.
+    `of` is empty, and `share` names what it is of (`46.7 % of the run`). Where a few steps take
+    most of the time, both are those of a step on average. `amount` and `of` together are `sum`, in
+    one unit where there is one: `12.3 of 20.3 ms per step`.
     """
 
     qualifier: str
