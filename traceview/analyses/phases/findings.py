@@ -56,7 +56,8 @@ _REMEDIES = {
     "that stays.",
     compilers.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "
     "build the extension when it is installed.",
-    compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run.",
+    compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run. Leave "
+    "sizes that vary out of the key of triton.autotune: each new value is tuned anew.",
     compilers.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
     "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
     "this once.",

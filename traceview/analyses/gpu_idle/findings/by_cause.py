@@ -17,13 +17,13 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     opening_sentence,
 )
 from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_idle.findings.part_remedies import part_remedy
 from traceview.analyses.gpu_idle.findings.remedies import (
     GENERAL,
     LOST,
     action_for,
     if_repeated,
     lost_by,
-    other_work_remedy,
 )
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
@@ -34,7 +34,6 @@ from traceview.analyses.gpu_idle.findings.sentences import (
     add_other_gpus,
 )
 from traceview.analyses.gpu_idle.line_sites import (
-    OFF_CPU_ACTIONS,
     OFF_CPU_LOST,
     LineSite,
     gap_at_line,
@@ -141,8 +140,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     within[samples.gap] = True
     line = longest_line(trace, samples, idle_ns)
     works = part.doing == CPU
-    action = other_work_remedy(trace, line) if works else OFF_CPU_ACTIONS[part.doing]
-    idle = LostIdle(device, within, idle_ns)
+    idle, action = LostIdle(device, within, idle_ns), part_remedy(trace, part, line)
     wording = opening_sentence(trace, idle, OFF_CPU_LOST[part.doing], action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
