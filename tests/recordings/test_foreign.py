@@ -110,3 +110,12 @@ def test_training_that_waits_for_data_is_told_so_by_phases():
     phases = traceview.analyze(traceview.load(FOREIGN / "mnist.sqlite.xz"), ["phases"])["phases"]
     verdicts = {row["phase"]: row["verdict"] for row in phases.tables["phases"].rows()}
     assert verdicts["training"] == "data-loading"
+
+
+REMEDIES = {"hand_made_graph": "Pin what is uploaded", "tensorboard_resnet": "Log less often"}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_the_remedy_is_that_of_the_expert(name):
+    first = traceview.analyze(traceview.load(FOREIGN / f"{name}.sqlite.xz")).findings[0]
+    assert first.finding.action.startswith(REMEDIES[name])
