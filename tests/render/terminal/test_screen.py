@@ -15,6 +15,7 @@ from traceview.render.base.paragraphs import wrapped
 from traceview.render.report.scoreboard import ScoreTile
 from traceview.render.report.text import render_text
 from traceview.render.terminal.screen import MOST_LINES, render_screen, scoreboard_lines
+from traceview.trace.model import Selection
 
 LONG = "a sentence that goes on and on, with " * 60
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -46,6 +47,27 @@ def test_what_a_finding_saves_is_whole_at_any_width(width):
     told = " ".join(" ".join(lines[lines.index("What to do first") + 1 :]).split())
     assert told.startswith("high save up to 27.5 of 33.3 ms per step (82.3 %)")
     assert "[wave-quantization] Slow." in told
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize(
+    ("include", "exclude"),
+    [
+        (("step_*",), ("step_*",)),
+        (("a" * 300,), ()),
+        ((), tuple(f"step_{i}" for i in range(99))),
+        (("漢字" * 99,), (CONTROLS,)),
+    ],
+)
+def test_the_first_line_always_says_what_is_selected(width, include, exclude):
+    report = a_report(
+        selection=Selection(include, exclude), path=f"/data/{'long name ' * 9}.sqlite"
+    )
+    first = render_screen(report, width=width).splitlines()[0]
+    assert cell_len(first) <= width
+    parts = first.split(" · ")[1:]
+    words = [re.match(r"\w+", part)[0] for part in parts if part.startswith(("only", "without"))]
+    assert words == ["only"] * bool(include) + ["without"] * bool(exclude)
 
 
 def test_a_single_finding_is_told_in_full():

@@ -27,6 +27,8 @@ from traceview.report import Report
 MOST_LINES = 40
 _WIDEST_HALF = 60
 _NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
+_SELECTED = {"only ranges": "only", "without ranges": "without"}
+_SEPARATOR = " · "
 _WARNING, _WARNING_LINES = "Warning: ", 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
 _STYLES = {
@@ -81,15 +83,20 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
 
 
 def _what_ran(report: Report, width: int) -> str:
-    """File, selection, GPU, duration, process: as many of them as fit in one line."""
+    """File, selection, GPU, duration, process: as many of them as fit in one line.
+
+    The selection is shortened rather than left out, as all figures are of it.
+    """
     facts = dict(header_facts(report.trace))
-    name = shortened(visible(PurePath(report.trace.path).name), width)
-    chosen = ("only ranges", "without ranges", "GPU", "duration", "contains", "process")
-    parts = [facts[key] for key in chosen if key in facts]
-    for key, before in (("only ranges", "only "), ("without ranges", "without ")):
-        parts = [f"{before}{part}" if part == facts.get(key) else part for part in parts]
+    selected = [f"{word} {facts[key]}" for key, word in _SELECTED.items() if key in facts]
+    file = visible(PurePath(report.trace.path).name)
+    name = shortened(file, width // (1 + len(selected)))
+    each = (width - cell_len(name)) // max(len(selected), 1) - len(_SEPARATOR)
+    parts = [facts[key] for key in ("GPU", "duration", "contains", "process") if key in facts]
     shown = [visible(part.replace("compute capability", "cc")) for part in parts]
-    return joined_within([name, *shown, facts.get("recorded by", "")], " · ", width)
+    chosen = [cut(visible(part), each) for part in selected]
+    parts = [name, *chosen, *shown, facts.get("recorded by", "")]
+    return joined_within(parts, _SEPARATOR, width)
 
 
 def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
