@@ -138,6 +138,20 @@ def test_layers_are_grouped_into_steps_by_longer_pauses(random):
 
 
 @RANDOM
+def test_pauses_that_do_not_fit_the_other_launches_group_nothing(random):
+    """64 samples and an update per step, and Python collects garbage after every 48 samples."""
+    samples, steps, update = 64, 24, np.arange(40, 43)
+    kind = np.tile(np.concatenate([np.tile(LAYER, samples), update]), steps)
+    pause = random.normal(8_000, 300, len(kind)).astype(np.int64)
+    starts = np.flatnonzero(kind == LAYER[0])
+    pause[starts[::48]] += 6_000
+    found = find_repetition(kind, pause)
+    assert found is not None
+    assert found.lag == samples * len(LAYER) + len(update)
+    assert steps - 1 <= len(found.first) <= steps
+
+
+@RANDOM
 def test_layers_that_nothing_groups_are_no_steps(random):
     layers, steps = int(random.integers(2, 40)), int(random.integers(40, 120))
     assert find_repetition(*nested(random, layers, steps, 0)) is None

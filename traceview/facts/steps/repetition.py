@@ -10,6 +10,7 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
    steps are not taken for one. Layers inside a step cover less than steps do: embeddings, heads
    and sampling stand between.
 4. Passes that may be layers of a step are grouped into steps, or count for nothing (`nesting`).
+   Regular pauses that do not fit the other launches between passes group nothing.
 5. Where regular passes are less than half of all launches, kinds are looked for that occur once in
    each pass, whatever else it launches (`once_per_pass`).
 6. A program that launches one kernel and waits, again and again, has passes of one launch.
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.facts.steps.nesting import (
+    Grouping,
     between_other_launches,
     grouping,
     in_equal_groups,
@@ -51,6 +53,7 @@ _IRREGULAR = 0.25
 _SEAM = 3.0
 _MOST_PASSES = 256
 _BRIDGED = 2
+_OTHERS = 0.25
 _OPTIMIZERS_PER_PASS = (2, 3, 4)
 _UNLIKE, _LIKE = 0.2, 0.05
 # Launches of one optimizer step stand at most so far apart.
@@ -145,7 +148,9 @@ def _not_layers(
     first, end, lag = passes.first, passes.end, passes.lag
     if marked is not None and mostly_marked(first, end, marked):
         return passes
-    group = grouping(first, lag, pause_ns)
+    group, after = grouping(first, lag, pause_ns), between_other_launches(first, lag)
+    if group and after is not None and _conflict(group, first, after, lag):
+        return _between(after, end, pause_ns)
     if group:
         begins = first[group.first :: group.passes] + group.offset
         return _whole_passes(begins, end, lag * group.passes)
@@ -160,9 +165,22 @@ def _not_layers(
     pauses = np.median(pause_ns[usual[:, None] + np.arange(lag)], axis=0)
     if layered or float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0):
         return passes
-    after = between_other_launches(first, lag)
-    if after is None:
-        return None
+    return None if after is None else _between(after, end, pause_ns)
+
+
+def _conflict(group: Grouping, first: Integers, after: Integers, lag: int) -> bool:
+    """Whether pauses and other launches group the passes by numbers of which none holds the other.
+
+    The pauses are then not the program's: Python collects garbage after so many objects. A few
+    launches, such as to log something, group nothing.
+    """
+    passes = int(np.median(np.diff(np.searchsorted(first, after))))
+    others = int(np.median(np.diff(after))) - passes * lag
+    unlike = group.passes % passes and passes % group.passes
+    return bool(unlike and others >= _OTHERS * lag)
+
+
+def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None:
     step = int(np.median(np.diff(after)))
     return _whole_passes(_seams(after, pause_ns, step), end, step)
 
