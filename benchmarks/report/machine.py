@@ -39,9 +39,12 @@ def sentence(facts: dict[str, Any]) -> str:
     """The machine and the tools in one line; missing tools are omitted."""
     names = ("traceview", "python", "numpy", "pandas", "sqlite", "nsys", "nsys_ai")
     versions = [f"{name.replace('_', '-')} {facts[name]}" for name in names if facts[name]]
+    # Results of older benchmarks do not know it.
+    together = facts.get("at_once")
+    work = f", which together do {together} times the work of one" if together else ""
     return (
-        f"{facts['cores']} cores of {facts['cpu']}, which together do {facts['at_once']} times the "
-        f"work of one, {facts['memory_gb']} GB, {facts['system']}; "
+        f"{facts['cores']} cores of {facts['cpu']}{work}, "
+        f"{facts['memory_gb']} GB, {facts['system']}; "
         f"load {facts['load_at_start']} at the start; {', '.join(versions)}"
     )
 
