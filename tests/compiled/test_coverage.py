@@ -40,6 +40,7 @@ def test_unions_are_those_of_numpy(given: list[tuple[int, int, int]]) -> None:
 @given(given=st.lists(st.tuples(*[st.integers(0, 30)] * 3), max_size=14))
 def test_unions_on_lanes_are_those_of_numpy(given: list[tuple[int, int, int]]) -> None:
     lane, start, end = columns(given)
+    lane -= 3  # on a lane below 0 is on none
     found, expected = (
         Lanes.union(lane, start, end),
         with_numpy(lambda: Lanes.union(lane, start, end)),
@@ -84,6 +85,8 @@ def test_intervals_out_of_order_are_refused() -> None:
     start = np.array([5, 3])
     with pytest.raises(AssertionError, match="not in order"):
         coverage.covered(start, start + 1)
+    with pytest.raises(AssertionError, match="not in order"):
+        coverage.covered_on_lanes(np.zeros(2), start, start + 1, 1)
 
 
 NEAR = st.lists(st.tuples(st.just(0), st.integers(0, 30), st.integers(0, 30)), max_size=14)

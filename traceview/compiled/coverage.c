@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "search.h"
 
@@ -17,50 +18,86 @@
 
 static const char NO_ORDER[] = "the intervals are not in order";
 
-/* Disjoint intervals in order of lane and start; `lane` is NULL where there is only one. */
+/* Disjoint intervals in order of start. */
 struct covered {
-    int64_t *lane;
     int64_t *start;
     int64_t *end;
     int64_t count;
 };
 
-static void cover(struct covered *covered, int64_t lane, int64_t start, int64_t end)
+/* Add an interval behind the last one, or to it where they touch; `first` is the first of its lane. */
+static int64_t cover(struct covered *covered, int64_t first, int64_t next, int64_t start, int64_t end)
 {
-    int64_t last = covered->count - 1;
-    if (last >= 0 && start <= covered->end[last] && (!covered->lane || covered->lane[last] == lane)) {
-        covered->end[last] = end > covered->end[last] ? end : covered->end[last];
-        return;
+    if (next > first && start <= covered->end[next - 1]) {
+        if (end > covered->end[next - 1])
+            covered->end[next - 1] = end;
+        return next;
     }
-    if (covered->lane)
-        covered->lane[covered->count] = lane;
-    covered->start[covered->count] = start;
-    covered->end[covered->count++] = end;
+    covered->start[next] = start;
+    covered->end[next] = end;
+    return next + 1;
 }
 
-/* The union of intervals on each lane, and of these the time that `least` of them, 1 or 2, cover.
+/* The union of intervals, or the time that `least` of them, 1 or 2, cover.
  *
- * They are in order of lane and start; empty ones cover nothing, wherever they are. Returns NULL,
- * or the reason why it cannot.
+ * They are in order of start; empty ones cover nothing, wherever they are. Returns NULL, or the
+ * reason why it cannot.
  */
-EXPORTED const char *traceview_union(const int64_t *lane, const int64_t *start, const int64_t *end,
-                                     int64_t rows, int64_t least, struct covered *covered)
+EXPORTED const char *traceview_union(const int64_t *start, const int64_t *end, int64_t rows,
+                                     int64_t least, struct covered *covered)
 {
-    int64_t before = -1, reach = 0;
+    int64_t before = INT64_MIN, reach = INT64_MIN;
     covered->count = 0;
     for (int64_t row = 0; row < rows; row++) {
         if (end[row] <= start[row])
             continue;
-        int64_t own = lane ? lane[row] : 0;
-        int same = before >= 0 && (!lane || lane[before] == own);
-        if (before >= 0 && (same ? start[row] < start[before] : own < lane[before]))
+        if (start[row] < before)
             return NO_ORDER;
         /* Of all that began before, the one that reaches furthest is open the longest. */
         int64_t until = least < 2 || end[row] < reach ? end[row] : reach;
-        if (least < 2 || (same && until > start[row]))
-            cover(covered, own, start[row], until);
-        reach = same && reach > end[row] ? reach : end[row];
-        before = row;
+        if (until > start[row])
+            covered->count = cover(covered, 0, covered->count, start[row], until);
+        reach = reach > end[row] ? reach : end[row];
+        before = start[row];
+    }
+    return NULL;
+}
+
+/* The union on each lane of intervals in order of start, lane after lane; those on a lane below 0 are
+ * left out. `ends` tells where each lane ends among what is covered; `firsts` is 0 for each at first.
+ *
+ * A lane gets as much room as it has intervals, in which they merge; then the lanes move together.
+ */
+EXPORTED const char *traceview_union_on_lanes(const int32_t *lane, const int64_t *start,
+                                              const int64_t *end, int64_t rows, int64_t lanes,
+                                              int64_t *firsts, int64_t *ends,
+                                              struct covered *covered)
+{
+    int64_t before = INT64_MIN, room = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        if (lane[row] < 0 || end[row] <= start[row])
+            continue;
+        if (start[row] < before)
+            return NO_ORDER;
+        before = start[row];
+        firsts[lane[row]]++;
+    }
+    for (int64_t each = 0; each < lanes; each++) {
+        int64_t count = firsts[each];
+        firsts[each] = ends[each] = room;
+        room += count;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        int32_t own = lane[row];
+        if (own >= 0 && end[row] > start[row])
+            ends[own] = cover(covered, firsts[own], ends[own], start[row], end[row]);
+    }
+    covered->count = 0;
+    for (int64_t each = 0; each < lanes; each++) {
+        int64_t first = firsts[each], count = ends[each] - first;
+        memmove(covered->start + covered->count, covered->start + first, (size_t)count * sizeof *start);
+        memmove(covered->end + covered->count, covered->end + first, (size_t)count * sizeof *end);
+        ends[each] = covered->count += count;
     }
     return NULL;
 }

@@ -7,7 +7,6 @@ Only where there is a compiled library: `is_available`. All times are int64.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from ctypes import Structure, c_int64, c_void_p
 from typing import Literal
 
@@ -19,6 +18,7 @@ from traceview.tables import Array, Integers, RowNumbers
 
 _FUNCTIONS = (
     "traceview_union",
+    "traceview_union_on_lanes",
     "traceview_places",
     "traceview_most_open",
     "traceview_covered_before",
@@ -29,7 +29,6 @@ _FUNCTIONS = (
 
 class _CCovered(Structure):
     _fields_ = (
-        ("lane", c_void_p),
         ("start", c_void_p),
         ("end", c_void_p),
         ("count", c_int64),
@@ -46,34 +45,59 @@ def covered(start: Array, end: Array, least: int = 1) -> tuple[Integers, Integer
 
     They are in order of start; empty ones cover nothing.
     """
-    starts, ends = _united((start, end), least)
-    return starts, ends
-
-
-def covered_on_lanes(lane: Array, start: Array, end: Array) -> tuple[Integers, Integers, Integers]:
-    """Lane, start and end of the union on each lane, of intervals in order of lane and start."""
-    lanes, starts, ends = _united((lane, start, end), 1)
-    return lanes, starts, ends
-
-
-def _united(columns: Sequence[Array], least: int) -> Sequence[Integers]:
-    """The same columns of the union: start and end, or lane, start and end."""
-    given = [_integers(column) for column in columns]
-    made = [np.empty(len(column), np.int64) for column in given]
-    no_lane: list[int | None] = [None] * (3 - len(given))
-    result = _CCovered(*no_lane, *map(address, made))
+    start, end = _integers(start), _integers(end)
+    union = _Union(len(start))
     reason = library.call(
         "traceview_union",
-        *no_lane,
-        *map(pointer, given),
-        c_int64(len(given[0])),
+        pointer(start),
+        pointer(end),
+        c_int64(len(start)),
         c_int64(least),
-        ctypes.byref(result),
+        union.pointer,
     )
     assert reason is None, reason
-    count = result.count
-    # There was room for all rows: few are copied, so that the room is free again.
-    return [each if count == len(each) else each[:count].copy() for each in made]
+    return union.columns
+
+
+def covered_on_lanes(
+    lane: Array, start: Array, end: Array, lanes: int
+) -> tuple[Integers, Integers, Integers]:
+    """Start and end of the union on each of the lanes, and how many intervals each has.
+
+    The given ones are in order of start, on lanes from 0 on; those on a lane below 0 are left out.
+    """
+    lane = np.ascontiguousarray(lane, np.int32)
+    start, end = _integers(start), _integers(end)
+    union, firsts, ends = _Union(len(start)), np.zeros(lanes, np.int64), np.empty(lanes, np.int64)
+    reason = library.call(
+        "traceview_union_on_lanes",
+        pointer(lane),
+        pointer(start),
+        pointer(end),
+        c_int64(len(start)),
+        c_int64(lanes),
+        pointer(firsts),
+        pointer(ends),
+        union.pointer,
+    )
+    assert reason is None, reason
+    return *union.columns, np.diff(ends, prepend=0)
+
+
+class _Union:
+    """Room for the union of so many intervals."""
+
+    def __init__(self, rows: int) -> None:
+        self._made = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self._covered = _CCovered(*map(address, self._made))
+        self.pointer = ctypes.byref(self._covered)
+
+    @property
+    def columns(self) -> tuple[Integers, Integers]:
+        """Start and end; few are copied, so that the room is free again."""
+        count = self._covered.count
+        start, end = (each if count == len(each) else each[:count].copy() for each in self._made)
+        return start, end
 
 
 def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Integers:

@@ -19,7 +19,7 @@ import numpy as np
 # Set to anything to do without it, e.g. to rule out a bug in the compiled code.
 SWITCH = "TRACEVIEW_NO_C"
 # The version in pages.c: an editable install may have a library built from older source.
-INTERFACE = 2
+INTERFACE = 3
 # Results by function; a library of an editable install may lack some.
 _RESULTS: dict[str, Any] = {
     "traceview_count_rows": c_char_p,
@@ -29,6 +29,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_zero_numbers": None,
     "traceview_number_values": c_char_p,
     "traceview_union": c_char_p,
+    "traceview_union_on_lanes": c_char_p,
     "traceview_places": None,
     "traceview_most_open": None,
     "traceview_covered_before": None,

@@ -21,7 +21,7 @@ from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_o
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Integers, picked, thrifty
+from traceview.tables import Integers, RowNumbers, thrifty
 from traceview.trace import Trace, fact
 
 OWN_WORK = "GPU work"
@@ -86,7 +86,7 @@ class _Gpus:
     """
 
     own: Lanes
-    """Work launched in the steps of each pair."""
+    """Work launched in the steps of each series on each GPU, by series * devices + device."""
     program: Lanes
     """All work of each process on each GPU."""
     any: Lanes
@@ -99,8 +99,8 @@ class _Gpus:
     """By series."""
     gpus: Integers
     """By series."""
-    device: Integers
-    """By pair."""
+    lane: Integers
+    """By pair, among `own`."""
     devices: int
 
 
@@ -113,7 +113,8 @@ class _Visits:
     """The first row of each of the steps."""
     gpus: Integers
     """How many rows each of the steps has."""
-    pair: Integers
+    lane: Integers
+    """Of the work of its series on its GPU."""
     process: Integers
     device: Integers
     begin_ns: Integers
@@ -127,13 +128,14 @@ class _Visits:
         first = np.cumsum(count) - count
         every = np.repeat(rows, count)
         pair = np.repeat(gpus.first_pair[series] - first, count) + np.arange(len(every))
+        lane = gpus.lane[pair]
         return cls(
             rows,
             first,
             count,
-            pair,
+            lane,
             all_steps.process[every].astype(np.int64),
-            gpus.device[pair],
+            lane % gpus.devices,
             timed.begin_ns[every],
             timed.end_ns[every],
         )
@@ -169,16 +171,15 @@ def step_parts(trace: Trace) -> Parts:
 
 
 def _gpus(trace: Trace) -> _Gpus:
-    all_steps, ops, gap = steps(trace), operations(trace), gaps(trace)
-    step, devices = step_of_operations(trace), len(trace.devices)
-    rows = np.flatnonzero(step >= 0)
-    series = picked(all_steps.series, picked(step, rows))
-    pairs = groups.group(series, picked(ops.device, rows))
-    count = np.bincount(series[pairs.first])
+    ops, gap, devices = operations(trace), gaps(trace), len(trace.devices)
+    lane = _lanes_of_work(trace, devices)
+    pairs = groups.different(lane)
+    pairs = pairs[pairs >= 0].astype(np.int64)
+    count = np.bincount(pairs // devices)
     order = in_order(gap.device, gap.start_ns)
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
     return _Gpus(
-        own=Lanes.union(pairs.ids, picked(ops.start_ns, rows), picked(ops.end_ns, rows)),
+        own=Lanes.union(lane, ops.start_ns, ops.end_ns),
         program=_lanes(_busy_by_program(trace, devices)),
         any=_lanes(busy(trace)),
         idle=idle,
@@ -186,9 +187,16 @@ def _gpus(trace: Trace) -> _Gpus:
         once=idle.coverage(gap.one_time[order]),
         first_pair=np.cumsum(count) - count,
         gpus=count,
-        device=ops.device[rows[pairs.first]].astype(np.int64),
+        lane=pairs,
         devices=devices,
     )
+
+
+def _lanes_of_work(trace: Trace, devices: int) -> RowNumbers:
+    """Series * devices + device of each operation of a step; others are below 0."""
+    lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
+    # Row −1, no step, is the one behind the last.
+    return lane[step_of_operations(trace)] + operations(trace).device
 
 
 def _busy_by_program(trace: Trace, devices: int) -> dict[int, Intervals]:
@@ -229,9 +237,9 @@ def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
 
 def _spent(gpus: _Gpus, visits: _Visits) -> Iterator[tuple[int, Integers]]:
     """Busy time of each visit by origin of the work, and idle time by cause."""
-    before = np.zeros(len(visits.pair), np.int64)
+    before = np.zeros(len(visits.lane), np.int64)
     for name, lanes, lane in (
-        (OWN_WORK, gpus.own, visits.pair),
+        (OWN_WORK, gpus.own, visits.lane),
         (OTHER_WORK, gpus.program, visits.process * gpus.devices + visits.device),
         (FOREIGN_WORK, gpus.any, visits.device),
     ):

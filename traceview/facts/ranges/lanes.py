@@ -75,17 +75,25 @@ class Lanes:
 
     @classmethod
     def union(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
-        """The union of intervals on each lane."""
-        if not groups.in_order(lane, start):
-            rows = in_order(lane, start)
+        """The union of intervals on each lane; those on a lane below 0 are left out.
+
+        Intervals in order of start are not copied.
+        """
+        if not groups.in_order(start):
+            rows = np.argsort(start, kind="stable")
             lane, start, end = (picked(each, rows) for each in (lane, start, end))
-        if coverage.is_available():
-            return cls(*coverage.covered_on_lanes(lane, start, end))
-        # Long columns that are whole and in order, as those of one GPU are, are not copied.
-        real = end > start
-        if not real.all():
-            lane, start, end = lane[real], start[real], end[real]
-        lane = lane.astype(np.int64, copy=False)
+        lanes = int(lane.max(initial=-1)) + 1
+        if coverage.is_available() and lanes <= len(lane) + _MOST_TRACKS:
+            starts, ends, count = coverage.covered_on_lanes(lane, start, end, lanes)
+            return cls(np.repeat(np.arange(lanes), count), starts, ends)
+        real = np.flatnonzero((end > start) & (lane >= 0))
+        return cls._united(*(picked(each, real) for each in (lane, start, end)))
+
+    @classmethod
+    def _united(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
+        rows = groups.order_of(lane)
+        lane, start, end = (picked(each, rows) for each in (lane, start, end))
+        lane = lane.astype(np.int64)
         if not len(lane):
             return cls(lane, start, end)
         key = Key(lane, start, end)

@@ -15,7 +15,7 @@
 #endif
 
 /* Raised with every change to what c_decoder.py sees, which refuses a library built before. */
-EXPORTED const int64_t traceview_interface = 2;
+EXPORTED const int64_t traceview_interface = 3;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
 /* Types of a column; from FIRST_TEXT on, the odd ones are texts. */
