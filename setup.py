@@ -26,7 +26,11 @@ LIBRARY = Extension(
         "traceview/facts/idle/gap_parts.c",
         "traceview/trace/kineto/scan/events.c",
     ],
-    depends=["traceview/compiled/search.h", "traceview/compiled/texts.h"],
+    depends=[
+        "traceview/compiled/search.h",
+        "traceview/compiled/texts.h",
+        "traceview/trace/kineto/scan/json.h",
+    ],
     extra_compile_args=["-O3"],
     # Without a compiler numpy takes its place.
     optional=True,

@@ -1,27 +1,15 @@
-/* The events of a Chrome trace of torch.profiler, as numbers in columns: events.py and values.py,
+/* Scan the events of a torch.profiler Chrome trace into columns of numbers: events.py and values.py,
  * compiled.
  *
- * The text is untrusted. A NUL behind its end stops every loop, as JSON has none. What is taken is
- * valid JSON, of the types that torch writes; at anything else the scan stops, and Python decides
- * what it means. Loaded with ctypes by scanner.py, whose structure mirrors that of this file; knows
- * nothing of Python, and may run in several threads.
+ * The text is untrusted: see json.h. The scan reads events of the types that torch writes; at
+ * anything else it stops, and Python decides what that means. Called through ctypes by scanner.py,
+ * which mirrors `struct scan`. Uses no Python and no globals, so several threads may scan at once.
  */
 #include "../../../compiled/texts.h"
+#include "json.h"
 
 #include <stddef.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-/* What runs for nearly every value is worth its place in each caller, what is rare is not. */
-#ifdef __GNUC__
-#define USUAL static inline __attribute__((always_inline))
-#define RARE static __attribute__((noinline))
-#else
-#define USUAL static inline
-#define RARE static
-#endif
 
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
@@ -29,14 +17,14 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Why a scan stopped: the rest of an event is not there yet or beyond the limit, the list of events
- * ended, the room is used up, or an event is not as torch writes them. */
+/* Why a scan stopped: an event continues beyond the text or the limit, the list of events ended, a
+ * column is full, or an event is not as torch writes them. */
 enum { NEEDS_MORE, ENDED, IS_FULL, IS_ODD };
 
-/* What an event is: with a table of its own, without anything to read, or left to Python. */
+/* Kinds of events: those with a table, those that nothing reads, and those left to Python. */
 enum { KERNEL, COPY, SET, CALL, OPERATOR, ANNOTATION, PYTHON, TABLES, UNREAD = TABLES, OTHER };
 
-/* The columns that all tables share, then those of arguments. */
+/* Columns: those that all tables share, then those of arguments. */
 enum { START, END, NAME, THREAD, FIRST_ARGUMENT };
 enum { DEVICE = FIRST_ARGUMENT, CONTEXT, STREAM, CORRELATION, NODE, BYTES, GRID = BYTES };
 enum { BLOCK = GRID + 3, REGISTERS = BLOCK + 3, SHARED, COLUMNS };
@@ -47,32 +35,24 @@ static const int COLUMNS_OF[TABLES] = {
     FIRST_ARGUMENT + 1,
 };
 
-/* Numbers of more digits, and larger exponents, may be beyond a double. */
-enum { MOST_NUMBER_BYTES = 64, MOST_EXPONENT_DIGITS = 2 };
 enum { MOST_LEAD_BYTES = 32, MOST_PLACES = 24 };
-enum { MOST_DEPTH = 64, MOST_OWNER_BYTES = 64, MOST_NAME_BYTES = 1 << 16, LONGEST_DIMS = 400 };
-/* Digits of every number below the end of int64, and of microseconds whose nanoseconds are. */
+enum { MOST_OWNER_BYTES = 64, MOST_NAME_BYTES = 1 << 16, LONGEST_DIMS = 400 };
+/* So many digits always fit int64: as they are, and as microseconds converted to nanoseconds. */
 enum { SAFE_DIGITS = 18, MOST_WHOLE_DIGITS = 16, MOST_FIRST = '4' };
 
 #define ABSENT INT64_MIN
 #define MOST_BYTES ((int64_t)1 << 50)
 #define FARTHEST_NS ((int64_t)1 << 61)
 
-/* A part of the text; the start is NULL, and the length any, where there is none. */
-struct token {
-    const uint8_t *start;
-    int64_t bytes;
-};
-
-/* What is read into, and how far. Column c of row r of a table is columns[c * most_rows + r]. */
+/* Input and output of a scan. Column c of row r of a table is columns[c * most_rows + r]. */
 struct scan {
     const uint8_t *text;
     int64_t bytes;
-    int64_t limit;    /* an event, and what follows it, ends here or before */
-    int64_t at;       /* from here on; afterwards, behind the last event and its comma */
+    int64_t limit;    /* no event and comma is read beyond this position */
+    int64_t at;       /* where to begin; after the scan, behind the last comma */
     int64_t stopped;  /* why */
-    int64_t events;   /* how many were passed */
-    int64_t negative; /* events of the CPU that end before they start */
+    int64_t events;   /* number of events read */
+    int64_t negative; /* CPU events with a negative duration */
     int64_t most_rows;
     int64_t rows[TABLES];
     int64_t *columns[TABLES];
@@ -86,8 +66,8 @@ struct scan {
 
 enum field { PH, CAT, EVENT_NAME, PID, TID, TS, DUR, ARGS, FIELDS };
 
-/* What stands before a value, from behind the value before it on, and what it says of it: the row
- * of its key among those that are known, or one of the others. */
+/* The text between two values: comma, spaces and key. `meaning` is the row of the key in the table
+ * of known keys, UNKNOWN, or CLOSED where the object ends. */
 enum { UNKNOWN = -1, CLOSED = -2 };
 struct lead {
     uint8_t text[MOST_LEAD_BYTES];
@@ -95,14 +75,15 @@ struct lead {
     int meaning;
 };
 
-/* Leads of the last event of each kind, by place; an event is OTHER until its category is met. */
+/* Leads of the last event of each kind, by position; an event is OTHER until its category is read. */
 struct leads {
     struct lead fields[OTHER + 1][MOST_PLACES];
     struct lead arguments[TABLES][MOST_PLACES];
 };
 
-/* One event as it is read. */
+/* The event being read. */
 struct event {
+    struct leads *leads;
     struct token fields[FIELDS];
     struct token dims;
     int kind;
@@ -111,277 +92,6 @@ struct event {
     int64_t values[COLUMNS];
 };
 
-/* Where reading failed is where the text ends, if but the rest is missing. */
-struct reader {
-    const uint8_t *end;
-    const uint8_t *failed;
-    int escapes;
-    struct leads *leads;
-};
-
-static const uint8_t *fail(struct reader *reader, const uint8_t *at)
-{
-    reader->failed = at;
-    return NULL;
-}
-
-static int is_digit(uint8_t byte)
-{
-    return (uint8_t)(byte - '0') < 10;
-}
-
-static int is_hex(uint8_t byte)
-{
-    return is_digit(byte) || (uint8_t)((byte | 0x20) - 'a') < 6;
-}
-
-USUAL const uint8_t *after_space(const uint8_t *at)
-{
-    if (*at > ' ')
-        return at;
-    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')
-        at++;
-    return at;
-}
-
-/* At the first byte that is not plain: a quote, backslash, control character or beyond ASCII.
- *
- * Many at a time, as most of a trace is keys and names.
- */
-static inline const uint8_t *after_plain(const uint8_t *at, const uint8_t *end)
-{
-#if defined(__SSE2__) && defined(__GNUC__)
-    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-    const __m128i space = _mm_set1_epi8(' ');
-    for (; end - at >= 16; at += 16) {
-        __m128i text = _mm_loadu_si128((const __m128i *)at);
-        /* As signed numbers, bytes beyond ASCII are less than a space too. */
-        __m128i special = _mm_cmplt_epi8(text, space);
-        special = _mm_or_si128(special, _mm_cmpeq_epi8(text, quote));
-        special = _mm_or_si128(special, _mm_cmpeq_epi8(text, backslash));
-        int found = _mm_movemask_epi8(special);
-        if (found)
-            return at + __builtin_ctz((unsigned)found);
-    }
-#elif defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    const uint64_t ones = 0x0101010101010101u, highs = ones * 0x80;
-    for (; end - at >= 8; at += 8) {
-        uint64_t word;
-        memcpy(&word, at, sizeof word);
-        uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
-        uint64_t special = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
-                           ((word - ones * ' ') & ~word) | word;
-        if (special & highs)
-            return at + __builtin_ctzll(special & highs) / 8;
-    }
-#else
-    (void)end;
-#endif
-    while (*at >= ' ' && *at != '"' && *at != '\\' && *at < 0x80)
-        at++;
-    return at;
-}
-
-/* Behind a character beyond ASCII. */
-static const uint8_t *after_character(struct reader *reader, const uint8_t *at)
-{
-    uint8_t lead = *at++, least = 0x80, most = 0xBF;
-    int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-    if (lead < 0xC2 || lead > 0xF4)
-        return fail(reader, at - 1);
-    /* No longer form than needed, no surrogate, nothing beyond the last character. */
-    if (lead == 0xE0)
-        least = 0xA0;
-    else if (lead == 0xED)
-        most = 0x9F;
-    else if (lead == 0xF0)
-        least = 0x90;
-    else if (lead == 0xF4)
-        most = 0x8F;
-    for (; more; more--, at++, least = 0x80, most = 0xBF)
-        if (*at < least || *at > most)
-            return fail(reader, at);
-    return at;
-}
-
-/* Behind an escape, from behind its backslash on; half a surrogate pair is left to Python. */
-static const uint8_t *after_escape(struct reader *reader, const uint8_t *at)
-{
-    reader->escapes++;
-    if (*at != 'u')
-        return *at && strchr("\"\\/bfnrt", *at) ? at + 1 : fail(reader, at);
-    for (int digit = 1; digit <= 4; digit++)
-        if (!is_hex(at[digit]))
-            return fail(reader, at + digit);
-    if ((at[1] | 0x20) == 'd' && at[2] >= '8')
-        return fail(reader, at);
-    return at + 5;
-}
-
-/* Behind the closing quote of a string, from a byte in it on that is not plain. */
-static const uint8_t *after_odd_string(struct reader *reader, const uint8_t *at)
-{
-    for (;;) {
-        if (*at == '"')
-            return at + 1;
-        if (*at == '\\')
-            at = after_escape(reader, at + 1);
-        else if (*at >= 0x80)
-            at = after_character(reader, at);
-        else
-            return fail(reader, at);
-        if (!at)
-            return NULL;
-        at = after_plain(at, reader->end);
-    }
-}
-
-/* Behind the closing quote of a string, from behind its opening one on. */
-static inline const uint8_t *after_string(struct reader *reader, const uint8_t *at)
-{
-    at = after_plain(at, reader->end);
-    return *at == '"' ? at + 1 : after_odd_string(reader, at);
-}
-
-static const uint8_t *after_digits(struct reader *reader, const uint8_t *at)
-{
-    if (!is_digit(*at))
-        return fail(reader, at);
-    while (is_digit(*at))
-        at++;
-    return at;
-}
-
-static const uint8_t *after_number(struct reader *reader, const uint8_t *at)
-{
-    const uint8_t *first = at, *exponent;
-    at += *at == '-';
-    if (*at == '0')
-        at++;
-    else if (!(at = after_digits(reader, at)))
-        return NULL;
-    if (*at == '.' && !(at = after_digits(reader, at + 1)))
-        return NULL;
-    if (*at == 'e' || *at == 'E') {
-        at++;
-        at += *at == '+' || *at == '-';
-        exponent = at;
-        if (!(at = after_digits(reader, at)))
-            return NULL;
-        if (at - exponent > MOST_EXPONENT_DIGITS)
-            return fail(reader, first);
-    }
-    return at - first > MOST_NUMBER_BYTES ? fail(reader, first) : at;
-}
-
-static const uint8_t *after_word(struct reader *reader, const uint8_t *at, const char *word)
-{
-    for (; *word; word++, at++)
-        if (*at != (uint8_t)*word)
-            return fail(reader, at);
-    return at;
-}
-
-static const uint8_t *after_scalar(struct reader *reader, const uint8_t *at)
-{
-    switch (*at) {
-    case '"':
-        return after_string(reader, at + 1);
-    case 't':
-        return after_word(reader, at, "true");
-    case 'f':
-        return after_word(reader, at, "false");
-    case 'n':
-        return after_word(reader, at, "null");
-    default:
-        return after_number(reader, at);
-    }
-}
-
-/* At the value of a key, from its opening quote on; `key` is what is between the quotes. */
-static const uint8_t *after_key(struct reader *reader, const uint8_t *at, struct token *key)
-{
-    if (*at != '"')
-        return fail(reader, at);
-    key->start = at + 1;
-    if (!(at = after_string(reader, at + 1)))
-        return NULL;
-    key->bytes = at - 1 - key->start;
-    at = after_space(at);
-    return *at == ':' ? after_space(at + 1) : fail(reader, at);
-}
-
-/* Behind a key without escapes, so that equal keys are equal bytes. */
-static const uint8_t *after_plain_key(struct reader *reader, const uint8_t *at, struct token *key)
-{
-    const uint8_t *first = at;
-    reader->escapes = 0;
-    if (!(at = after_key(reader, at, key)))
-        return NULL;
-    return reader->escapes ? fail(reader, first) : at;
-}
-
-/* At the next item, or behind the closing bracket, from behind an item on. */
-static const uint8_t *after_item(struct reader *reader, const uint8_t *at, char close, int *closed)
-{
-    at = after_space(at);
-    *closed = *at == (uint8_t)close;
-    if (*closed)
-        return at + 1;
-    return *at == ',' ? after_space(at + 1) : fail(reader, at);
-}
-
-/* Behind a value at which a string or number does not begin. */
-RARE const uint8_t *after_other_value(struct reader *reader, const uint8_t *at, int depth);
-
-static const uint8_t *after_value(struct reader *reader, const uint8_t *at, int depth)
-{
-    if (*at == '"')
-        return after_string(reader, at + 1);
-    return is_digit(*at) ? after_number(reader, at) : after_other_value(reader, at, depth);
-}
-
-RARE const uint8_t *after_other_value(struct reader *reader, const uint8_t *at, int depth)
-{
-    if (*at != '{' && *at != '[')
-        return after_scalar(reader, at);
-    if (depth == MOST_DEPTH)
-        return fail(reader, at);
-    int is_object = *at == '{', closed = 0;
-    char close = is_object ? '}' : ']';
-    struct token key;
-    at = after_space(at + 1);
-    if (*at == (uint8_t)close)
-        return at + 1;
-    while (!closed) {
-        if (is_object && !(at = after_key(reader, at, &key)))
-            return NULL;
-        if (!(at = after_value(reader, at, depth + 1)) ||
-            !(at = after_item(reader, at, close, &closed)))
-            return NULL;
-    }
-    return at;
-}
-
-static int is_text(struct token token, const char *text, size_t bytes)
-{
-    return token.start && token.bytes == (int64_t)bytes &&
-           memcmp(token.start, text, bytes) == 0;
-}
-
-#define IS(token, text) is_text(token, text, sizeof(text) - 1)
-
-static int is_null(struct token token)
-{
-    return IS(token, "null");
-}
-
-/* Whether it is the string, as written. */
-static int is_string(struct token token, const char *text, size_t bytes)
-{
-    return token.start && token.bytes == (int64_t)bytes + 2 && token.start[0] == '"' &&
-           memcmp(token.start + 1, text, bytes) == 0;
-}
 
 struct category {
     const char *name;
@@ -422,8 +132,8 @@ static int kind_of(struct token category)
     return OTHER;
 }
 
-/* How an argument is read: an integer, one of 0 or more that fits int32, three of them, bytes, the
- * text itself; or the event is one of which Python reads more. */
+/* Forms of arguments: an integer, a non-negative int32, three of these, a size in bytes, the text
+ * itself, or DETAIL: Python reads the rest of such an event. */
 enum { INTEGER, AMOUNT, TRIPLE, SIZE, TEXT, DETAIL };
 
 struct argument {
@@ -469,7 +179,7 @@ static const struct argument *const ARGUMENTS[TABLES] = {
     OF_KERNEL, OF_COPY, OF_COPY, OF_CALL, OF_OPERATOR, OF_NOTHING, OF_PYTHON,
 };
 
-/* What is known of an event without arguments. */
+/* Set all arguments to absent. */
 static void clear_arguments(struct event *event)
 {
     int64_t *values = event->values;
@@ -483,7 +193,7 @@ static void clear_arguments(struct event *event)
         values[FIRST_ARGUMENT] = ABSENT;
 }
 
-/* An integer that a column can hold; what is a number of another kind is left to Python. */
+/* Read an integer that fits a column. Refuses other numbers. */
 static const uint8_t *after_integer(struct reader *reader, const uint8_t *at, int64_t *value)
 {
     const uint8_t *first = at;
@@ -560,7 +270,7 @@ static int row_of(const struct argument *known, struct token key)
     return UNKNOWN;
 }
 
-/* At the value of the next key, or behind the closing brace. The first follows an opening one. */
+/* Skip the comma and the next key, or the closing brace. Before the first key is an opening brace. */
 static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, int is_first,
                                      const struct argument *known, int *meaning)
 {
@@ -580,7 +290,7 @@ static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, i
     return at;
 }
 
-/* Whether it is what stands at a place with MOST_LEAD_BYTES behind it. */
+/* Whether the text begins with the lead. MOST_LEAD_BYTES can be read from `at`. */
 USUAL int is_lead(const uint8_t *at, const struct lead *lead)
 {
 #if defined(__SSE2__)
@@ -595,7 +305,7 @@ USUAL int is_lead(const uint8_t *at, const struct lead *lead)
 #endif
 }
 
-/* The same, kept for the next event. */
+/* after_new_lead, which keeps the lead for the next event of the kind. */
 RARE const uint8_t *after_kept_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
                                     int place, const struct argument *known, int *meaning)
 {
@@ -610,8 +320,7 @@ RARE const uint8_t *after_kept_lead(struct reader *reader, const uint8_t *at, st
     return at;
 }
 
-/* The same. Most events of a kind are written alike: what stood in a place in the last one was
- * checked then. */
+/* Skip a lead. Most events of a kind are written alike, so compare with that of the last one first. */
 USUAL const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct lead *leads,
                                 int place, const struct argument *known, int *meaning)
 {
@@ -625,11 +334,11 @@ USUAL const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct
     return after_kept_lead(reader, at, leads, place, known, meaning);
 }
 
-/* Arguments of a known kind of event. One that is there twice is left to Python. */
+/* Read the arguments of a known kind of event. Refuses a key that occurs twice. */
 static const uint8_t *after_arguments(struct reader *reader, const uint8_t *at, struct event *event)
 {
     const struct argument *known = ARGUMENTS[event->kind];
-    struct lead *leads = reader->leads->arguments[event->kind];
+    struct lead *leads = event->leads->arguments[event->kind];
     unsigned seen = 0;
     event->has_arguments = 1;
     clear_arguments(event);
@@ -657,7 +366,7 @@ static const struct argument KNOWN_FIELDS[] = {
     {NULL, 0, 0, 0},
 };
 
-/* Behind the value of a field, which is then known. */
+/* Read the value of a field. */
 static const uint8_t *after_field(struct reader *reader, const uint8_t *at, int field,
                                   struct event *event)
 {
@@ -678,7 +387,7 @@ static const uint8_t *after_field(struct reader *reader, const uint8_t *at, int 
     return at;
 }
 
-/* Behind an event, whose fields are then known. */
+/* Read the fields of an event. */
 static const uint8_t *after_event(struct reader *reader, const uint8_t *at, struct event *event)
 {
     for (int field = 0; field < FIELDS; field++)
@@ -688,7 +397,7 @@ static const uint8_t *after_event(struct reader *reader, const uint8_t *at, stru
     event->has_details = event->has_arguments = 0;
     for (int place = 0;; place++) {
         const uint8_t *first = at;
-        struct lead *leads = reader->leads->fields[event->kind];
+        struct lead *leads = event->leads->fields[event->kind];
         int field = UNKNOWN;
         if (!(at = after_lead(reader, at, leads, place, KNOWN_FIELDS, &field)) || field == CLOSED)
             return at;
@@ -699,18 +408,19 @@ static const uint8_t *after_event(struct reader *reader, const uint8_t *at, stru
     }
 }
 
-/* Nanoseconds of microseconds as written; 0 if it is anything but digits, a sign and a point. */
+/* Convert microseconds, as written, to nanoseconds. Returns 0 unless they are digits with an
+ * optional sign and point. */
 static int read_time(struct token token, int64_t *nanoseconds)
 {
-    const uint8_t *at = token.start, *end = at + token.bytes;
-    if (!at)
+    if (!token.start)
         return 0;
+    const uint8_t *at = token.start, *end = at + token.bytes;
     int is_negative = *at == '-', decimals = 0;
     at += is_negative;
     const uint8_t *first = at;
     int64_t value = 0;
     while (at < end && is_digit(*at))
-        /* The remainder keeps a number that is too long, and refused, from overflowing. */
+        /* The remainder avoids overflow in a number that is too long and refused below. */
         value = 10 * (value % ((int64_t)1 << 58)) + (*at++ - '0');
     if (at == first || at - first > MOST_WHOLE_DIGITS ||
         (at - first == MOST_WHOLE_DIGITS && *first >= MOST_FIRST))
@@ -736,10 +446,10 @@ static int64_t within(int64_t value, int64_t least, int64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* The GPU and stream of its track, where the arguments do not name them. */
+/* Take device and stream from pid and tid where the arguments lack them. */
 static int place_on_track(struct event *event)
 {
-    struct reader reader = {NULL, NULL, 0, NULL};
+    struct reader reader = {NULL, NULL, 0};
     int64_t *values = event->values;
     enum field fields[] = {PID, TID};
     int columns[] = {DEVICE, STREAM};
@@ -788,7 +498,7 @@ static int has_work(struct token name)
     return 0;
 }
 
-/* The number of the name as written; of an operator of matrices, with the sizes behind it. */
+/* The number of the name as written; a GEMM operator's name is followed by its input sizes. */
 static int64_t name_number(struct scan *scan, const struct event *event)
 {
     uint8_t both[64 + LONGEST_DIMS];
@@ -803,7 +513,7 @@ static int64_t name_number(struct scan *scan, const struct event *event)
     return number_of(names, both, name.bytes + dims.bytes);
 }
 
-/* The event as a row of its table; 0 if it is left to Python. */
+/* Append the event to its table. Returns 0 if it is left to Python. */
 static int store_row(struct scan *scan, struct event *event)
 {
     int table = event->kind, on_gpu = table <= SET;
@@ -833,7 +543,7 @@ static void note(int64_t *spans, int64_t *count, const struct scan *scan, const 
     span[1] = end - scan->text;
 }
 
-/* Keep an event that lies between two places; 0 if it is not as torch writes them. */
+/* Store the event between two positions. Returns 0 if it is not as torch writes them. */
 static int take(struct scan *scan, struct reader *reader, struct event *event, const uint8_t *start,
                 const uint8_t *end)
 {
@@ -876,7 +586,7 @@ static int64_t stopped(const struct reader *reader)
     return reader->failed >= reader->end ? NEEDS_MORE : IS_ODD;
 }
 
-/* Whether the next event can be read; else why not. */
+/* Whether the next event can be read; if not, sets `stopped`. */
 static int has_next(struct scan *scan, const uint8_t *start)
 {
     if (is_full(scan))
@@ -890,12 +600,12 @@ static int has_next(struct scan *scan, const uint8_t *start)
     return 0;
 }
 
-/* Read events from `at` on, each with what follows it, until one of the reasons to stop. */
+/* Read events from `at` on, each with its comma, until there is a reason to stop. */
 EXPORTED void traceview_scan_events(struct scan *scan)
 {
     struct leads leads;
-    struct reader reader = {scan->text + scan->bytes, NULL, 0, &leads};
-    struct event event;
+    struct reader reader = {scan->text + scan->bytes, NULL, 0};
+    struct event event = {.leads = &leads};
     const uint8_t *next = scan->text + scan->at, *limit = scan->text + scan->limit;
     scan->events = scan->negative = scan->others = scan->details = 0;
     memset(scan->rows, 0, sizeof scan->rows);
@@ -911,7 +621,7 @@ EXPORTED void traceview_scan_events(struct scan *scan)
             scan->stopped = stopped(&reader);
             return;
         }
-        /* The end of the list is left to Python. */
+        /* Python reads the end of the list. */
         next -= closed;
         scan->stopped = next > limit ? NEEDS_MORE : IS_ODD;
         if (next > limit || !take(scan, &reader, &event, start, end))
