@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.analyses.gpu_idle.test_lines import MAIN, MS, SITE, loop, sample_gaps
+from tests.analyses.gpu_idle.test_lines import BACKWARD, MAIN, MS, SITE, loop, sample_gaps
 from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
@@ -44,17 +44,66 @@ def test_the_remedy_fits_the_library_that_takes_the_time(tmp_path, stack, expect
     assert remedy(tmp_path, *stack).startswith(expected)
 
 
-@pytest.mark.parametrize(("kernel", "expected"), [("sdpa_sm90_flash", True), ("conv_sm90", False)])
-def test_attention_that_cudnn_plans_for_each_shape(tmp_path, kernel, expected):
-    """A memset comes between the plan, made on the CPU, and the kernel."""
-    export = Export()
+FPROP = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_kernel0_0"
+CONVOLUTION = "cudnn_generated_fort_native_conv_sm90_fprop_kernel0_0"
+ATTEND = ("/work/model.py", 158, "attend")
+ATTENTION = (f"{SITE}/transformers/integrations/sdpa_attention.py", 96, "sdpa_attention_forward")
+TOKENIZE = ("/work/train.py", 12, "tokenize")
+
+
+def attention(*stack, kernel=FPROP, grids=20, **memset) -> Export:
+    """19 ms at such a stack, a memset, and a kernel of one of so many grids; GPU 1 attends as well.
+
+    It begins its attention while GPU 0 runs the memset.
+    """
+    export, torch = Export().gpu(1), "void at::native::copy(int)"
     for step in range(20):
-        start = 5 * step * MS
-        export.set((start - 9_000, start - 8_000), (start - 2_000, start))
-        name = f"cudnn_generated_fort_native_{kernel}_fprop_kernel0_0"
-        export.launch((start - 5_000, start - 3_000), (start, start + MS), name=name)
-    sample_gaps(export, ("/work/model.py", 158, "attend"), MAIN, gap_ms=4)
+        start, grid = 20 * step * MS, {"gridX": 1 + step % grids}
+        export.set((start - 9_000, start - 8_000), (start - 2_000, start), **memset)
+        export.launch((start - 5_000, start - 4_000), (start, start + MS), name=kernel, **grid)
+        export.launch((start - 3_000, start - 2_000), (start + 50, start + MS), name=torch)
+        beside = {"device": 1, "thread": 5, "name": FPROP, "gridX": step + 1}
+        export.launch((start - 9_000, start - 8_000), (start - 1_000, start + 19 * MS), **beside)
+    return sample_gaps(export, *stack, MAIN, gap_ms=19)
 
+
+def plans(export: Export, tmp_path) -> bool:
+    """Whether the remedy is to do without cuDNN's plans."""
     said = ask(ANALYSIS, export, tmp_path).findings[0].action
+    return said.startswith("Turn cuDNN's attention off")
 
-    assert said.startswith("Turn cuDNN's attention off") == expected
+
+@pytest.mark.parametrize("stack", [[ATTEND], [ATTENTION], [BACKWARD, ATTEND]])
+def test_attention_that_cudnn_plans_for_each_shape(tmp_path, stack):
+    """A memset comes between the plan, made on the CPU, and the kernel."""
+    assert plans(attention(*stack), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        attention(ATTEND, grids=2),
+        attention(ATTEND, kernel=CONVOLUTION),
+        attention(ATTEND, stream=9),
+        attention(NUMPY, ATTEND),
+        attention(TOKENIZE),
+        attention((f"{SITE}/transformer_engine/attention.py", 5, "fused_attn_fwd")),
+        attention((f"{SITE}/transformers/masking_utils.py", 5, "sdpa_mask")),
+    ],
+    ids=["shapes", "kernel", "stream", "numpy", "tokenizer", "another library", "mask"],
+)
+def test_other_work_before_attention_is_no_plan(tmp_path, export):
+    assert not plans(export, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)", True),
+        ("mask = make_attention_mask(lengths)", False),
+        ("batch = tokenizer(texts)['attention_mask']", False),
+    ],
+)
+def test_the_line_says_whether_it_calls_attention(tmp_path, text, expected):
+    forward = ("/work/model.py", 158, "forward")
+    assert plans(attention(forward).source_line(*forward[:2], text), tmp_path) == expected

@@ -46,13 +46,15 @@ _BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
 class StackLines:
     """One row per stack.
 
-    `frame` is the row in python_frames of the innermost frame in the user's program, −1 without
-    one. `inner` is the name of the innermost library function below it, such as
-    `torch.nn.functional.linear`. `doing` is an index into DOINGS as far as the frames show it, and
-    `launches` True where the thread waits in autograd for the thread that launches.
+    `frame` is the row in python_frames of the innermost frame in the user's program, `leaf` that of
+    the innermost frame but the recorder's own; −1 without one. `inner` is the name of the innermost
+    library function below `frame`, such as `torch.nn.functional.linear`. `doing` is an index into
+    DOINGS as far as the frames show it, and `launches` True where the thread waits in autograd for
+    the thread that launches.
     """
 
     frame: Integers
+    leaf: Integers
     inner: Texts
     doing: Array
     launches: Mask
@@ -105,6 +107,7 @@ def stack_lines(trace: Trace) -> StackLines:
     inner = first_row(~own & library & below)
     return StackLines(
         frame=user,
+        leaf=leaf,
         inner=_inner_names(frames, np.where(leaf == user, -1, inner)),
         doing=doing.astype(np.uint8),
         launches=in_leaf(_BACKWARD),
@@ -116,6 +119,22 @@ def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
     result = np.zeros(len(stack_lines(trace).frame), bool)
     result[trace.recorded("python_frames")["stack"][_named_frames(trace).matching(frame)]] = True
     return result
+
+
+def leaves_in(trace: Trace, frame: re.Pattern[str]) -> Mask:
+    """True for the stacks whose innermost frame, such as `torch/_ops.py::__call__`, matches."""
+    leaf = stack_lines(trace).leaf
+    result: Mask = np.append(_named_frames(trace).matching(frame), False)[leaf]
+    return result
+
+
+def leaves_at(trace: Trace, text: re.Pattern[str]) -> tuple[Mask, Mask]:
+    """True for the stacks whose innermost line matches, and for those where that is known."""
+    source = trace.recorded("python_frames").texts("source")
+    leaf = stack_lines(trace).leaf
+    matches = source.isin([str(line) for line in source.values if text.search(str(line))])
+    known = source.codes >= 0
+    return np.append(matches, False)[leaf], np.append(known, False)[leaf]
 
 
 def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
+from traceview.analyses.gpu_idle.findings.attention_plans import planning_ns
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.findings.remedies import other_work_remedy
 from traceview.analyses.gpu_idle.line_sites import OFF_CPU_ACTIONS, LineSite
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.samples.stack_lines import CPU, DATA_WAIT, FILE, stacks_through
-from traceview.tables import Integers
 from traceview.trace import Trace
 
 _STARTS = (
@@ -43,7 +40,6 @@ _PLANS = (
     "Turn cuDNN's attention off (torch.backends.cuda.enable_cudnn_sdp(False)), or pad sequences to "
     "a few lengths: it makes a plan on the CPU for each shape that it has not seen."
 )
-_CUDNN_ATTENTION = re.compile(r"^cudnn_generated_\w*sdpa_")
 
 
 def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
@@ -56,18 +52,6 @@ def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
             return remedy
     if part.doing != CPU:
         return OFF_CPU_ACTIONS[part.doing]
-    if 2 * _before_attention_ns(trace, part.samples.gap, time_ns) > part.time_ns:
+    if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS
     return other_work_remedy(trace, line)
-
-
-def _before_attention_ns(trace: Trace, gap: Integers, time_ns: Integers) -> int:
-    """Time in gaps after which the first kernel is one of cuDNN's attention, behind its memset."""
-    names = trace.recorded("kernels").texts("name")
-    own = names.isin([name for name in map(str, names.values) if _CUDNN_ATTENTION.match(name)])
-    if not own.any():
-        return 0
-    ops = operations(trace)
-    kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
-    following = np.searchsorted(kernels, gaps(trace).after[gap]).clip(0, len(kernels) - 1)
-    return int(time_ns[own[ops.row[kernels[following]]]].sum())
