@@ -24,6 +24,12 @@ def remedy(tmp_path, *stack) -> str:
     [
         ([FORK, (LOADER, 1192, "__init__"), (LOADER, 500, "__iter__")], "Keep the DataLoader's"),
         ([(LOADER, 1300, "_get_data"), (LOADER, 734, "__next__")], "Raise num_workers"),
+        # Without workers persistent_workers=True raises a ValueError.
+        (
+            [(f"{SITE}/torch/utils/data/sampler.py", 162, "__init__"), (LOADER, 388, "__init__")],
+            "Raise num_workers",
+        ),
+        ([(LOADER, 757, "__init__"), (LOADER, 484, "_get_iterator")], "Raise num_workers"),
         (
             [
                 (f"{SITE}/torch/serialization.py", n, name)
@@ -33,6 +39,7 @@ def remedy(tmp_path, *stack) -> str:
         ),
         ([(f"{SITE}/torch/serialization.py", 1400, "load")], "Read ahead"),
         ([NUMPY, (f"{SITE}/torch/utils/tensorboard/summary.py", 503, "histogram")], "Log less"),
+        ([("/home/me/tensorboard/train.py", 12, "augment")], "Take this CPU work out"),
         ([NUMPY], "Take this CPU work out"),
         (
             [("/work/train.py", 8, "augment"), (f"{SITE}/jax/_src/callback.py", 71, "__call__")],

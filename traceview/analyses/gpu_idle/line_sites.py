@@ -65,7 +65,8 @@ Compilation is not among them: `phases` reports it."""
 OFF_CPU_ACTIONS = {
     SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
     DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
-    "images, work on the GPU); persistent_workers=True keeps the workers between epochs.",
+    "images, work on the GPU). Where it has workers, persistent_workers=True keeps them between "
+    "epochs.",
     DATA_LOADING: "Load in worker processes: DataLoader(num_workers=…, pin_memory=True).",
     LOCK: "Look at what the other thread does while this one waits, and start it earlier.",
     PROCESS: "Look at what the other process does meanwhile, and start it earlier.",

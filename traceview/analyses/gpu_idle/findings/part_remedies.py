@@ -28,11 +28,14 @@ _CALLS_BACK = (
     "Compute this in JAX instead of a host callback, or on the CPU before the step: the GPU waits "
     "for what a callback returns."
 )
+_TENSORBOARD = re.compile(
+    r"(?:site|dist)-packages/(?:torch/utils/tensorboard|tensorboardX|tensorboard)/"
+)
 _BY_STACK = {
-    DATA_WAIT: ((re.compile(r"torch/utils/data/dataloader\.py::__init__$"), _STARTS),),
+    DATA_WAIT: ((re.compile(r"/multiprocessing/popen_\w+\.py::"), _STARTS),),
     FILE: ((re.compile(r"torch/serialization\.py::save$"), _SAVES),),
     CPU: (
-        (re.compile(r"/(torch/utils/tensorboard|tensorboardX|tensorboard)/"), _LOGS),
+        (_TENSORBOARD, _LOGS),
         (re.compile(r"jax/_src/callback\.py::"), _CALLS_BACK),
     ),
 }
