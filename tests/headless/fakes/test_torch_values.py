@@ -7,6 +7,7 @@ import pytest
 
 from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
+from traceview.headless.worker.forked_task import cores
 from traceview.inspect.targets.python import compile_python
 
 pytestmark = [
@@ -90,6 +91,20 @@ def test_an_autotuner_is_sampled(tmp_path):
     )
     every = compile_python(str(script), CompileOptions(all_configs=True))
     assert sorted(map(_block, every)) == [32 << n for n in range(6)]
+
+
+@pytest.mark.skipif(cores() < 2, reason="needs two cores")
+def test_two_configurations_of_an_autotuner_are_compiled_at_the_same_time(tmp_path):
+    """The second of each pair begins in a fork."""
+    forks, script = tmp_path / "forks", tmp_path / "script.py"
+    script.write_text(
+        f"import os\nos.register_at_fork(before=lambda: open({str(forks)!r}, 'a').write('.'))\n"
+        + TUNED.replace("range(6)", "range(4)")
+        + 'x = torch.zeros(4096, device="cuda")\n'
+        "copy[lambda meta: (4096 // meta['BLOCK'],)](x, torch.empty_like(x), 4096)\n"
+    )
+    assert len(compile_python(str(script))) == 4
+    assert forks.read_text() == ".."
 
 
 def _block(kernel):

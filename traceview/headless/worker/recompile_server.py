@@ -32,6 +32,7 @@ from traceview.ptx.model import Argument
 from traceview.records import record
 
 _PATIENCE_S = 60.0
+WATCH = "traceview: watch for the end of the client"
 STARTED, RAN, READY = "started\n", "ran ", "ready\n"
 Answer = dict[str, Any]
 
@@ -64,7 +65,7 @@ class Channel:
             closed.poll()
             os.killpg(0, signal.SIGKILL)
 
-        threading.Thread(target=watch, daemon=True).start()
+        threading.Thread(target=watch, name=WATCH, daemon=True).start()
 
     def send(self, line: str) -> None:
         """Write a line."""
