@@ -1,5 +1,7 @@
 """Remedies name what the program's framework has, and nothing of another's."""
 
+from itertools import product
+
 import pytest
 
 from tests.build import Export
@@ -75,36 +77,72 @@ def test_no_graph_holds_values_that_are_read_between_launches(reads, expected, t
     assert said.startswith("batch, or read no values on the CPU") == expected
 
 
-def steps_of_xla(module: str, programs: int) -> Export:
-    """60 steps of so many programs, with six launches that come late."""
+def steps_of_xla(module: str, programs: int, gpus: int = 1, waits: int = 6) -> Export:
+    """60 steps of so many programs, with so many launches that come late, on each GPU."""
     export = Export()
-    for number in range(60):
-        at = 1000 * number
-        export.range(f"step_{number}", at, at + 900)
+    for gpu in range(1, gpus):
+        export.gpu(gpu)
+    for number, gpu in product(range(60), range(gpus)):
+        where, at = {"thread": gpu or None}, 1000 * number
+        if not gpu:
+            export.range(f"step_{number}", at, at + 900)
         for part in range(programs):
             name = f"XlaModule:#hlo_module={module},program_id={part}#"
-            export.range(name, at + 100 * part, at + 100 * part + 8, domain="TSL")
-        for begin in range(at, at + 600, 100):
-            export.launch((begin, begin + 2), (begin + 10, begin + 50), name="loop_add_fusion")
+            export.range(name, at + 100 * part, at + 100 * part + 8, domain="TSL", **where)
+        for begin in range(at, at + 100 * waits, 100):
+            kernel = (begin + 10, begin + 50)
+            export.launch((begin, begin + 2), kernel, name="loop_add_fusion", device=gpu, **where)
     return export
 
 
-def test_a_step_that_is_one_program_is_not_told_to_become_one(tmp_path):
-    said = wording.fewer_launches(steps_of_xla("jit_step", 1).load(tmp_path))
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_step_that_is_one_program_is_not_told_to_become_one(tmp_path, gpus):
+    said = wording.fewer_launches(steps_of_xla("jit_step", 1, gpus).load(tmp_path))
     assert "jax.lax.scan" in said
     assert "jax.jit" not in said
 
 
-def test_a_step_of_many_programs_is_told_to_become_one(tmp_path):
-    assert "jax.jit" in wording.fewer_launches(steps_of_xla("jit_add", 6).load(tmp_path))
+@pytest.mark.parametrize("waits", [6, 2])
+def test_a_step_of_many_programs_is_told_to_become_one(tmp_path, waits):
+    """However few of their launches come late."""
+    export = steps_of_xla("jit_add", 6, waits=waits)
+    assert "jax.jit" in wording.fewer_launches(export.load(tmp_path))
 
 
-def test_modules_of_nnx_are_to_be_taken_apart_once(tmp_path):
+@pytest.mark.parametrize(("waits", "gpus", "expected"), [(6, 1, False), (2, 1, True), (2, 8, True)])
+def test_few_waits_show_one_program_where_its_ranges_are_unknown(tmp_path, waits, gpus, expected):
+    said = wording.fewer_launches(steps_of_xla("", 0, gpus, waits).load(tmp_path))
+    assert ("jax.jit" not in said) == expected
+
+
+NNX = "/site-packages/flax/nnx"
+TRAIN = ("/work/train.py", 9, "<module>")
+CALL = (f"{NNX}/transforms/compilation.py", 435, "__call__")
+FLATTEN = (f"{NNX}/graph.py", 700, "_graph_flatten")
+DISPATCH = ("/site-packages/jax/_src/pjit.py", 263, "cache_miss")
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        ((FLATTEN, (f"{NNX}/extract.py", 200, "to_tree"), CALL), True),
+        # The call of the compiled program has no frame of its own.
+        ((CALL,), False),
+        ((CALL, (f"{NNX}/graph.py", 2060, "update_context_manager_wrapper")), False),
+        ((DISPATCH, CALL), False),
+        ((FLATTEN, CALL, DISPATCH, CALL), False),
+        ((FLATTEN, CALL, (f"{NNX}/graph.py", 1641, "cache_args_wrapper")), False),
+        # By the program itself, around jax.jit.
+        ((FLATTEN, (f"{NNX}/graph.py", 1300, "split")), False),
+    ],
+)
+def test_modules_that_nnx_flattens_in_each_call_are_to_be_cached(tmp_path, stack, expected):
     export = steps_of_xla("jit_step", 1)
-    call = ("/site-packages/flax/nnx/transforms/compilation.py", 1023, "__call__")
     for number in range(60):
-        export.python_sample(1000 * number + 700, call, ("/work/train.py", 9, "<module>"))
-    assert "nnx.cached_partial" in wording.fewer_launches(export.load(tmp_path))
+        export.python_sample(1000 * number + 700, *stack, TRAIN)
+    said = wording.fewer_launches(export.load(tmp_path))
+    assert ("nnx.cached_partial" in said) == expected
+    assert "jax.lax.scan" in said
 
 
 def test_recurrent_layers_of_cudnn_cannot_be_fused(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -14,6 +15,7 @@ from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.samples.stack_lines import stacks_through
 from traceview.facts.steps.steps import steps, warm_up_end_ns
+from traceview.tables import Mask
 from traceview.trace import Trace
 
 _FEWER_LAUNCHES = {
@@ -24,8 +26,18 @@ _FEWER_LAUNCHES = {
     "": "fuse kernels, batch, or replay a CUDA graph",
 }
 _ONE_PROGRAM = "run several steps per call by jax.lax.scan"
-_MODULES = "hand the modules to nnx.cached_partial, which takes them apart once, or " + _ONE_PROGRAM
-_NNX = re.compile(r"/flax/nnx/(?:transforms/\w+|graphlib|graph)\.py::")
+_MODULES = (
+    "hand the modules to nnx.cached_partial, which flattens them once instead of in every call, or "
+    + _ONE_PROGRAM
+)
+_CACHED = re.compile(r"/flax/nnx/graph(?:lib)?\.py::cache_args_wrapper$")
+_TRANSFORM = re.compile(r"/flax/nnx/transforms/\w+\.py::")
+_FLATTEN = re.compile(
+    r"/flax/nnx/(?:extract|graph(?:lib)?)\.py::"
+    # These call the transformed function.
+    r"(?!(?:cache_args_wrapper|update_context_manager_wrapper)$)"
+)
+_DISPATCH = re.compile(r"/jax/_src/pjit\.py::")
 _EXECUTED = re.compile(r"^XlaModule:#hlo_module=jit_")
 _FEW_PER_STEP = 4
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
@@ -85,7 +97,7 @@ def _fitting(trace: Trace, wordings: dict[str, str]) -> str:
 def fewer_launches(trace: Trace) -> str:
     """A remedy for many launches, of features that the program does not use yet."""
     if framework(trace) == "jax" and _one_program_per_step(trace):
-        return _MODULES if _mostly_through(trace, _NNX) else _ONE_PROGRAM
+        return _MODULES if _mostly(trace, _flattens_modules(trace)) else _ONE_PROGRAM
     if framework(trace) != "torch":
         return _fitting(trace, _FEWER_LAUNCHES)
     graphs = cuda_graphs(trace)
@@ -95,7 +107,7 @@ def fewer_launches(trace: Trace) -> str:
         return _READS_BETWEEN
     if is_compiled(trace):
         return _COMPILED
-    if _mostly_through(trace, _GENERATE):
+    if _mostly(trace, stacks_through(trace, _GENERATE)):
         return _STATIC_CACHE
     if _part(trace, _CELLS.search) > _MANY_CELLS:
         return _SEQUENCES
@@ -121,21 +133,43 @@ def _steady_steps(trace: Trace) -> int:
 
 
 def _one_program_per_step(trace: Trace) -> bool:
-    """Whether XLA runs few programs per steady step, or the GPU waits for few launches in it."""
-    most = _FEW_PER_STEP * _steady_steps(trace)
+    """Whether XLA runs few programs per steady step and GPU.
+
+    Where its ranges were not recorded: whether a GPU waits for few launches in a step.
+    """
     ranges, late = trace.recorded("ranges"), every_gap(trace)
     names = ranges.texts("name")
     own = names.isin([name for name in map(str, names.values) if _EXECUTED.search(name)])
-    programs = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
-    waits = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
-    return bool(0 < programs <= most or 0 < waits <= most)
+    if own.any():
+        number = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
+    else:
+        number = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
+    return bool(0 < number <= _FEW_PER_STEP * _steady_steps_by_gpu(trace))
 
 
-def _mostly_through(trace: Trace, frame: re.Pattern[str]) -> bool:
-    """Whether such a frame is in more than half of the samples after warm-up."""
+def _steady_steps_by_gpu(trace: Trace) -> int:
+    """The steady steps, each as many times as its process uses GPUs."""
+    all_steps, ops = steps(trace), operations(trace)
+    process = ops.process[groups.group(ops.process, ops.device).first]
+    gpus = np.bincount(process, minlength=len(trace.processes))
+    steady = all_steps.gpu_start_ns >= warm_up_end_ns(trace)
+    return int(gpus[all_steps.process[steady]].sum())
+
+
+def _flattens_modules(trace: Trace) -> Mask:
+    """True for the stacks in which a transform of flax.nnx flattens modules, or puts them together.
+
+    What is below jax.jit is traced, once; after nnx.cached_partial a call flattens little.
+    """
+    flattens = stacks_through(trace, _TRANSFORM) & stacks_through(trace, _FLATTEN)
+    return flattens & ~stacks_through(trace, _CACHED) & ~stacks_through(trace, _DISPATCH)
+
+
+def _mostly(trace: Trace, stacks: Mask) -> bool:
+    """Whether more than half of the samples after warm-up are of such stacks."""
     samples = trace.recorded("python_samples")
     stack = samples["stack"][samples["time_ns"] >= warm_up_end_ns(trace)]
-    return len(stack) > 0 and bool(stacks_through(trace, frame)[stack].mean() > 0.5)
+    return len(stack) > 0 and bool(stacks[stack].mean() > 0.5)
 
 
 def is_compiled(trace: Trace) -> bool:
