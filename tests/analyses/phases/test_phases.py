@@ -1,5 +1,7 @@
 """Findings of `phases`: compilation before the loop, and again inside it."""
 
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, launching, sampled
@@ -52,6 +54,27 @@ def test_without_gpu_work_nothing_is_said_of_the_gpu(tmp_path):
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.message.endswith("(1 stretch).")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "compiler", "remedy"),
+    [
+        ("loop_add_fusion", "XLA", "JAX_COMPILATION_CACHE_DIR"),
+        ("void at::native::copy(int)", "an autotuner", "the autotuner's cache"),
+    ],
+)
+def test_the_remedy_for_an_autotuner_is_that_of_its_framework(kernel, compiler, remedy, tmp_path):
+    export = Export()
+    for time in (*range(400), *range(410, 500, 10)):
+        name = "RepeatBufferKernel" if time < 400 else kernel
+        call, span = (time * MS, time * MS + 5_000), (time * MS + 10_000, time * MS + 400_000)
+        export.launch(call, span, name=name)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith(f"Compilation by {compiler} took 399 ms")
+    assert remedy in finding.action
+    assert ("triton.autotune" in finding.action) == (compiler != "XLA")
 
 
 def recompiling(steps):

@@ -22,6 +22,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.code import compilers
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.algorithm_trials import algorithm_trials
@@ -192,7 +193,7 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     yield from by_stack.items()
     kernels = _autotuner_kernels(trace, process)
     if len(kernels.start):
-        yield compilers.AUTOTUNER, kernels
+        yield _autotuner(trace), kernels
     tuned = _configurations(trace, process).tuned
     if len(tuned.start):
         yield _tuner(trace, process), tuned
@@ -222,6 +223,11 @@ def _tuner(trace: Trace, process: int) -> int:
     """The tool whose kernels are tried."""
     tool = _generator(trace, process)
     return compilers.AUTOTUNER if tool == compilers.UNKNOWN else tool
+
+
+def _autotuner(trace: Trace) -> int:
+    """The tool whose autotuner launched kernels of its own: in a program of JAX that is XLA."""
+    return compilers.JAX if framework(trace) == "jax" else compilers.AUTOTUNER
 
 
 def _generator(trace: Trace, process: int) -> int:
