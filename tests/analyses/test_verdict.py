@@ -12,6 +12,7 @@ from traceview.analyses.verdict.parts import SteadyParts, steady_parts
 from traceview.analyses.verdict.verdict import _loss_phrases, limit_of
 from traceview.trace import Selection
 
+MS = 1_000_000
 DATA = REPOSITORY / "tests" / "data"
 
 
@@ -65,6 +66,21 @@ def test_the_few_kernels_beside_graphs_recorded_whole_tell_no_class(tmp_path):
 
     assert found is not None
     assert found.largest is None
+
+
+@pytest.mark.parametrize(
+    ("long", "expected"),
+    [(10, "20 steps of 1.00 ms · "), (21, "20 steps of 1.00 ms (mean 2.05 ms) · ")],
+)
+def test_steps_of_very_different_length_have_a_mean_as_well(long, expected, tmp_path):
+    """Savings are stated of it."""
+    export, start = Export(), 0
+    for number in range(20):
+        end = start + (long if number % 19 == 9 else 1) * MS
+        export.range(f"step_{number}", start, end)
+        export.launch((start, start + 1_000), (start + 2_000, end))
+        start = end
+    assert verdict(export.load(tmp_path)).text.startswith(expected)
 
 
 def test_without_gpu_work_nothing_is_judged(tmp_path):

@@ -123,6 +123,8 @@ def test_from_the_list_to_the_evidence(folder, documents):
     first = report["findings"][0]
     assert first["message"] == expected.findings[0].finding.message
     assert (first["saving"], first["is_partial"]) == ("at-most", False)
+    forecast = expected.findings[0].forecast
+    assert (first["step_ns"], first["is_mean"]) == (forecast.step_ns, forecast.is_mean)
     assert (first["finding"], evidence["finding"]["message"]) == (0, first["message"])
     assert list(answer["tables"]) == ["gaps"]
     assert len(answer["tables"]["gaps"]) == 3

@@ -12,7 +12,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.names import loop_names
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
-from traceview.findings import LoopTime
+from traceview.findings import UNEVEN, LoopTime
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace
@@ -20,10 +20,19 @@ from traceview.trace import Trace
 
 @record
 class MainLoop:
-    """The series of steps that takes most of the time: its steps and their median duration."""
+    """The series of steps that takes most of the time: its steps, and how long steady ones take.
+
+    `mean_ns` is that of which savings are stated where the steps are uneven.
+    """
 
     steps: int
     median_ns: int | None
+    mean_ns: int | None = None
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a step takes much longer on average than a usual one does."""
+        return (self.mean_ns or 0) > UNEVEN * (self.median_ns or 0)
 
 
 def main_loop(trace: Trace) -> MainLoop:
@@ -31,7 +40,10 @@ def main_loop(trace: Trace) -> MainLoop:
     series = _series(trace)
     if not series:
         return MainLoop(0, None)
-    return MainLoop(len(series[0]), _median(_usual_ns(trace, _steady(trace, series[0]))))
+    steady = _steady(trace, series[0])
+    lossy = _after_warm_up(trace, steady)
+    mean_ns = round(_total_ns(trace, lossy) / len(lossy))
+    return MainLoop(len(series[0]), _median(_usual_ns(trace, steady)), mean_ns)
 
 
 def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
@@ -69,8 +81,7 @@ def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
 
 
 def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:
-    timed, once_ns = pace(trace), step_parts(trace).once_ns[rows]
-    total_ns = int((timed.duration_ns[rows] - once_ns).sum())
+    timed, total_ns = pace(trace), _total_ns(trace, rows)
     return LoopTime(
         intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
         total_ns,
@@ -79,6 +90,11 @@ def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[
         loop_names(trace)[rows[0]] or "",
         round(total_ns / len(rows)),
     )
+
+
+def _total_ns(trace: Trace, rows: Integers) -> int:
+    """The time of steps, without first uses and compilation."""
+    return int((pace(trace).duration_ns[rows] - step_parts(trace).once_ns[rows]).sum())
 
 
 def _series(trace: Trace) -> list[Integers]:

@@ -165,7 +165,8 @@ def _no_work(trace: Trace) -> str:
 def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
     if loop.median_ns is None:
         return f"No steps found in {units.duration(parts.span_ns)}"
-    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}"
+    mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
+    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}"
 
 
 def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
