@@ -1,6 +1,7 @@
 """The report as text: within the width, plain without color, safe with hostile names."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,12 @@ from tests.render.example_report import (
     share_rows,
 )
 from traceview.analyses.base import TableSpec
+from traceview.findings import SEVERITIES
 from traceview.render.base.columns import fitting
 from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.report.finding_text import FindingText
 from traceview.render.report.header import header_facts, nothing_found
+from traceview.render.report.saving import claim
 from traceview.render.report.text import render_text
 from traceview.report import analyze, facts_of
 from traceview.tables import Column, Table
@@ -165,3 +169,16 @@ def test_a_part_of_the_report_does_not_say_that_nothing_was_found(unpack):
     assert whole.findings
     assert nothing_found(part) == "Nothing found by steps; the whole report asks more."
     assert nothing_found(whole) == "Nothing found that would save time."
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_what_a_finding_saves_is_whole_at_any_width(severity, unpack):
+    report = analyze(traceview.load(unpack("training")))
+    for ranked in report.findings:
+        rated = replace(ranked, finding=replace(ranked.finding, severity=severity))
+        claimed = claim(rated.finding, report.whole, rated.forecast)
+        for width in range(40, 141):
+            head = [line.plain for line in FindingText(rated, report.whole, width, False).lines()]
+            assert max(map(cell_len, head)) <= width
+            if claimed:
+                assert claimed.parts()[0] in " ".join(" ".join(head).split())

@@ -15,8 +15,6 @@ from traceview.render.report.saving import claim
 
 INDENT = "  "
 _SEPARATOR = " · "
-_SEVERITY = 8
-"""Cells of the longest severity and the space behind it."""
 ALL = 1_000
 """Lines enough for any sentence."""
 WIDEST = 100
@@ -56,7 +54,7 @@ class FindingText:
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:
-            saved = joined_within(parts, _SEPARATOR, self.width - _SEVERITY - len(end))
+            saved = joined_within(parts, _SEPARATOR, room - cell_len(end))
             return [severity.append(f"{INDENT}{saved}" if saved else "", "bold").append(end, "dim")]
         first, *rest = wrapped(_SEPARATOR.join(parts), room, ALL)
         lines = [
