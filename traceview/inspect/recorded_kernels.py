@@ -68,10 +68,11 @@ def _none(trace: Trace, code: GatheredCode, options: CompileOptions) -> tuple[st
     everything = [*(each.compiled for each in code.launched), *code.idle]
     names = list(dict.fromkeys(each.name for each in everything))
     listed = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
-    if options.kernel is None or options.kernel in names:
-        archs = ", ".join(sorted({each.arch for each in everything}))
-        return f"{trace.path} has no kernel for {options.arch}", f"its kernels are for {archs}"
-    return f"{trace.path} has no code of a kernel {options.kernel[:60]!r}", f"it has {listed}"
+    archs = {each.arch for each in everything if is_named(options.kernel, each.name, each.name)}
+    if archs:
+        what = f"{trace.path} has no kernel for {options.arch}"
+        return what, f"its kernels are for {', '.join(sorted(archs))}"
+    return f"{trace.path} has no code of a kernel {str(options.kernel)[:60]!r}", f"it has {listed}"
 
 
 def _remarks(

@@ -186,8 +186,9 @@ def test_one_kernel_by_its_name(tmp_path):
     with pytest.raises(InputError, match="no code of a kernel 'other'; it has k, idle"):
         inspect_trace(trace, CompileOptions(kernel="other"))
     assert [k.name for k in inspect_trace(trace, CompileOptions(kernel="i*")).kernels] == ["idle"]
-    with pytest.raises(InputError, match="no kernel for sm_80; its kernels are for sm_90"):
-        inspect_trace(trace, CompileOptions(arch="sm_80"))
+    for kernel in (None, "idle", "i*"):
+        with pytest.raises(InputError, match="no kernel for sm_80; its kernels are for sm_90"):
+            inspect_trace(trace, CompileOptions(arch="sm_80", kernel=kernel))
 
 
 def test_the_trace_is_a_target(tmp_path):
