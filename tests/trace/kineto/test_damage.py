@@ -93,6 +93,7 @@ def test_not_a_number_and_bytes_that_are_no_text(tmp_path: Path):
 
 
 ONE_OF_EACH = list({event.get("cat"): event for event in training()[:14]}.values())
+METADATA = ("process_name", "process_labels", "thread_name", "other")
 WRONG: list[Any] = [None, "x", -5, 1.5, 10**30, [], {}, [1, "a"], {"a": {}}, True]
 
 
@@ -106,6 +107,18 @@ def test_any_type_anywhere(value: Any, tmp_path: Path):
         for key in event.get("args", {}):
             args = {**event["args"], key: value}
             load(write(tmp_path / "t.json", [{**event, "args": args}, *training()]))
+
+
+@pytest.mark.parametrize("cat", ["fwdbwd", "kernel", "user_annotation", "another"])
+def test_metadata_with_a_category(cat: str, tmp_path: Path):
+    """Beside a malformed event the others are read in parts, here one of known categories alone."""
+    names = [{**training()[0], "name": name, "cat": cat} for name in METADATA]
+    events = [kernel("k", 0, 5, 99, load="@nan"), *names, *training()[1:], training()[0]]
+    path = tmp_path / "t.json"
+    path.write_text(text(events).replace('"@nan"', "-nan"))
+    trace = load(path)
+    assert len(trace.kernels) == 7
+    assert trace.processes.cells("name") == ["py"]
 
 
 def test_missing_fields(tmp_path: Path):

@@ -34,6 +34,9 @@ def test_a_float_would_be_wrong():
 def test_other_forms():
     numbers = [b"-1.5", b"1e3", b'"12.5"', b"1.", b".5", b"null", b"", b'"a"', b"1e400", b"{}"]
     wanted = [-1500, 1_000_000, 12_500, 1000, 500, NULL, NULL, NULL, NULL, NULL]
+    # Beyond any exponent that Decimal computes with, and below each.
+    numbers += [b"1e3690000", b"1e999999999999999999", b"-1e999999", b"1e-999999999"]
+    wanted += [NULL, NULL, NULL, 0]
     assert nanoseconds(numbers).tolist() == wanted
 
 

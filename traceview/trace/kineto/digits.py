@@ -8,7 +8,7 @@ the third decimal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def _slow(number: bytes) -> int:
     """Signs, exponents, and numbers in quotes."""
     try:
         value = Decimal(number.decode("ascii").strip().strip('"')) * 1_000
-    except (InvalidOperation, UnicodeDecodeError):
+    except (ArithmeticError, UnicodeDecodeError):
         return NULL
     if not value.is_finite() or abs(value) > _LIMIT:
         return NULL

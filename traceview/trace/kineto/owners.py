@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview.records import record
 from traceview.tables import Cell, Integers, RowNumbers, Table
-from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
+from traceview.trace.kineto.events import Arguments, Events, KinetoEvent
 from traceview.trace.kineto.values import INT32, integers
 from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 
@@ -53,8 +53,10 @@ class KinetoOwners:
         return self.threads.setdefault(key, len(self.threads))
 
     def note(self, event: KinetoEvent) -> None:
-        """Keep what a metadata event names."""
-        args = event.args or NO_ARGUMENTS
+        """Keep what a metadata event names; with the category of another event it names nothing."""
+        args = getattr(event, "args", None)
+        if not isinstance(args, Arguments):
+            return
         process, thread = _plain(event.pid), _plain(event.tid)
         if event.name == "process_name" and args.name:
             self.process_names.setdefault(process, str(args.name))
