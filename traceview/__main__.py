@@ -1,4 +1,4 @@
-"""The start of the command `traceview`, and of `python -m traceview`."""
+"""Entry point of the command `traceview` and of `python -m traceview`."""
 
 from __future__ import annotations
 

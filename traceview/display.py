@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class WrittenReport:
-    """A report that is a page, a JSON document, one screen as `repr`, and HTML in a notebook."""
+    """Base of reports: HTML page, JSON document, one-screen `repr`, HTML in a notebook."""
 
     @overload
     def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
@@ -75,21 +75,21 @@ class WrittenReport:
 
 
 def text(value: Displayable) -> str:
-    """The text of `repr`: at most a screen of plain lines."""
+    """The `repr` of a public value: at most one screen of plain lines."""
     from traceview.render.interactive.text import described
 
     return described(value)
 
 
 def kernel_text(value: Inspected) -> str:
-    """What `repr` gives for reports on kernels: their figures and findings, not their code."""
+    """The `repr` of a report on kernels: their figures and findings, without their code."""
     from traceview.render.interactive.kernels import kernel_text
 
     return kernel_text(value)
 
 
 def gate_text(report: GateReport) -> str:
-    """What `repr` gives for the answer of a gate: what the command prints."""
+    """The `repr` of a gate report: the text that the command prints."""
     from traceview.render.gate.text import render_text
 
     return render_text(report).rstrip("\n")
@@ -178,9 +178,9 @@ def job_markdown(job: JobReport) -> str:
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:
-    """The text itself, or the path of the file that it was written to.
+    """Return the text that `make` builds, or write it to `path` and return the path.
 
-    Raises InputError or OutputExistsError, before the text is made, if it cannot be written there.
+    Raises InputError or OutputExistsError, before calling `make`, if `path` cannot be written.
     """
     if path is None:
         return make()

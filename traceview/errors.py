@@ -7,7 +7,7 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── ToolNotFoundError       a tool such as nsys is missing or broken
 ├── RecordingError          a program could not be recorded or its recording exported
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
-├── TimeUpError             the time for trials is spent, so this one was not made
+├── TimeUpError             the time budget is spent, so this trial was not run
 ├── OutputExistsError       the output file exists already
 └── InputError              a name, range or option is invalid for this input
     └── ComparisonRefusedError  a comparison of these recordings makes no sense
@@ -20,8 +20,8 @@ from pathlib import Path
 class TraceviewError(Exception):
     """Base of all errors. `what` says what happened, `remedy` what to do; the text joins both.
 
-    The command line prints the text as one line and exits with status 1. `option` is the remedy
-    there, where it is an option of the command and an argument in Python.
+    The command line prints the text as one line and exits with status 1. It prints `option` in
+    place of `remedy` where the remedy is spelled differently there: `--force` for `force=True`.
     """
 
     def __init__(self, what: str, remedy: str = "", option: str = "") -> None:
@@ -74,7 +74,7 @@ class PtxSyntaxError(TraceviewError):
 
 
 class TimeUpError(TraceviewError):
-    """The time for trials is spent: nothing is known of this one."""
+    """The time budget for trials is spent, so this trial was not run."""
 
 
 class OutputExistsError(TraceviewError):
@@ -100,12 +100,12 @@ class ComparisonRefusedError(InputError):
 def unreadable(
     path: Path | str, error: OSError, kind: type[TraceviewError] = InputError
 ) -> TraceviewError:
-    """The error for a file of the user's that the system does not let us read."""
+    """The TraceviewError for an OSError raised while reading an input file."""
     return kind(f"cannot read {path}: {error.strerror or error}", "check the path")
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:
-    """The remedy for a name that is none of these: the closest one, and all of them."""
+    """The remedy for a name that is not among `names`: the closest match, then all names."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, names, n=1)

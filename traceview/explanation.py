@@ -25,7 +25,7 @@ class Need:
 
 @record
 class Explanation:
-    """An answer explained: `method` says how it is computed, `source` is the file that does."""
+    """Question, inputs and tables of an answer; `method` is how `source`, a file, computes it."""
 
     name: str
     title: str
@@ -37,12 +37,12 @@ class Explanation:
 
 
 def explanations() -> tuple[Explanation, ...]:
-    """All of them: the verdict, the scoreboard and the analyses, in reading order."""
+    """The explanations of the verdict, the scoreboard and all analyses, in reading order."""
     return (_verdict(), _scoreboard(), *map(_analysis, ALL))
 
 
 def explained(name: str) -> Explanation:
-    """The explanation of that name. Raises InputError if there is none."""
+    """The explanation of the answer `name`. Raises InputError if there is no such answer."""
     every = {each.name: each for each in explanations()}
     if name not in every:
         raise InputError(f"no analysis is named {name!r}", suggestion(name, [*every]))
@@ -88,7 +88,7 @@ def _scoreboard() -> Explanation:
 
 
 def _method(documented: object) -> str:
-    """The docstring without its first line, where there is more: the question says that line."""
+    """The docstring without its first line, which repeats the question, unless that is all."""
     first, _, method = (inspect.getdoc(documented) or "").partition("\n\n")
     return method or first
 

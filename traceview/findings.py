@@ -25,7 +25,7 @@ SubjectKind = Literal[
 ]  # fmt: skip
 
 Saving = Literal["at-most", "about", "at-least"]
-"""Whether acting on a finding wins about the time that it names, or at most that."""
+"""Whether acting on a finding saves at most, about or at least the time that it names."""
 
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
@@ -52,12 +52,12 @@ RECORDING = Subject("recording")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What shows a finding.
+    """The evidence for a finding.
 
-    `values` are its figures, whose names end in their unit, as those of columns do. `table` is a
+    `values` are its figures; their names end in their unit, as column names do. `table` is a
     result table of the analysis and `row` the cells that identify one of its rows. `start_ns` and
-    `end_ns` bound the time in which it shows, on the clock of the recording. `basis` is the proof
-    of a statement about code: `recompiled with num_warps=4: 128 bits instead of 32`.
+    `end_ns` bound the time window that shows it, on the clock of the recording. `basis` is the
+    proof of a statement about code: `recompiled with num_warps=4: 128 bits instead of 32`.
     """
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -70,25 +70,24 @@ class Evidence:
 
 @record
 class LostTime:
-    """When a device (row in devices) lost the time of a finding: disjoint times, in order."""
+    """The intervals, disjoint and ascending, in which a device (row in devices) lost time."""
 
     device: int
     time: Intervals
 
 
 UNEVEN = 1.5
-"""Mean through median of steps from which on savings are those of the mean: a checkpoint in every
-eighth step is no part of the median one."""
+"""Mean ÷ median step time above which savings are stated for the mean step: if every eighth step
+writes a checkpoint, the median step has none."""
 
 
 @record
 class LoopTime:
     """The steady steps of one loop.
 
-    `time` are these steps, `total_ns` how long they take without first uses and compilation,
-    `median_ns` one of them, and `mean_ns` one of them where a few take most of the time. `devices`
-    (rows in devices) run work of the steps. `name` is the pattern of their ranges, such as
-    `replay_#`.
+    `time` is the union of these steps, `total_ns` their time without first uses and compilation,
+    `median_ns` and `mean_ns` the time of one step. `devices` (rows in devices) run work of the
+    steps. `name` is the pattern of their ranges, such as `replay_#`.
     """
 
     time: Intervals
@@ -100,12 +99,12 @@ class LoopTime:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether a step takes much longer on average than a usual one does."""
+        """Whether the mean step takes much longer than the median step."""
         return self.mean_ns > UNEVEN * self.median_ns
 
     @property
     def step_ns(self) -> int:
-        """The time of a step that its savings are stated of."""
+        """The step time that savings refer to: the mean of uneven steps, else the median."""
         return self.mean_ns if self.is_uneven else self.median_ns
 
 
@@ -119,12 +118,13 @@ class Finding:
     of the time that acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the
     steady time of its GPU; None where no time is claimed, or time that is not steady.
 
-    `cause` names what loses the time where several analyses see the same loss, such as
-    `launch-late`: a report lets the largest of these findings speak. Empty where that is not known.
-    `lost` is when that time passed, None where it is not time of its own: of findings on mostly the
-    same time a report lets the first speak. `general` is True for a finding that sums up a cause
-    and names no single thing to change: one remedy seldom wins all of its time. `saving` tells
-    whether its time is an estimate or a bound.
+    `cause` names what loses the time, such as `launch-late`, where several analyses see the same
+    loss: a report keeps the severity of the largest of their findings. Empty where unknown.
+    `lost` has the intervals of that time, None where the finding claims none of its own: of
+    findings on mostly the same intervals, a report keeps the severity of the first. `work` has the
+    intervals of the work it is about, which it does not claim. `general` is True for a finding
+    that sums up a cause and names no single thing to change: one remedy seldom saves all of its
+    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound.
     """
 
     severity: Severity
@@ -158,12 +158,12 @@ class Finding:
 
 
 def field_names(template: str) -> list[str]:
-    """The names in braces, in order of appearance."""
+    """The names in braces in a template, in order of appearance."""
     return [match[1] for match in FIELD.finditer(template)]
 
 
 def filled(template: str, values: Mapping[str, Value]) -> str:
-    """A template with the values of its fields; other braces stay as they are."""
+    """The template with its fields replaced by `values`; other braces stay as they are."""
 
     def text_of(field: re.Match[str]) -> str:
         name, one, many = field[1], field[2], field[3]
@@ -180,7 +180,7 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
 
 
 def shortened(text: str | None, limit: int = LONGEST_NAME) -> str:
-    """A name from a trace, cut to the length that a sentence bears."""
+    """A name from a trace, cut to `limit` characters so that it fits into a sentence."""
     text = text or ""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -189,8 +189,8 @@ HIGH, MEDIUM, LOW = 0.20, 0.05, 0.01
 """Fractions of the span from which on a loss is of high, medium and low severity."""
 LEAST_HIGH_NS, LEAST_MEDIUM_NS, LEAST_LOW_NS = 1_000_000, 100_000, 10_000
 """A loss below these times is one severity less, whatever its share: nobody gains from the 1.23 µs
-of a recording that lasts 5 µs. They are of the whole recording: a loss of 2 µs per step counts
-fully after 500 steps."""
+of a recording that lasts 5 µs. They apply to the sum over the recording: a loss of 2 µs per step
+counts fully after 500 steps."""
 
 
 def severity_of(at_stake_ns: int, span_ns: int) -> Severity | None:
@@ -223,16 +223,15 @@ _NEARLY_ALL = 0.95
 
 @dataclass(frozen=True)
 class Forecast:
-    """What acting on a finding wins: at most, about or at least (`saving`).
+    """The time that acting on a finding saves: at most, about or at least (`saving`).
 
-    `saved_per_step_ns` of the `step_ns` that a step takes (median of the loop that the finding is
-    about, its mean where `is_mean`), both None without steps and where the time is lost outside
-    them. `share_of_step_pct` is
-    the part of that step, `share_of_run_pct` that of the steady time. `loop` names the loop where
-    it is not the one that takes most of the time. `speedup_at_most` is the old
-    time of the step through the new, or of the run without steps; None above MOST_SPEEDUP, where
-    nothing but the loss itself is left to measure. `is_partial` where a smaller loss is reported
-    before this one, because one change seldom wins all of it.
+    `step_ns` is the median step of the loop that the finding is about, its mean where `is_mean`;
+    `saved_per_step_ns` is saved in each. Both are None without steps and where the time is lost
+    outside them. `share_of_step_pct` is the saving as a share of that step, `share_of_run_pct` of
+    the steady time. `loop` names the loop unless it is the one that takes most of the time.
+    `speedup_at_most` is old ÷ new time of the step, or of the run without steps; None above
+    MOST_SPEEDUP, where nothing but the loss itself is left to measure. `is_partial` is True where
+    a smaller loss is reported before this one, because one change seldom saves all of this one.
     """
 
     saved_per_step_ns: int | None
@@ -253,7 +252,7 @@ def forecast(
 
     `when` is the steady time that the finding is about, None where that is all of it. The forecast
     is for the loop with most of that time, and only what lies within its steps counts. By Amdahl's
-    law what loses the fraction f runs at most 1 / (1 - f) times as fast without it.
+    law, removing a loss of the fraction f makes the loop at most 1 / (1 - f) times as fast.
     """
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
@@ -283,17 +282,17 @@ def _speedup(share: float) -> float | None:
 
 
 def _loop_of(loops: Sequence[LoopTime], when: LostTime | None) -> tuple[LoopTime, float]:
-    """The loop with most of some time, and the fraction of that time within its steps."""
+    """The loop that covers most of `when`, and the fraction of `when` within its steps."""
     if when is None or not when.time.total():
         return loops[0], 1.0
-    there = [each for each in loops if when.device in each.devices] or loops
-    inside = [intervals.intersection(each.time, when.time).total() for each in there]
-    most = max(range(len(there)), key=lambda each: inside[each])
-    return there[most], inside[most] / when.time.total()
+    candidates = [each for each in loops if when.device in each.devices] or loops
+    inside = [intervals.intersection(each.time, when.time).total() for each in candidates]
+    most = max(range(len(candidates)), key=lambda each: inside[each])
+    return candidates[most], inside[most] / when.time.total()
 
 
 def _share_of_step(finding: Finding, share: float, loop: LoopTime, part: float) -> float:
-    """The share of a step, in percent, of the part of a loss that lies within the steps."""
+    """The part of a loss that lies within the steps of a loop, as a percentage of a step."""
     steady_ns = 100.0 * finding.time_at_stake_ns / share
     if part >= _NEARLY_ALL and loop.total_ns >= _NEARLY_ALL * steady_ns:
         # The steps are the steady time: a share of it is a share of a step.

@@ -19,9 +19,9 @@ from traceview.tables.parts import parts as parts
 
 NO_ROWS = np.zeros(0, np.int32)
 _FEW = 4
-"""Of so few values, comparing with each takes less time than sorting."""
+"""Up to this many distinct values, comparing with each is faster than sorting."""
 _SPAN = 1 << 16
-"""The places of so many values stay in the CPU cache."""
+"""Width of a value range whose counting-sort table stays in the CPU cache."""
 
 
 def order_of(numbers: Array) -> Integers:
@@ -147,7 +147,7 @@ def _follows(number: Array, span: int, digit: Array) -> bool:
 
 
 def _numbers(key: Array, most: int) -> tuple[Array, int]:
-    """Map keys to numbers from 0, in key order, and give their bound, at most `most`."""
+    """Keys as numbers from 0, in key order, and the exclusive bound of these, at most `most`."""
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > most:
@@ -161,7 +161,7 @@ def _numbers(key: Array, most: int) -> tuple[Array, int]:
 
 
 def _renumbered(number: Array, span: int) -> tuple[Array, int]:
-    """Renumber without gaps."""
+    """The numbers below `span`, renumbered without gaps, and how many distinct ones there are."""
     used = np.zeros(span, bool)
     used[number] = True
     return _places(used)[number], int(used.sum())

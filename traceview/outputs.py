@@ -1,4 +1,4 @@
-"""Output files: whether they may be written, checked before any work starts, and writing them."""
+"""Output files: check that they may be written before any work starts, and write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRACE_SUFFIXES = (".sqlite", *REPORT_SUFFIXES)
 
 
 def unpacked_name(path: Path) -> str:
-    """The file name without the suffix of a compression."""
+    """The file name without a compression suffix."""
     return path.name.removesuffix(path.suffix) if path.suffix in ARCHIVE_SUFFIXES else path.name
 
 
@@ -66,10 +66,9 @@ def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path`, which takes its place at the end of the block.
+    """Yield the path of a new file beside `path`, which replaces `path` when the block ends.
 
-    Where the block fails, or the file cannot be put in place (TraceviewError), `path` stays as it
-    was.
+    If the block raises, or the file cannot be renamed (TraceviewError), `path` is unchanged.
     """
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -86,7 +85,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """Write bytes to a file, which is replaced as a whole or not at all.
 
-    What is named .gz is compressed. A device or a pipe is written to, not replaced. Raises
+    A path that ends in .gz is compressed. A device or a pipe is written to, not replaced. Raises
     TraceviewError if the file cannot be written.
     """
     target = path.resolve()
@@ -107,7 +106,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove what is left of an output; a folder that is read-only never had it."""
+    """Remove a temporary output, if there is one; a read-only folder has none."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Findings of a report in order: worst first, each loss said once, no more than can be acted on."""
+"""Order of the findings of a report: worst first, each loss once, at most seven above `info`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from traceview.intervals import Intervals
 Outcome = Result | Skipped
 
 MOST_ABOVE_INFO = 7
-"""Nobody acts on more in one go; further findings are `info`."""
+"""Most findings above `info`: nobody acts on more in one go."""
 REACH = 0.25
-"""Part of the time of a general finding that one remedy is likely to win: torch.compile won 2.2 of
+"""Part of a general finding's time that one remedy is likely to save: torch.compile saved 2.2 of
 the 12.0 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
 @dataclass(frozen=True, repr=False)
 class RankedFinding:
-    """A finding, the name of the analysis that reports it, and what acting on it wins at most."""
+    """A finding, the analysis that reports it, and a forecast of what acting on it saves."""
 
     analysis: str
     finding: Finding
@@ -43,14 +43,15 @@ def ranked(
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
 ) -> tuple[RankedFinding, ...]:
-    """All findings, by severity and then by what acting on them is likely to win.
+    """All findings, by severity and then by the time that acting on them is likely to save.
 
-    A finding that puts the whole recording in doubt comes first of all. Time is said once: of
-    findings that share a cause those of one analysis keep their severity, of findings on mostly
-    the same time, or on the same kernel in one analysis, the first. The others become `info`, and
-    so do all after the first seven. `loops` are those of the trace, `time_of` tells which time a
-    finding is about, `steady_ns` is the longest steady time of a device: no finding can save more
-    of it. With loops, the share of a finding is that of a step; None where its time is outside.
+    A finding that puts the whole recording in doubt comes first. Each loss is reported once: of
+    findings that share a cause, those of one analysis keep their severity; of findings on mostly
+    the same time, or on the same kernel in one analysis, the first does. The others become `info`,
+    as do all after the first seven. `loops` are the loops of the trace, `time_of` returns the time
+    that a finding is about, and `steady_ns` is the longest steady time of a device, which bounds
+    what a finding can save of it. With loops, the share of a finding is a share of a step, None
+    where its time lies outside the steps.
     """
     findings = [
         RankedFinding(name, _within(finding, steady_ns))
@@ -73,7 +74,7 @@ def _with_forecast(
     loops: Sequence[LoopTime],
     time_of: Callable[[Finding], LostTime | None],
 ) -> RankedFinding:
-    """The finding with its forecast; none for what a better recording would show."""
+    """The finding with its forecast; findings of trace-health get none."""
     own = forecast(ranked.finding, loops, time_of(ranked.finding) if loops else None)
     if own is None or ranked.analysis == trace_health.ANALYSIS.name:
         return ranked
@@ -93,9 +94,10 @@ def _follows_less(finding: Finding, before: Sequence[RankedFinding]) -> bool:
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:
-    """The finding with no more time at stake than the steady time that it claims a share of.
+    """The finding, its time at stake limited to the steady time that it claims a share of.
 
-    What is little of that is for information, also where it is much of a GPU that works briefly.
+    Below the fraction LOW of that time it becomes `info`, even if it is a large share of a GPU
+    that works briefly.
     """
     at_stake_ns = finding.time_at_stake_ns
     if not steady_ns or finding.share_of_step_pct is None or not at_stake_ns:
@@ -108,26 +110,25 @@ def _within(finding: Finding, steady_ns: int | None) -> Finding:
 
 
 def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> Iterable[RankedFinding]:
-    """The findings, where for each cause only the analysis with the largest one speaks.
+    """The findings; of each cause, only those of the analysis with the largest one keep severity.
 
     Findings of one analysis on one cause are about different places, such as lines.
     """
-    speaks: dict[str, RankedFinding] = {}
+    largest: dict[str, RankedFinding] = {}
     for each in findings:
-        best = speaks.get(each.finding.cause)
-        # Of equal findings the later one speaks: it is the more specific in reading order.
+        best = largest.get(each.finding.cause)
+        # Of equal findings the later one wins: it is the more specific in reading order.
         if best is None or _rank(each) <= _rank(best):
-            speaks[each.finding.cause] = each
+            largest[each.finding.cause] = each
     for each in findings:
-        same = each.finding.cause == "" or speaks[each.finding.cause].analysis == each.analysis
+        same = each.finding.cause == "" or largest[each.finding.cause].analysis == each.analysis
         yield each if same else _as_info(each)
 
 
 def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
-    """The findings, where the surest part of a loss is as severe as its general finding.
+    """The findings; a specific one gets the severity of the general finding of its cause.
 
-    That is the finding of a cause that names a single thing and wins more than the general one is
-    likely to: it goes first.
+    It does so if it is likely to save more than the general one, and then goes before it.
     """
     general = {each.finding.cause: each.finding for each in findings if _sums_up(each.finding)}
     for each in findings:
@@ -144,9 +145,9 @@ def _sums_up(finding: Finding) -> bool:
 
 
 def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
-    """The findings, where those become `info` whose time, or kernel, another speaks for.
+    """The findings; one becomes `info` if an earlier one claims most of its time, or its kernel.
 
-    The first in order speaks; general findings without a cause, such as slow steps, after all else.
+    General findings without a cause, such as slow steps, are considered after all others.
     """
     claimed: dict[int, Intervals] = {}
     kernels: set[tuple[str, str]] = set()
@@ -163,7 +164,7 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
 
 
 def _is_claimed(lost: LostTime | None, claimed: Mapping[int, Intervals]) -> bool:
-    """Whether most of some time is claimed."""
+    """Whether more than half of the lost time is claimed by earlier findings."""
     if lost is None or lost.device not in claimed:
         return False
     again = intervals.intersection(claimed[lost.device], lost.time)
@@ -184,7 +185,7 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 
 
 def _likely_ns(finding: Finding) -> float:
-    """The time that acting on a finding is likely to win."""
+    """The time that acting on a finding is likely to save."""
     return finding.time_at_stake_ns * (REACH if finding.general else 1.0)
 
 

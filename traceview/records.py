@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[Value]) -> type[Value]:
-    """A dataclass that type checkers hold to be frozen.
+    """Make a class a dataclass that type checkers treat as frozen.
 
     Python compiles six methods of a frozen dataclass, which took a fifth of the time of a short
     report; of a record it compiles one. Types that users get stay frozen dataclasses.
@@ -25,7 +25,7 @@ def record(cls: type[Value]) -> type[Value]:
 
 
 class _Methods:
-    """Those of a frozen dataclass, for every record."""
+    """The methods of a frozen dataclass, shared by all records."""
 
     def __repr__(self: Any) -> str:
         shown = ", ".join(f"{e.name}={getattr(self, e.name)!r}" for e in fields(self) if e.repr)
@@ -44,5 +44,5 @@ class _Methods:
 
 @cache
 def _compared(cls: Any) -> Callable[[object], object]:
-    """What gets the fields that make two records equal."""
+    """A getter of the fields that two records are compared by."""
     return attrgetter(*(each.name for each in fields(cls) if each.compare))

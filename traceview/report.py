@@ -28,12 +28,12 @@ from traceview.trace import Selection, Trace
 
 THREADS = 2
 _STARTED_FIRST = ("kernel-share", "wave-quantization", "launch-overhead", "trace-health")
-"""Of two threads, one makes the tree of ranges and goes on with the waves of launches; the other
-begins with operations and idle gaps and needs the tree after that. Threads that begin with what
-both need wait for each other."""
+"""Analyses to start first. One thread builds the range tree, then the waves of launches; the other
+starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
+fact would wait for each other."""
 _STARTED_BESIDE = "steps"
-"""`beside` is started with this analysis: most of what it shares with others is there by then, and
-it ends about when the last of them does. Without it, with the first one."""
+"""The analysis that `beside` is started with, else the first one: by then most facts that it shares
+with the analyses are computed, and it ends about when the last analysis does."""
 _TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
 
 FINDING_COLUMNS = (
@@ -74,7 +74,7 @@ class RecordedProcess:
 
 @record
 class TraceFacts:
-    """The recording itself, as the head of a report describes it.
+    """Facts about the recording, for the head of a report.
 
     `duration_ns` is the time from the first to the last recorded event. `row_counts` has one entry
     per recorded table, so that an empty table and an absent one stay apart. `peaks` are the GPU
@@ -104,8 +104,8 @@ class Report(display.WrittenReport):
     Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
     `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
     one line what the recording comes to, `scoreboard` has the figures to look at first,
-    `run_time` where the time of the GPU went. `recording` is the trace that it is of, for the
-    timeline of the page.
+    `run_time` where the time of the GPU went. `recording` is the trace itself, of which the page
+    shows the timeline.
     """
 
     trace: TraceFacts
@@ -155,10 +155,11 @@ def analyze(
     tables: bool = True,
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
-    """Run all analyses, or `only` those named, on a trace, so many at a time.
+    """Run all analyses, or those named in `only`, on a trace, `threads` at a time.
 
-    Without `tables`, those of an analysis are computed when they are first read. `beside` is
-    called on a thread of its own while they run, and may go on when this returns.
+    Without `tables`, the result tables are computed when they are first read. `beside` is called
+    on a thread of its own while the analyses run, and may still run when this returns.
+
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
@@ -174,7 +175,7 @@ def analyze(
                 pool.submit(Thread(target=beside, args=(trace,)).start)
             running[each.name] = pool.submit(each.run if tables else each.findings, trace)
         if len(chosen) > threads:
-            # By the thread that has nothing else left to do.
+            # Submitted last, for the thread that has nothing else left to do.
             pool.submit(scoreboard, trace)
             pool.submit(run_time, trace, 0)
         outcomes: dict[str, Outcome] = {
@@ -187,15 +188,15 @@ def analyze(
 def report_of(
     trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome]
 ) -> Report:
-    """The report of these outcomes: with its verdict, and their findings in order."""
-    found, facts = verdict(trace), facts_of(trace)
+    """The report with these outcomes, their findings in order, verdict and scoreboard."""
+    summary, facts = verdict(trace), facts_of(trace)
     return Report(
         facts,
         analyses,
         outcomes,
         _ranked(trace, outcomes),
         len(steps(trace)),
-        found,
+        summary,
         scoreboard(trace),
         run_time(trace, facts.duration_ns),
         trace,
@@ -274,7 +275,7 @@ def facts_of(trace: Trace) -> TraceFacts:
 
 
 def _row_counts(trace: Trace) -> dict[str, int]:
-    """Rows of each recorded table; ranges that stand for repeated launches were not recorded."""
+    """Rows of each recorded table, without the ranges inferred from repeated launches."""
     counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
     inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
     if inferred and "ranges" in counts:

@@ -1,6 +1,6 @@
 """Stages of long work, reported to listeners: the command line shows them on the terminal.
 
-Work deep inside a room says how far it is without knowing who asked. Nobody listens by default.
+Code deep inside a package reports its progress without knowing who listens; by default nobody.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _listener: ContextVar[Listener | None] = ContextVar("stage_listener", default=No
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell this listener of the stages of the work within the block, on this thread."""
+    """Report the stages of the work within the block, on this thread, to a listener."""
     token = _listener.set(listener)
     try:
         yield
@@ -28,13 +28,13 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def stage(name: str, done: int = 0, whole: int = 0) -> None:
-    """Say that the work is at this stage, with `done` of `whole` of it behind."""
+    """Report that the work is at this stage, with `done` of `whole` complete."""
     if listener := _listener.get():
         listener(name, 100.0 * min(done, whole) / whole if whole else None)
 
 
 def in_stage(name: str, items: Collection[_Item]) -> Iterator[_Item]:
-    """The items, each one telling how many of them are done."""
+    """Yield the items; report before each how many of them are complete."""
     for done, item in enumerate(items):
         stage(name, done, len(items))
         yield item

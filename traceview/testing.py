@@ -1,4 +1,4 @@
-"""Assertions on kernels, for tests: they compile, need no GPU, and say what is not as expected.
+"""Assertions on compiled kernels, for tests without a GPU; they report what is not as expected.
 
 from traceview.testing import assert_kernel, assert_widths
 
@@ -43,8 +43,8 @@ def assert_kernel(
 
     `target` is a @triton.jit function, which needs a `signature` ("*fp32:16, i32:16, 1024"), or
     any target of `traceview ptx`. Each of `expectations` is a text such as
-    "gelu*: global load >= 128, spills = 0"; without a name it is of every kernel. The options are
-    those of `traceview.inspect_ptx`.
+    "gelu*: global load >= 128, spills = 0"; without a name it applies to every kernel. The options
+    are those of `traceview.inspect_ptx`.
 
     Raises AssertionError with a line per expectation that is not met, InputError if one is not
     understood or the target cannot be compiled, and ToolNotFoundError where a tool is missing.
@@ -86,12 +86,12 @@ def assert_widths(
     in_loops: bool = False,
     **options: Any,
 ) -> PtxReport:
-    """Assert that memory accesses move at least so many bits per thread per instruction.
+    """Assert that memory accesses move `at_least` bits per thread per instruction, or more.
 
-    By default these are the loads and the stores of global memory, which every kernel of `target`
-    must have. `kinds` are of load, store and atomic; `in_loops` leaves out what is in no loop. An
-    access whose address is the same for all threads moves one value, and is left out. `options`
-    are those of `assert_kernel`, which says what is raised.
+    By default these are the loads and the stores of global memory; every kernel of `target` must
+    have both. `kinds` are among load, store and atomic; `in_loops` leaves out accesses outside
+    loops. An access whose address is the same for all threads moves one value, and is left out.
+    `options` and the errors raised are those of `assert_kernel`.
     """
     __tracebackhide__ = True
     wanted = (kinds,) if isinstance(kinds, str) else tuple(kinds)

@@ -68,7 +68,7 @@ def quantity(name: str, value: Value) -> str:
 
 @lru_cache(maxsize=1024)
 def formatter(name: str) -> Callable[[Value], str]:
-    """What formats the values of a column or figure of that name."""
+    """The function that formats the values of the column or figure `name`."""
     number, is_path = _number_format(name), bool(_RANGE_PATH.fullmatch(name))
 
     def formatted(value: Value) -> str:
@@ -86,7 +86,7 @@ def formatter(name: str) -> Callable[[Value], str]:
 
 
 def _own_names(path: str) -> str:
-    """A path of ranges in which no module repeats the name of the one around it.
+    """A range path in which no module repeats the name of its parent.
 
     `transformer.h.0/transformer.h.0.mlp` is shown as `transformer.h.0/mlp`.
     """
@@ -96,19 +96,19 @@ def _own_names(path: str) -> str:
 
 
 def duration(nanoseconds: float | None) -> str:
-    """A length of time, such as `12.3 ms`."""
+    """A duration, such as `12.3 ms`."""
     return quantity("ns", nanoseconds)
 
 
 def part_of(part_ns: int, whole_ns: int) -> str:
-    """A time of another time, such as `4.75 of 12.4 ms`, with both units where they differ."""
+    """A part of a duration, such as `4.75 of 12.4 ms`, with both units where they differ."""
     part, whole = duration(part_ns), duration(whole_ns)
     number, _, unit = part.rpartition(" ")
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
-    """Two lengths of time in one unit, such as `12.42` and `12.91 ms`, digits enough to differ."""
+    """Two durations in one unit, such as `12.42` and `12.91 ms`, with enough digits to differ."""
     factor, unit = _step(max(abs(before_ns), abs(after_ns)), _TIMES)
     one, other = before_ns / factor, after_ns / factor
     apart = _decimals((before_ns - after_ns) / factor, 2)
@@ -122,13 +122,13 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
 
 
 def difference(nanoseconds: float) -> str:
-    """A length of time more or less, such as `+0.51 ms` or `−31.0 µs`."""
+    """A duration with its sign, such as `+0.51 ms` or `−31.0 µs`."""
     return f"{_sign(nanoseconds)}{duration(abs(nanoseconds))}"
 
 
 @record
 class RoundedTimes:
-    """Lengths of time in one unit, rounded so that the printed ones sum up as printed.
+    """Durations in one unit, rounded so that the printed values add up.
 
     `ticks` are the times in units of the last printed digit.
     """
@@ -142,15 +142,15 @@ class RoundedTimes:
         return f"{abs(self._sum(rows)) / 10**self.digits:,.{self.digits}f}"
 
     def signed_number(self, *rows: int) -> str:
-        """The same as a difference, such as `+0.51`."""
+        """The sum of these rows with its sign, without its unit, such as `+0.51`."""
         return f"{_sign(self._sum(rows))}{self.number(*rows)}"
 
     def signed(self, *rows: int) -> str:
-        """The same with its unit, such as `+0.51 ms`."""
+        """The sum of these rows with its sign and unit, such as `+0.51 ms`."""
         return f"{self.signed_number(*rows)} {self.unit}"
 
     def plus(self, other: RoundedTimes) -> RoundedTimes:
-        """Row by row the sum of both, which are of the same digits and unit."""
+        """The sum with `other`, row by row; both have the same digits and unit."""
         ticks = tuple(one + more for one, more in zip(self.ticks, other.ticks, strict=True))
         return replace(self, ticks=ticks)
 
@@ -163,8 +163,8 @@ def rounded_times(
 ) -> RoundedTimes:
     """Times whose printed values sum to their rounded sum, by largest remainder.
 
-    The unit is that of `largest_ns`; there are digits enough for three of it and of
-    `telling_ns`, down to a nanosecond.
+    The unit is the one for `largest_ns`. There are enough decimals for three digits of
+    `largest_ns` and of `telling_ns`, but none below a nanosecond.
     """
     from fractions import Fraction
 
@@ -188,12 +188,12 @@ def _sign(value: float) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Decimals that show so many digits of a value; 0 of zero."""
+    """Decimals that show `digits` significant digits of a value; 0 for the value 0."""
     return max(digits - 1 - floor(log10(abs(value))), 0) if value else 0
 
 
 def _least_digit(factor: float) -> int:
-    """Decimals down to a nanosecond."""
+    """Decimals that reach down to a nanosecond in a unit of `factor` ns."""
     return round(log10(factor))
 
 
@@ -218,7 +218,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def either(numbers: Iterable[int], form: str = "") -> str:
-    """Alternatives, each in that format: `132 or 264`."""
+    """Alternatives, each formatted by `form`: `132 or 264`."""
     return " or ".join(format(number, form) for number in numbers)
 
 
@@ -230,7 +230,7 @@ def label(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """The name in words without its unit, as a label before a value with unit."""
+    """The name in words without its unit, as a label before a value that shows its unit."""
     unit = unit_of(name)
     return _words(name, unit) or unit.replace("_", " ")
 
@@ -257,7 +257,7 @@ def is_moment(name: str) -> bool:
 
 
 def axis(name: str, largest: float) -> tuple[float, str]:
-    """Divisor and unit label for an axis of such values up to `largest`."""
+    """Divisor and unit label for an axis of values of the column `name` up to `largest`."""
     unit = unit_of(name)
     if unit == "pct":
         return 1.0, "%"
@@ -267,7 +267,7 @@ def axis(name: str, largest: float) -> tuple[float, str]:
 
 
 def _number_format(name: str) -> Callable[[float], str]:
-    """What formats the finite numbers of that name."""
+    """The function that formats finite numbers of the column or figure `name`."""
     unit = unit_of(name)
     if is_moment(name):
         return lambda value: f"{value / 1e9:,.6f} s"
@@ -318,6 +318,6 @@ _KINDS = {
 
 
 def of_column(name: str, dtype: str) -> str:
-    """The unit of a column in words, such as `nanoseconds`; else what kind of value it has."""
+    """The unit of a column in words, such as `nanoseconds`; without one, the kind of value."""
     plain = {"text": "text", "bool": "yes or no", "bytes": "binary"}
     return plain.get(dtype) or _KINDS.get(unit_of(name), "number")
