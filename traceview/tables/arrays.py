@@ -34,12 +34,12 @@ def row_numbers(rows: Array) -> RowNumbers:
 
 
 def constant(value: int | float, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-    """A read-only array of that length or shape of equal values that stores the value once."""
+    """A read-only array of length or shape `shape` with one value, which is stored once."""
     return np.broadcast_to(np.array(value, dtype), shape)
 
 
 def thrifty(values: Array) -> Array:
-    """The same values, as a `constant` if they are all equal."""
+    """`values`, as a `constant` if they are all equal."""
     if len(values) < 2 or values[0] != values[-1] or values.strides == (0,):
         return values
     return constant(values[0], len(values), values.dtype) if (values == values[0]).all() else values
@@ -57,7 +57,7 @@ def picked(values: Array, rows: Array | slice) -> Array:
 
 
 def unbroken(rows: Array) -> Array | slice:
-    """Ascending row numbers, as a slice if none is left out between: it picks without a copy."""
+    """Ascending row numbers, as a slice if they are consecutive: a slice picks without a copy."""
     if not len(rows) or int(rows[-1]) - int(rows[0]) >= len(rows):
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
@@ -65,12 +65,12 @@ def unbroken(rows: Array) -> Array | slice:
 
 def joined(parts: Sequence[Array]) -> Array:
     """Concatenate the parts; equal constants stay a `constant`."""
-    there = [part for part in parts if len(part)] or list(parts[:1])
-    if len(there) == 1:
-        return there[0]
-    same = all(part.strides == (0,) and part[0] == there[0][0] for part in there)
-    total = sum(map(len, there))
-    return constant(there[0][0], total, there[0].dtype) if same else np.concatenate(there)
+    nonempty = [part for part in parts if len(part)] or list(parts[:1])
+    if len(nonempty) == 1:
+        return nonempty[0]
+    same = all(part.strides == (0,) and part[0] == nonempty[0][0] for part in nonempty)
+    total = sum(map(len, nonempty))
+    return constant(nonempty[0][0], total, nonempty[0].dtype) if same else np.concatenate(nonempty)
 
 
 def _count(rows: Array) -> int:
@@ -78,9 +78,9 @@ def _count(rows: Array) -> int:
 
 
 def places_of(values: Sequence[Any], distinct: Iterable[Any]) -> RowNumbers:
-    """The place of each value among the distinct ones, −1 for those that are not there.
+    """The index of each value in `distinct`, −1 for values that are not in it.
 
-    Without a line of Python per value.
+    Runs no Python code per value.
     """
     index = dict(zip(distinct, count()))
     return np.fromiter(map(index.get, values, repeat(-1)), np.int32, len(values))

@@ -13,9 +13,9 @@ _PART = 1 << 17
 
 
 def parts(rows: int, least: int = 0) -> Iterator[slice]:
-    """Slices that cover so many rows, for long intermediate results that are not kept.
+    """Slices that cover `rows` rows, to compute on long columns with short temporary arrays.
 
-    Each but the last has at least that many rows.
+    Each but the last has at least `least` rows.
     """
     each = max(_PART, least)
     return (slice(first, min(first + each, rows)) for first in range(0, rows, each))

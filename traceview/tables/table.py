@@ -25,7 +25,7 @@ Cell = int | float | bool | str | None
 class Column:
     """One declared column. The name of a quantity ends in its unit.
 
-    `prose` is for sentences, which lose their sense where a name may lose its middle.
+    `prose` marks sentences, which must not be shortened in the middle as names may be.
     """
 
     name: str
@@ -120,9 +120,9 @@ class Table:
         return Table(self.columns, taken)
 
     def in_order(self, rows: Array) -> Table:
-        """The rows of an index array, in that order; a column is put in it when it is read.
+        """The rows of an index array, in that order; each column is reordered when it is read.
 
-        Of a million rows that are in order, a page shows a thousand.
+        A page shows a thousand of a million ordered rows.
         """
         ordered = Table.empty(self.columns)
         ordered._data = _InOrder(self._data, rows)
@@ -179,7 +179,7 @@ class Table:
 
 
 class _InOrder(Mapping[str, Array | Texts]):
-    """The columns of a table, of which each is put in order when it is read."""
+    """The columns of a table, each reordered when it is first read."""
 
     def __init__(self, columns: Mapping[str, Array | Texts], rows: Array) -> None:
         self.rows = rows
@@ -198,7 +198,7 @@ class _InOrder(Mapping[str, Array | Texts]):
         return len(self._columns)
 
     def take(self, rows: Array) -> dict[str, Array | Texts]:
-        """Some of the rows, without putting the others in order."""
+        """The columns at some of the ordered rows, without reordering the others."""
         return {name: rows_of(each, self.rows[rows]) for name, each in self._columns.items()}
 
 

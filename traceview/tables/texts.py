@@ -43,11 +43,11 @@ class Texts:
         return self._values
 
     def value(self, code: int) -> str:
-        """One of the distinct texts."""
+        """The distinct text of that code."""
         return str(self.values[code])
 
     def values_of(self, codes: Array) -> list[str]:
-        """Some of the distinct texts."""
+        """The distinct texts of these codes."""
         return list(map(str, self.values[codes]))
 
     @classmethod
@@ -70,7 +70,7 @@ class Texts:
         return Texts(picked(self.codes, rows), self._values)
 
     def thrifty(self) -> Texts:
-        """The same texts, with equal codes stored once."""
+        """This column, its code stored once if all codes are equal."""
         return Texts(thrifty(self.codes), self._values)
 
     def decode(self) -> npt.NDArray[np.object_]:
@@ -105,14 +105,14 @@ class TextSource(Protocol):
 
     @property
     def every(self) -> TextValues:
-        """All of them."""
+        """All texts, by number."""
 
     def some(self, codes: Array) -> TextValues:
-        """Those of some numbers, without the others."""
+        """The texts of these numbers, built without the others."""
 
 
 class MadeTexts(Texts):
-    """A text column built on demand by a source; for few rows, only their texts."""
+    """A text column built on demand by a source; for few rows, only theirs is built."""
 
     __slots__ = ("_source",)
 
@@ -130,7 +130,7 @@ class MadeTexts(Texts):
     def take(self, rows: Array | slice) -> Texts:
         taken = super().take(rows)
         if not callable(self._values):
-            # They are made already.
+            # All texts are built already.
             return taken
         codes = taken.codes
         if self._FEW * len(codes) > len(self._source):
@@ -142,7 +142,7 @@ class MadeTexts(Texts):
 
 
 class _SomeTexts:
-    """Some of the texts of a source, of which fewer still may be wanted."""
+    """A source of some of the texts of another source."""
 
     def __init__(self, source: TextSource, wanted: Array) -> None:
         self._source, self._wanted = source, wanted
