@@ -1,1 +1,1 @@
-"""The memory of this process: what is free, what is kept, and when Python looks for garbage."""
+"""The memory of this process: what is free, what malloc keeps, and garbage collection."""

@@ -20,7 +20,7 @@ _NO_LIMIT = 1 << 60
 
 @record
 class Free:
-    """Available bytes, and what limits them, as an end of `4.0 GB are free …`."""
+    """Available bytes, and what limits them, in words that complete `4.0 GB are free …`."""
 
     size_bytes: int
     bound: str

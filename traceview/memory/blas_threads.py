@@ -1,4 +1,4 @@
-"""numpy without the threads of its linear algebra, of which a report does none.
+"""Import numpy without its BLAS threads: a report does no linear algebra.
 
 OpenBLAS starts one thread per core when numpy is imported. Each spins for some 30 ms before it
 sleeps: a tenth of the time of a short report on two cores, seconds of all cores on a large machine.
@@ -13,8 +13,9 @@ _VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
 def import_numpy() -> None:
-    """Import numpy so, unless the user says how many threads there are. The variable does not stay,
-    as programs that are started later may need theirs.
+    """Import numpy with one BLAS thread, unless the user has set OPENBLAS_NUM_THREADS.
+
+    The variable is removed afterwards, because programs started later may need their threads.
     """
     if _VARIABLE in os.environ:
         return

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No collection within the block, which should not last for hours."""
+    """Disable garbage collection within the block, which should not last for hours."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -25,5 +25,5 @@ def paused() -> Iterator[None]:
 
 
 def skip_at_exit() -> None:
-    """Let all objects go with the process, without a last collection."""
+    """Freeze all objects, so that no collection visits them when the process exits."""
     gc.freeze()
