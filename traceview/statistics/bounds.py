@@ -41,8 +41,8 @@ def difference_bounds(before: Sequence[float], after: Sequence[float], tail: flo
 def mean_bounds(values: Sequence[float], tail: float) -> Bounds:
     """Bounds of the mean of one sample, from all ways to flip the signs of its deviations.
 
-    The means of all subsets are what signs refute; exact for symmetric noise. From 14 values on
-    they are normal.
+    The bounds are order statistics of the means of all subsets; exact for symmetric noise. From 14
+    values on they are those of the normal distribution.
     """
     if len(values) >= _MANY_SIGNS:
         return _around(fmean(values), stdev(values) / math.sqrt(len(values)), tail)
@@ -53,7 +53,7 @@ def mean_bounds(values: Sequence[float], tail: float) -> Bounds:
 
 
 def _order_statistics(differences: Floats, tail: float) -> Bounds:
-    """The bounds, given the differences of all ways but the one that was observed."""
+    """The bounds, from the differences of all divisions except the observed one."""
     kept = math.floor((len(differences) + 1) * tail + 1e-9)
     if kept < 1:
         return None, None

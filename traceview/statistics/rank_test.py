@@ -42,9 +42,9 @@ def _exact_p(doubled: Sequence[int], size: int, observed: int) -> float:
     ways: list[dict[int, int]] = [{0: 1}, *({} for _ in range(size))]
     for rank in doubled:
         for taken in range(size, 0, -1):
-            here = ways[taken]
+            with_rank = ways[taken]
             for total, number in ways[taken - 1].items():
-                here[total + rank] = here.get(total + rank, 0) + number
+                with_rank[total + rank] = with_rank.get(total + rank, 0) + number
     expected = size * (len(doubled) + 1)
     far = sum(number for total, number in ways[size].items() if abs(total - expected) >= observed)
     return far / math.comb(len(doubled), size)

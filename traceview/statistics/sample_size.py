@@ -13,7 +13,7 @@ _REACH = 0.75
 
 
 def fewest_runs(tail: float) -> int:
-    """The runs per side from which a bound with that chance of error exists at all."""
+    """The fewest runs per side for which a bound with error probability `tail` exists."""
     sizes = range(1, MOST_RUNS)
     return next((n for n in sizes if math.comb(2 * n, n) * tail >= 1 - 1e-9), MOST_RUNS)
 
@@ -23,9 +23,9 @@ def runs_to_decide(
 ) -> int | None:
     """The runs per side at which the difference is likely to be proven above or below `limit`.
 
-    So many that the bound is expected to cover three quarters of the distance to the limit, which
-    decides in some 7 of 10 cases. None without a side of two runs, which alone tell the scatter,
-    and above 200.
+    With that many, the bound is expected to cover three quarters of the distance to the limit,
+    which decides in some 7 of 10 cases. None if no side has two runs, so that the scatter is
+    unknown, and above 200.
     """
     scatter = _pooled_deviation(before, after)
     if scatter is None:
