@@ -1,1 +1,1 @@
-"""The recording over time: lanes of threads and streams, counters, and what of them fits a page."""
+"""The recording over time: lanes of threads and streams, counters, reduced to fit a page."""

@@ -1,4 +1,4 @@
-"""Classes of what the timeline shows: each has one colour and one line of its legend."""
+"""Classes of timeline rows: each has one colour and one entry in the legend."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CLASSES: tuple[str, ...] = (
     *(f"python-{doing}" for doing in DOINGS),
     *(f"idle-{cause}" for cause in CAUSES),
 )
-"""Published names of the classes; a row of the timeline has one by its number here."""
+"""Published names of the classes; a row of the timeline refers to one by its index here."""
 NUMBER = {name: number for number, name in enumerate(CLASSES)}
 
 FIRST_KERNEL = NUMBER["kernel-gemm"]
-"""The classes of kernels follow, in the order of KernelClass."""
+"""The first class of kernels; the others follow in the order of KernelClass."""
 FIRST_PHASE = NUMBER["phase-start-up"]
 FIRST_DOING = NUMBER["python-cpu"]
 FIRST_CAUSE = NUMBER[f"idle-{CAUSES[0]}"]

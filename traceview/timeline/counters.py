@@ -31,10 +31,10 @@ class Counter:
     time_ns: Integers
     value: Integers
     exact: bool = True
-    """Whether it has every change."""
+    """Whether every change is kept; False after `reduced`."""
 
     def reduced(self, most: int) -> Counter:
-        """The counter in at most so many points: the least and the greatest value per slot."""
+        """The counter in at most `most` points: the least and the greatest value per slot."""
         if len(self.time_ns) <= most:
             return self
         first = np.linspace(0, len(self.time_ns), max(most // 2, 1) + 1).astype(np.int64)[:-1]
@@ -62,7 +62,7 @@ def counters(trace: Trace) -> Iterator[Counter]:
 
 
 def queue_depths(trace: Trace) -> Iterator[Counter]:
-    """Operations per device whose launch call has started and that have not ended."""
+    """A counter per device: operations whose launch call has started and that have not ended."""
     ops, calls = operations(trace), api_calls(trace)
     for device, on_device in operations_by_device(trace).items():
         rows = on_device[picked(ops.call, on_device) >= 0]
@@ -74,7 +74,7 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
 
 
 def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
-    """The number begun and not ended, at each time at which it changes."""
+    """A counter of the intervals that have begun and not ended."""
     return Counter(title, unit, device, *sorting.running(begun, ended))
 
 

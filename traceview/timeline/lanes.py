@@ -14,8 +14,8 @@ LaneKind = Literal["steps", "phases", "thread", "stream", "idle", "migrations"]
 class Lane:
     """Tracks under one heading.
 
-    `device` and `process` are rows of those tables, `thread` a row of threads; −1 for none.
-    `stream` is CUDA's number of the stream.
+    `device`, `process` and `thread` are rows of the devices, processes and threads tables, −1 for
+    none. `stream` is the stream number of CUDA.
     """
 
     kind: LaneKind

@@ -1,7 +1,7 @@
-"""What of a timeline fits a page: single rows where there is room, and sums of many elsewhere.
+"""Reduction of a timeline to fit a page: single rows where there is room, elsewhere sums of many.
 
 A page holds a few million rows. Of a longer recording, the windows with most rows are kept whole;
-between them runs of rows become one: how long they were busy, and the name of the longest.
+between them each run of rows becomes one, with their busy time and the name of the longest.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LEAST_RUN, _MOST_RUNS = 16, 50_000
 class Leaves(Timed):
     """Rows of a track, singly or in runs: one row per leaf, in order of time.
 
-    A leaf stands for the rows of the track from row `first` on; a slice where each row is a leaf.
-    `name` is that of the longest.
+    `first` is the first track row of each leaf, which ends before that of the next leaf; a slice
+    where each row is a leaf. `name` is that of its longest row.
     """
 
     track: Track
@@ -49,25 +49,25 @@ class Leaves(Timed):
 
     @property
     def count(self) -> Integers:
-        """Rows of each leaf."""
+        """Number of track rows in each leaf."""
         if isinstance(self.first, slice):
             return constant(1, len(self), np.int64)
         return np.diff(np.append(self.first, len(self.track)))
 
     @property
     def busy_ns(self) -> Integers:
-        """The time of the rows of each leaf."""
+        """The total duration of the rows of each leaf."""
         return self.sums(self.track.duration_ns)
 
     def sums(self, values: Integers) -> Integers:
-        """The sum over the rows of each leaf."""
+        """The sum of `values`, one per track row, over each leaf."""
         if isinstance(self.first, slice):
             return values
         sums: Integers = np.add.reduceat(values, self.first)
         return sums
 
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
-        """Time of the rows of each leaf by class; `classes` has the class of each name."""
+        """Duration of the rows of each leaf by class; `classes` has the class of each name."""
         of_row, duration = classes[self.track.name], self.track.duration_ns
         every = groups.different(of_row).tolist()
         if len(every) == 1:
@@ -76,15 +76,15 @@ class Leaves(Timed):
 
 
 def leaves(timeline: Timeline) -> list[Leaves]:
-    """The leaves of each track of a timeline, in its order."""
+    """The leaves of each track of a timeline, in the order of its tracks."""
     tracks = list(timeline.tracks)
     result: dict[int, Leaves] = {}
     for part, most in (
         ([t for t in tracks if t.content in _WORK], MOST_WORK),
         ([t for t in tracks if t.content not in _WORK], MOST_OTHER),
     ):
-        for track, made in zip(part, within(part, most), strict=True):
-            result[id(track)] = made
+        for track, of_track in zip(part, within(part, most), strict=True):
+            result[id(track)] = of_track
     return [result[id(track)] for track in tracks]
 
 
@@ -107,7 +107,7 @@ def within(tracks: Sequence[Track], most: int) -> list[Leaves]:
 
 
 def _longest_whole(lengths: Iterable[int], most: int) -> int:
-    """The length up to which tracks stay whole, so that these have at most so many rows."""
+    """The length up to which tracks stay whole, so that they have at most `most` rows together."""
     total, longest = 0, 0
     for length in sorted(lengths):
         total += length
@@ -118,7 +118,7 @@ def _longest_whole(lengths: Iterable[int], most: int) -> int:
 
 
 def densest(starts: Sequence[Integers], most: int) -> Intervals:
-    """The windows with most rows, of equal ones that divide the time, up to `most` rows in all."""
+    """The windows with most rows, up to `most` rows in all, of _WINDOWS equal windows."""
     first = min(int(start[0]) for start in starts)
     last = max(int(start[-1]) for start in starts) + 1
     edges = np.linspace(first, last, _WINDOWS + 1).astype(np.int64)
@@ -129,12 +129,12 @@ def densest(starts: Sequence[Integers], most: int) -> Intervals:
 
 
 def single(track: Track) -> Leaves:
-    """A leaf per row."""
+    """The leaves of a track, one per row."""
     return Leaves(track, slice(None), track.start_ns, track.end_ns, track.name)
 
 
 def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
-    """A leaf per row that is to stay whole, and per run of at most so many of the others."""
+    """The leaves of a track: one per row where `whole`, and one per run of at most `run` others."""
     changes = np.flatnonzero(whole[1:] != whole[:-1]) + 1
     stretches = pairwise([0, *changes.tolist(), len(track)])
     first = np.concatenate([np.arange(a, b, 1 if whole[a] else run) for a, b in stretches])
@@ -149,7 +149,7 @@ def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
 
 
 def _longest(duration: Integers, first: Integers) -> Integers:
-    """The longest row of each leaf."""
+    """The row number of the longest row of each leaf."""
     bits = max(len(duration), 1).bit_length()
     key = np.minimum(duration, 1 << (62 - bits))
     key <<= bits

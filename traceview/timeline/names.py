@@ -16,9 +16,9 @@ _LONGEST = 4_000
 
 @record
 class NameTable:
-    """The names in use, numbered anew: `place` has the new number of each number of RowNames.
+    """The names in use, renumbered: `place` maps a number of RowNames to the new number.
 
-    `texts` are what to show, `classes` numbers of CLASSES, `whole` the full name where it differs
+    `texts` are the labels, `classes` numbers of CLASSES, `whole` the full name where it differs
     (else empty). `launch` is the launch configuration of a kernel (see stream_lanes), −1 for none.
     """
 
@@ -34,7 +34,7 @@ class NameTable:
 
 @record
 class _Part:
-    """Names that were added together: the row in `texts` and `whole` that has each."""
+    """The names of one `add`; `row` is a row of `texts` and `whole` that has each name."""
 
     row: Array
     texts: Texts
@@ -47,8 +47,8 @@ class _Part:
 class RowNames:
     """Distinct names; a row refers to its name by number.
 
-    Numbers without a row are there, too. Names become str when a table is made of those in use: of
-    a million names of ranges, a page shows a part.
+    Some numbers may have no row. Names become str in `table`, for those in use only: a page shows
+    a part of a million range names.
     """
 
     _parts: list[_Part] = field(default_factory=list)
@@ -77,7 +77,7 @@ class RowNames:
         )
 
     def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:
-        """As codes already number the texts, no rows are compared; the last is not text, −1."""
+        """Number names by their text codes, without comparing rows; the last is the absent text."""
         count = int(texts.codes.max(initial=-1)) + 2
         row = np.zeros(count, np.int32)
         row[texts.codes] = np.arange(len(texts), dtype=np.int32)
@@ -103,7 +103,7 @@ class RowNames:
         return np.concatenate([np.zeros(0, np.int64), *(part.classes for part in self._parts)])
 
     def text(self, number: int) -> str:
-        """One name."""
+        """The name with that number."""
         for part in self._parts:
             if number < len(part.row):
                 return _bounded(part.texts.take(part.row[number : number + 1]))[0]
@@ -130,7 +130,7 @@ class RowNames:
 
 
 def _bounded(texts: Texts) -> list[str]:
-    """The names, without the middle of those so long that nobody reads them."""
+    """The names, overlong ones without their middle; empty for an absent text."""
     names: list[str] = texts.decode().tolist()
     if (texts.codes < 0).any():
         names = [name or "" for name in names]

@@ -18,7 +18,7 @@ from traceview.trace import Trace
 
 
 def step_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
-    """The steps, from the end of the GPU work of the one before to the end of their own."""
+    """The lane of steps: each from the end of the previous one's GPU work to the end of its own."""
     every, timed = steps(trace), pace(trace)
     rows = np.flatnonzero(timed.timed)
     if not len(rows):
@@ -32,7 +32,7 @@ def step_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 
 
 def phase_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
-    """The phases of each process with GPU work."""
+    """A lane per process with GPU work, which shows its phases."""
     every = phases(trace)
     labels = Texts(every.phase.astype(np.int32), object_array([each.label for each in Phase]))
     name = names.add(labels, every.phase.astype(np.int64) + FIRST_PHASE)

@@ -53,7 +53,7 @@ MOST_LAUNCHES = 20_000
 
 @record
 class LaunchConfigurations:
-    """The distinct launch configurations, one row each as LAUNCH_COLUMNS; `of` each kernel."""
+    """Distinct launch configurations, a row of LAUNCH_COLUMNS each; `of` is the row of a kernel."""
 
     rows: npt.NDArray[np.int64]
     of: RowNumbers
@@ -103,7 +103,7 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
 
 
 def _apart(every: Track, ends: Integers) -> Mask:
-    """True for the streams, which end at these rows, whose rows follow each other in time."""
+    """True for the streams whose rows do not overlap; `ends` has the end row of each stream."""
     follows = every.end_ns > every.start_ns
     follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
     # The first row of a stream follows none.
@@ -209,7 +209,7 @@ def migration_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 
 
 def device_title(trace: Trace, device: int) -> str:
-    """Such as `GPU 0, NVIDIA H200`."""
+    """The title of a device, such as `GPU 0, NVIDIA H200`."""
     name = trace.devices.texts("name")[device]
     number = int(trace.devices["device_id"][device])
     return f"GPU {number}, {name}" if name else f"GPU {number}"

@@ -22,12 +22,12 @@ from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 
 HARMFUL_NS = 5_000
-"""A wait that leaves the GPU idle for less costs no more than the launch of a kernel does."""
+"""Idle time from which a wait is shown as harmful: less costs no more than a kernel launch."""
 MOST_DEPTH = 16
 """Ranges nested deeper are left out."""
 _MERGED_PERIODS = 3
 _LEAST_MAIN = 100
-"""A main thread with fewer calls than this part of the most of any thread comes as it has calls."""
+"""Main threads come first if they make at least 1 / _LEAST_MAIN of the busiest thread's calls."""
 
 
 def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
@@ -48,13 +48,13 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 
 
 def thread_title(trace: Trace, thread: int) -> str:
-    """Such as `python3, thread 4242`."""
+    """The title of a thread, such as `python3, thread 4242`."""
     name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
     return f"{name}, thread {number}" if name else f"Thread {number}"
 
 
 def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
-    """The ranges of each thread, one track per depth; steps that were inferred have their lane."""
+    """The ranges of each thread, one track per depth, without inferred steps: see step_lanes."""
     tree, ranges = range_tree(trace), trace.recorded("ranges")
     if not len(tree.row):
         return
@@ -71,14 +71,14 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
 
 
 def _shown_depths(trace: Trace, tree: RangeTree) -> RowNumbers:
-    """The depth of each range of the tree, −1 for steps that were inferred."""
+    """The depth of each range of the tree, −1 for inferred steps."""
     inferred = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
     depth = tree.nesting.depth
     return np.where(inferred[tree.row], np.int32(-1), depth) if inferred.any() else depth
 
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
-    """The calls of each thread: those of the runtime, and below them what they call themselves."""
+    """The tracks of each thread's calls: runtime calls, and below them the calls they make."""
     calls = api_calls(trace)
     if not len(calls):
         return
@@ -104,7 +104,7 @@ def harmful_calls(trace: Trace) -> Integers:
 
 
 def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
-    """The line of the program in which each sampled thread was, as long as samples agree on it."""
+    """A track per sampled thread: the line of the program that consecutive samples agree on."""
     samples = trace.recorded("python_samples")
     if not len(samples):
         return
@@ -122,7 +122,7 @@ def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]
 
 
 def _line_names(trace: Trace, frame: Integers) -> Texts:
-    """`train.py:42 in step` for the frame of each stack."""
+    """Texts such as `train.py:42 in step`, for the frame (row in python_frames) of each stack."""
     frames = trace.recorded("python_frames")
     rows = np.maximum(frame, 0)
     file, function = (frames.texts(n).take(rows).decode() for n in ("file", "function"))
@@ -134,7 +134,7 @@ def _line_names(trace: Trace, frame: Integers) -> Texts:
 
 
 def _runs(time: Integers, name: RowNumbers, source: Integers) -> Track:
-    """One row for samples in a row with the same name, none of them missing between."""
+    """A track in which consecutive samples with the same name, and no gap, form one row."""
     period = max(int(np.median(np.diff(time))), 1)
     opens = np.append(True, name[1:] != name[:-1])
     opens[1:] |= np.diff(time) > _MERGED_PERIODS * period

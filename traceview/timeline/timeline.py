@@ -42,14 +42,14 @@ class Timeline:
 def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
     """The timeline of the whole recording, whatever is selected.
 
-    With `most_points`, counters with more are reduced to so many.
+    With `most_points`, counters with more points are reduced to that many.
     """
 
     def counted_points() -> tuple[Counter, ...]:
         return tuple(each.reduced(most_points) if most_points else each for each in counters(trace))
 
     with ThreadPoolExecutor(1) as pool:
-        # Counters need nothing of the lanes.
+        # Counters do not depend on the lanes.
         counting = pool.submit(counted_points)
         names, launches = RowNames(), launch_configurations(trace)
         lanes = (

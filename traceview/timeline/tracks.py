@@ -13,7 +13,7 @@ from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, row_numbers
 
 MOST_TRACKS = 32
-"""The most tracks that rows which overlap are spread over."""
+"""The most tracks over which overlapping rows are spread."""
 
 Content = Literal["operations", "gaps", "ranges", "calls", "python", "steps", "phases"]
 
@@ -22,8 +22,9 @@ Content = Literal["operations", "gaps", "ranges", "calls", "python", "steps", "p
 class Track(Timed):
     """Rows in order of start, none of which overlap.
 
-    `name` is a number of RowNames, `source` the row in operations, api_calls, every_gap, the range
-    tree or steps that it shows, by `content`. `bytes` is the amount of a copy or memset, else 0.
+    `name` is a number of RowNames. `source` is the row that is shown, of the fact that `content`
+    names: operations, api_calls, every_gap, the range tree or steps. `bytes` is the amount of a
+    copy or memset, else 0.
     """
 
     content: Content
@@ -61,7 +62,7 @@ class Track(Timed):
 
 
 def spread(rows: Track) -> tuple[Track, ...]:
-    """Rows in any order on as few tracks as they need: each goes to the first that is free."""
+    """Spread rows, in any order, over as few tracks as they need: each to the first free one."""
     ordered, overlapping = _overlapping(rows.start_ns, rows.end_ns)
     if not ordered:
         rows = rows.take(np.lexsort((-rows.end_ns, rows.start_ns)))
@@ -77,9 +78,9 @@ def spread(rows: Track) -> tuple[Track, ...]:
 
 
 def _overlapping(start: Integers, end: Integers) -> tuple[bool, Integers]:
-    """Whether intervals are in order of start, the longest of equal ones first.
+    """Whether intervals are in order of start, longest first, and the rows that overlap another.
 
-    And of those that are, the rows that overlap another one.
+    The rows mean nothing for intervals that are not in order.
     """
     if coverage.is_available():
         return coverage.overlapping(start, end)
@@ -89,7 +90,7 @@ def _overlapping(start: Integers, end: Integers) -> tuple[bool, Integers]:
 
 
 def first_track(start: Integers, end: Integers) -> Mask:
-    """True for the intervals of a track that always takes the next one to start.
+    """True for the intervals of a track that, when free, takes the next one to start.
 
     `start` ascends. Each interval taken decides the next one. Instead of walking that chain, its
     jumps are doubled: what is reached after 2^k intervals, for all of them at once.

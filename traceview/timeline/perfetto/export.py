@@ -31,7 +31,7 @@ _NAME_KEY, _LAUNCH_KEY, _BYTES_KEY = 1, 2, 3
 _KEYS = ("kernel", "launch", "bytes")
 _RUN, _FIRST_DEVICE, _FIRST_PROCESS, _FIRST_OTHER = 1, 1_000, 2_000_000, 4_000_000
 _BLOCK = 1 << 18
-"""Begins and ends of slices that are written at once."""
+"""Begins and ends of slices in one piece of the file."""
 _UNITS: Mapping[str, int | str] = {
     "operations": packets.UNIT_COUNT,
     "bytes": packets.UNIT_BYTES,
@@ -119,7 +119,7 @@ class _Slices:
         self._flows, self._first = _flows(self._call, len(trace.recorded("api_calls")))
 
     def slices(self, uuid: int, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Begins and ends of rows that nest, in order, a block at a time."""
+        """The packets that begin and end rows that nest, in order of time, a block at a time."""
         tracks = [track for track in tracks if len(track)]
         if not tracks:
             return
@@ -147,7 +147,7 @@ class _Slices:
             yield rows, packets.begins(uuid, track.start_ns[rows], name + 1, kind + 1, *more)
 
     def _shapes(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
-        """Rows of the same shape, and what their packets hold beyond name and class."""
+        """Rows whose packets have the same shape, and the fields of these beyond name and class."""
         if track.content == "operations":
             yield from self._operations(track)
         elif track.content == "calls":
@@ -185,7 +185,7 @@ class _Slices:
 
 
 def _flows(call: RowNumbers, calls: int) -> tuple[Integers, Integers]:
-    """The operations in order of their calls, and where those of each call begin."""
+    """The operations in order of their launch calls, and the index of each call's first one."""
     launched = np.flatnonzero(call >= 0)
     ordered = launched[np.argsort(call[launched], kind="stable")]
     first = np.searchsorted(call[ordered], np.arange(calls + 1))

@@ -1,4 +1,4 @@
-"""Slices of one Perfetto track: rows that nest, from which a viewer tells what lies in what."""
+"""Slices of one Perfetto track: its rows must nest, because a viewer builds a tree of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_ROUNDS = 16
 
 
 def nested(tracks: Sequence[Track]) -> tuple[list[Integers], list[Integers]]:
-    """Rows of each track that nest within each other, and those that would not."""
+    """The rows of each track that nest within each other, and the rows that cross another one."""
     which = np.repeat(np.arange(len(tracks)), [len(track) for track in tracks])
     row = np.concatenate([np.arange(len(track)) for track in tracks])
     start = np.concatenate([track.start_ns for track in tracks])
@@ -43,10 +43,10 @@ def last_ns(track: Track) -> Integers:
 
 
 def crossing(spans: Intervals) -> Mask:
-    """True for the intervals, sorted by start and then longest first, that outlast the one around.
+    """True for intervals that end after their parent; sorted by start, then longest first.
 
-    Intervals open at a start are those begun before, less those ended; without crossings the one
-    begun last on the level above is around.
+    The depth of an interval is the number of those begun before and not ended at its start. Its
+    parent, unless intervals cross, is the last one begun at the depth above.
     """
     ended = np.searchsorted(np.sort(spans.end), spans.start, side="right")
     depth = np.arange(len(spans.start)) - ended
