@@ -1,1 +1,1 @@
-"""The library written in C, and the numbering of texts that it serves."""
+"""The compiled C library, its wrappers, and text columns that use them."""

@@ -1,8 +1,7 @@
-/* Unions of intervals, the time they cover, and times looked up among ordered ones: coverage.py,
- * compiled.
+/* C code of coverage.py: unions of intervals, the time they cover, lookups among ordered times.
  *
- * Each is one pass: what is asked mostly comes in order, so each search begins where the one before
- * ended. Knows nothing of Python, and may run in several threads.
+ * Each function is one pass: queries mostly come in order, so each search begins where the previous
+ * one ended. Knows nothing of Python, and may run in several threads.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +24,7 @@ struct covered {
     int64_t count;
 };
 
-/* Add an interval behind the last one, or to it where they touch; `first` is the first of its lane. */
+/* Append an interval, or extend the last one where they touch; `first` is the first of the lane. */
 static int64_t cover(struct covered *covered, int64_t first, int64_t next, int64_t start, int64_t end)
 {
     if (next > first && start <= covered->end[next - 1]) {
@@ -38,10 +37,10 @@ static int64_t cover(struct covered *covered, int64_t first, int64_t next, int64
     return next + 1;
 }
 
-/* The union of intervals, or the time that `least` of them, 1 or 2, cover.
+/* The times that at least `least` (1 or 2) of the intervals cover; for 1, their union.
  *
- * They are in order of start; empty ones cover nothing, wherever they are. Returns NULL, or the
- * reason why it cannot.
+ * The intervals are in order of start; empty ones are ignored and may be anywhere. Returns NULL, or
+ * the reason of a failure.
  */
 EXPORTED const char *traceview_union(const int64_t *start, const int64_t *end, int64_t rows,
                                      int64_t least, struct covered *covered)
@@ -53,7 +52,7 @@ EXPORTED const char *traceview_union(const int64_t *start, const int64_t *end, i
             continue;
         if (start[row] < before)
             return NO_ORDER;
-        /* Of all that began before, the one that reaches furthest is open the longest. */
+        /* Until the earlier of this end and the furthest end before, two intervals are open. */
         int64_t until = least < 2 || end[row] < reach ? end[row] : reach;
         if (until > start[row])
             covered->count = cover(covered, 0, covered->count, start[row], until);
@@ -63,10 +62,11 @@ EXPORTED const char *traceview_union(const int64_t *start, const int64_t *end, i
     return NULL;
 }
 
-/* The union on each lane of intervals in order of start, lane after lane; those on a lane below 0 are
- * left out. `ends` tells where each lane ends among what is covered; `firsts` is 0 for each at first.
+/* The union of the intervals of each lane, lane after lane; those on a negative lane are left out.
  *
- * A lane gets as much room as it has intervals, in which they merge; then the lanes move together.
+ * The intervals are in order of start. `ends` receives the end of each lane in `covered`; `firsts`
+ * must be zeros. A lane gets room for all of its intervals and merges them there; then the lanes
+ * are moved together.
  */
 EXPORTED const char *traceview_union_on_lanes(const int32_t *lane, const int64_t *start,
                                               const int64_t *end, int64_t rows, int64_t lanes,
@@ -102,7 +102,7 @@ EXPORTED const char *traceview_union_on_lanes(const int32_t *lane, const int64_t
     return NULL;
 }
 
-/* How many of `count` ascending numbers are less than each value, or at most it with `right`. */
+/* For each value, how many of `count` ascending numbers are less; with `right`, at most equal. */
 EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int64_t *values,
                                int64_t asked, int64_t right, int64_t *places)
 {
@@ -111,8 +111,8 @@ EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int6
         places[i] = place = place_near(ordered, 0, count, place, values[i], right);
 }
 
-/* The most intervals that are open at once, where one begins at or after `first`. The starts and the
- * ends are ascending. At equal times an end comes before a start. */
+/* The most intervals open at a start at or after `first`. The starts and the ends each ascend. At
+ * equal times an end comes before a start. */
 EXPORTED void traceview_most_open(const int64_t *starts, const int64_t *ends, int64_t count,
                                   int64_t first, int64_t *most)
 {
@@ -127,7 +127,7 @@ EXPORTED void traceview_most_open(const int64_t *starts, const int64_t *ends, in
     }
 }
 
-/* The length of a union before each time; `done` is that before each interval, and all of it. */
+/* The length of a union before each time. `done` has its length before each interval, then all. */
 EXPORTED void traceview_covered_before(const int64_t *start, const int64_t *end,
                                        const int64_t *done, int64_t count, const int64_t *time,
                                        int64_t asked, int64_t *length)
@@ -140,8 +140,8 @@ EXPORTED void traceview_covered_before(const int64_t *start, const int64_t *end,
     }
 }
 
-/* Of the intervals in these rows, those inside no other, each cut where the next of them begins;
- * empty ones are left out. They are in order of start, the longest of equal ones first. */
+/* The intervals, among `rows`, inside no other, each cut at the start of the next; empty ones are
+ * left out. The rows must be in order of start, the longest first where starts are equal. */
 EXPORTED const char *traceview_outermost(const int64_t *start, const int64_t *end,
                                          const int32_t *rows, int64_t count, int32_t *outer,
                                          int64_t *outer_start, int64_t *outer_end, int64_t *outers)
@@ -168,8 +168,8 @@ EXPORTED const char *traceview_outermost(const int64_t *start, const int64_t *en
     return NULL;
 }
 
-/* The rows of intervals that overlap another one, of those in order of start; whether they are in
- * that order, the longest of equal ones first. `rows` has room for all. */
+/* The rows of intervals that overlap another one, if they are in order of start, and whether they
+ * are, the longest first where starts are equal. `rows` has room for `count` rows. */
 EXPORTED void traceview_overlapping(const int64_t *start, const int64_t *end, int64_t count,
                                     int64_t *rows, int64_t *overlapping, int64_t *ordered)
 {

@@ -1,7 +1,6 @@
-"""Unions of intervals, the time they cover, which of them overlap, and times looked up among them.
+"""Functions of intervals in C, one pass each: unions, covered time, overlaps, lookups of times.
 
-In one pass each.
-Only where there is a compiled library: `is_available`. All times are int64.
+Except `places`, they need the compiled library: see `is_available`. All times are int64.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def is_available() -> bool:
 
 
 def covered(start: Array, end: Array, least: int = 1) -> tuple[Integers, Integers]:
-    """Start and end of the time that `least` of the intervals (1 or 2) cover; touching ones merge.
+    """Start and end of the times that at least `least` (1 or 2) of the intervals cover.
 
-    They are in order of start; empty ones cover nothing.
+    The intervals are given in order of start; empty ones cover nothing. Touching times merge.
     """
     start, end = _integers(start), _integers(end)
     union = _Union(len(start))
@@ -62,9 +61,9 @@ def covered(start: Array, end: Array, least: int = 1) -> tuple[Integers, Integer
 def covered_on_lanes(
     lane: Array, start: Array, end: Array, lanes: int
 ) -> tuple[Integers, Integers, Integers]:
-    """Start and end of the union on each of the lanes, and how many intervals each has.
+    """Start and end of the union on each lane, lane after lane, and its length per lane.
 
-    The given ones are in order of start, on lanes from 0 on; those on a lane below 0 are left out.
+    The intervals are given in order of start; those on a negative lane are left out.
     """
     lane = np.ascontiguousarray(lane, np.int32)
     start, end = _integers(start), _integers(end)
@@ -85,7 +84,7 @@ def covered_on_lanes(
 
 
 class _Union:
-    """Room for the union of so many intervals."""
+    """Buffers for the union of up to `rows` intervals."""
 
     def __init__(self, rows: int) -> None:
         self._made = np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -94,18 +93,18 @@ class _Union:
 
     @property
     def columns(self) -> tuple[Integers, Integers]:
-        """Start and end; few are copied, so that the room is free again."""
+        """Start and end, copied where shorter than the buffers, so that these can be freed."""
         count = self._covered.count
         start, end = (each if count == len(each) else each[:count].copy() for each in self._made)
         return start, end
 
 
 def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Integers:
-    """As `np.searchsorted`, many times as fast where the values are mostly in order."""
+    """`np.searchsorted(ordered, values, side)`, many times faster where values mostly ascend."""
     if not is_available():
         return np.searchsorted(ordered, values, side=side)
     ordered, values = _integers(ordered), _integers(values)
-    found = np.empty(len(values), np.int64)
+    positions = np.empty(len(values), np.int64)
     library.call(
         "traceview_places",
         pointer(ordered),
@@ -113,13 +112,13 @@ def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Int
         pointer(values),
         c_int64(len(values)),
         c_int64(side == "right"),
-        pointer(found),
+        pointer(positions),
     )
-    return found
+    return positions
 
 
 def most_open(starts: Array, ends: Array, first: int) -> int:
-    """The most intervals that are open where one begins at or after `first`; both are ascending.
+    """The most intervals open at a start at or after `first`; `starts` and `ends` ascend.
 
     At equal times an end comes before a start.
     """
@@ -138,14 +137,14 @@ def most_open(starts: Array, ends: Array, first: int) -> int:
 def covered_before(start: Array, end: Array, time: Array) -> Integers:
     """For each time, the length of the union before it."""
     start, end, time = _integers(start), _integers(end), _integers(time)
-    done = np.zeros(len(start) + 1, np.int64)
-    np.cumsum(end - start, out=done[1:])
+    lengths_before = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(end - start, out=lengths_before[1:])
     length = np.empty(len(time), np.int64)
     library.call(
         "traceview_covered_before",
         pointer(start),
         pointer(end),
-        pointer(done),
+        pointer(lengths_before),
         c_int64(len(start)),
         pointer(time),
         c_int64(len(time)),
@@ -157,9 +156,10 @@ def covered_before(start: Array, end: Array, time: Array) -> Integers:
 def outermost(
     start: Array, end: Array, rows: RowNumbers
 ) -> tuple[RowNumbers, Integers, Integers] | None:
-    """Of the intervals in these rows, those inside no other: row, start, and end or next start.
+    """Row, start and end of those intervals, among `rows`, that lie inside no other.
 
-    Empty ones are left out. None if not in order of start, the longest of equal ones first.
+    An end after the next start is cut to that start; empty intervals are left out. None if the
+    rows are not in order of start, the longest first where starts are equal.
     """
     start, end = _integers(start), _integers(end)
     rows, count = np.ascontiguousarray(rows, np.int32), c_int64()
@@ -176,14 +176,14 @@ def outermost(
         pointer(ends),
         ctypes.byref(count),
     )
-    found = slice(count.value)
-    return None if reason else (outer[found], begins[found], ends[found])
+    filled = slice(count.value)
+    return None if reason else (outer[filled], begins[filled], ends[filled])
 
 
 def overlapping(start: Array, end: Array) -> tuple[bool, Integers]:
-    """Whether intervals are in order of start, the longest of equal ones first.
+    """Whether intervals are in order of start, longest first, and the rows that overlap another.
 
-    And of those that are, the rows that overlap another one.
+    The rows mean nothing for intervals that are not in order.
     """
     start, end = _integers(start), _integers(end)
     rows, count, ordered = np.empty(len(start), np.int64), c_int64(), c_int64()

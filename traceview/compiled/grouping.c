@@ -1,6 +1,6 @@
-/* Rows grouped by small numbers, and statistics of groups: grouping.py, compiled.
+/* C code of grouping.py: rows grouped by small integers, and statistics of groups.
  *
- * Values are put beside those of their group, where the median is selected: a sort of all of them
+ * The values of a group are gathered, and its median is selected among them: sorting all values
  * takes several times as long. Knows nothing of Python, and may run in several threads.
  */
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* One array entry per group; the entries of `end` are those of `room`, which holds all values. */
+/* Arrays with one entry per group; `room` is a buffer of all values, `end` the group ends in it. */
 struct statistics {
     int64_t *calls;
     int64_t *total;
@@ -30,8 +30,8 @@ static int64_t middle_of(int64_t a, int64_t b, int64_t c)
     return (a < b) == (c < a) ? a : c;
 }
 
-/* Put the values in an order in which that of `place` is where it is when they are sorted, and
- * none behind it is smaller. Pivots come from places that no order of values foresees. */
+/* Quickselect: reorder the values so that the one at `place` is the one there when sorted, and none
+ * behind it is smaller. Pivots are pseudo-random, so that no input is slow by design. */
 static int64_t selected(int64_t *values, int64_t count, int64_t place)
 {
     uint64_t chance = 0x9E3779B97F4A7C15u;
@@ -87,7 +87,7 @@ static void summarize(const struct statistics *of, int64_t group)
     of->median[group] = low + (int64_t)(((uint64_t)high - (uint64_t)low) / 2);
 }
 
-/* `ids` has the group of each value, from 0 to `groups` - 1; each group has one at least. */
+/* `ids` has the group of each value, from 0 to `groups` - 1; every group has at least one value. */
 EXPORTED void traceview_group_statistics(const int64_t *ids, const int64_t *values, int64_t rows,
                                          int64_t groups, const struct statistics *of)
 {
@@ -105,9 +105,9 @@ EXPORTED void traceview_group_statistics(const int64_t *ids, const int64_t *valu
         summarize(of, group);
 }
 
-/* Number the groups of rows with equal numbers, from 0 to `span` - 1, in order of these. `slots`
- * are as many; `first` gets the first row of each group, `groups` how many there are. Nothing
- * depends on whether a slot is used but a number: which are cannot be foreseen. */
+/* Group rows with equal numbers, which are from 0 to `span` - 1; groups are in order of number.
+ * `slots` has `span` entries; `first` receives the first row of each group, `groups` their number.
+ * Used slots are handled without branches, which would be mispredicted. */
 EXPORTED void traceview_group(const int32_t *numbers, int64_t rows, int64_t span, int32_t *slots,
                               int64_t *ids, int64_t *first, int64_t *groups)
 {
@@ -126,7 +126,7 @@ EXPORTED void traceview_group(const int32_t *numbers, int64_t rows, int64_t span
     *groups = count;
 }
 
-/* Whether rows with equal numbers, from 0 to `span` - 1, have equal digits. `slots` are as many. */
+/* Whether rows with equal numbers have equal digits; `slots` has `span` entries, one per number. */
 EXPORTED void traceview_follows(const int32_t *numbers, const int32_t *digits, int64_t rows,
                                 int64_t span, int32_t *slots, int64_t *follows)
 {
@@ -148,7 +148,7 @@ EXPORTED void traceview_follows(const int32_t *numbers, const int32_t *digits, i
         used[((const type *)values)[row] - least] = 1;                          \
     return
 
-/* Mark the values that a column has, of so many bytes each; `used` begins with the least one. */
+/* Mark the values in a column of integers of `bytes` bytes; used[i] is for `least` + i. */
 EXPORTED void traceview_mark_values(const void *values, int64_t bytes, int64_t rows, int64_t least,
                                     uint8_t *used)
 {
@@ -176,8 +176,8 @@ EXPORTED void traceview_mark_values(const void *values, int64_t bytes, int64_t r
         order[places[((const type *)values)[row] - least]++] = row;             \
     return
 
-/* The rows in order of their values, each of so many bytes, and of equal ones in that of the rows.
- * The values are `span` from `least` on; `places` are as many zeros. */
+/* Stable counting sort: the rows in order of their values, integers of `bytes` bytes from `least`
+ * to `least` + `span` - 1. `places` has `span` zeros. */
 EXPORTED void traceview_order(const void *values, int64_t bytes, int64_t rows, int64_t least,
                               int64_t span, int64_t *places, int64_t *order)
 {
@@ -193,7 +193,7 @@ EXPORTED void traceview_order(const void *values, int64_t bytes, int64_t rows, i
     }
 }
 
-/* How many different numbers below 64 each group has; `marks` are as many zeros. */
+/* The number of distinct values, all below 64, in each group. `marks` has a zero per group. */
 EXPORTED void traceview_different_in_groups(const int64_t *ids, const uint8_t *values, int64_t rows,
                                             int64_t groups, uint64_t *marks, int64_t *counts)
 {

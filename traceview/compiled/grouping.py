@@ -1,6 +1,6 @@
-"""Rows grouped by small numbers, and statistics of groups; in a few passes of C code.
+"""Grouping of rows by small integers, and statistics per group, in a few passes of C code.
 
-Only where there is a compiled library: `is_available`.
+These functions need the compiled library: see `is_available`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FUNCTIONS = (
     "traceview_different_in_groups",
 )
 MOST_DIFFERENT = 64
-"""The numbers of which a group's different ones are counted are smaller."""
+"""Exclusive upper bound of the values that `different_in_groups` can count."""
 
 
 class _CStatistics(Structure):
@@ -40,7 +40,7 @@ def is_available() -> bool:
 def grouped(numbers: RowNumbers, span: int) -> tuple[Integers, Integers]:
     """The group of each row, and the first row of each group.
 
-    Rows with equal numbers, which are less than `span`, are a group; groups are in order of these.
+    Rows with equal numbers, from 0 to `span` - 1, form a group; groups are in order of number.
     """
     numbers, slots = np.ascontiguousarray(numbers), np.empty(span, np.int32)
     ids, first = np.empty(len(numbers), np.int64), np.empty(min(len(numbers), span) + 1, np.int64)
@@ -56,12 +56,12 @@ def grouped(numbers: RowNumbers, span: int) -> tuple[Integers, Integers]:
         ctypes.byref(count),
     )
     first = first[: count.value]
-    # There was room for a group per row: few are copied, so that the room is free again.
+    # The buffer has room for a group per row: a short result is copied, so that it can be freed.
     return ids, first if 2 * len(first) > len(numbers) else first.copy()
 
 
 def follows(numbers: RowNumbers, span: int, digits: RowNumbers) -> bool:
-    """Whether rows with equal numbers, which are less than `span`, have equal digits."""
+    """Whether rows with equal `numbers`, from 0 to `span` - 1, also have equal `digits`."""
     numbers, digits = np.ascontiguousarray(numbers), np.ascontiguousarray(digits)
     slots, result = np.empty(span, np.int32), c_int64()
     library.call(
@@ -77,7 +77,7 @@ def follows(numbers: RowNumbers, span: int, digits: RowNumbers) -> bool:
 
 
 def marked(values: Array, least: int, span: int) -> Mask:
-    """True for each number from `least` on, of so many, that signed integers have."""
+    """`span` flags: whether `least`, `least` + 1, … occur among the signed integers."""
     values, used = np.ascontiguousarray(values), np.zeros(span, bool)
     library.call(
         "traceview_mark_values",
@@ -91,7 +91,7 @@ def marked(values: Array, least: int, span: int) -> Mask:
 
 
 def ordered_rows(values: Array, least: int, span: int) -> Integers:
-    """Stable argsort of signed integers from `least` on, of so many."""
+    """Stable argsort of signed integers from `least` to `least` + `span` - 1."""
     values, places = np.ascontiguousarray(values), np.zeros(span, np.int64)
     order = np.empty(len(values), np.int64)
     library.call(
@@ -110,7 +110,7 @@ def ordered_rows(values: Array, least: int, span: int) -> Integers:
 def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:
     """Count, sum, minimum, median and maximum of the values of each of `count` groups.
 
-    Every group has a value.
+    Every group must have a value.
     """
     ids, values = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(values, np.int64)
     result = tuple(np.empty(count, np.int64) for _ in range(5))
@@ -128,7 +128,7 @@ def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers
 
 
 def different_in_groups(ids: Integers, count: int, values: Array) -> Integers:
-    """How many different values each of `count` groups has, of numbers below MOST_DIFFERENT."""
+    """Number of distinct values in each of `count` groups; values are below MOST_DIFFERENT."""
     ids, values = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(values, np.uint8)
     marks, counts = np.zeros(count, np.uint64), np.empty(count, np.int64)
     library.call(

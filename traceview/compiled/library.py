@@ -1,7 +1,7 @@
-"""Functions written in C beside the modules that call them.
+"""The compiled library of C functions, whose sources lie beside the modules that call them.
 
-In the wheels of the known platforms, and built by an installation from source if there is a C
-compiler. Called through ctypes, which releases the GIL. Every caller has another way without it.
+Wheels contain it; an installation from source builds it if there is a C compiler. It is called
+through ctypes, which releases the GIL. Every caller has a fallback in Python.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-# Set to anything to do without it, e.g. to rule out a bug in the compiled code.
+# Environment variable: any value disables the library, e.g. to rule out a bug in the C code.
 SWITCH = "TRACEVIEW_NO_C"
 # The version in pages.c: an editable install may have a library built from older source.
 INTERFACE = 3
-# Results by function; a library of an editable install may lack some.
+# Result type by function; the library of an editable install may lack some functions.
 _RESULTS: dict[str, Any] = {
     "traceview_count_rows": c_char_p,
     "traceview_decode": c_char_p,
@@ -59,28 +59,28 @@ def has(*names: str) -> bool:
 
 
 def call(name: str, *given: Any) -> str | None:
-    """Call a function; returns the reason why it could not be done, if any."""
+    """Call a function of the library; return None, or the reason why it failed."""
     reason = _functions()[name](*given)
     return reason.decode() if reason is not None else None
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Where the numbers of an array without gaps begin."""
+    """The address of the data of a C-contiguous array."""
     assert array.flags.c_contiguous
     return array.ctypes.data
 
 
 def pointer(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
-    """The address, as an argument of `call`."""
+    """The address of the data of a C-contiguous array, as an argument of `call`."""
     return ctypes.c_void_p(address(array))
 
 
 @cache
 def _functions() -> dict[str, Any]:
-    """The functions of the library; none if traceview was installed without it."""
-    here = Path(__file__).parent.parent / "trace" / "sqlite"
+    """The functions of the library by name; empty without a library of this INTERFACE."""
+    folder = Path(__file__).parent.parent / "trace" / "sqlite"
     # pages.so; an editable install may have one that an older setup named after its Python.
-    files = (here / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
+    files = (folder / f"pages{suffix}" for suffix in reversed(EXTENSION_SUFFIXES))
     try:
         library = ctypes.CDLL(str(next(file for file in files if file.exists())))
         if c_int64.in_dll(library, "traceview_interface").value != INTERFACE:

@@ -1,6 +1,6 @@
-/* Columns of integers that hold few different values, numbered: numbers.py, compiled.
+/* C code of numbers.py: the values of integer columns numbered, where they have few distinct ones.
  *
- * One pass with a hash table that stays in the cache, whatever lies between the values. Knows
+ * One pass with a hash table that stays in the cache, however far apart the values are. Knows
  * nothing of Python, and may run in several threads.
  */
 #include <stdint.h>
@@ -18,8 +18,8 @@ enum { MOST_PROBES = 512 };
 static const char TOO_MANY[] = "there are too many different values";
 static const char COLLISIONS[] = "values that are made to collide";
 
-/* The different values in order of appearance; `slots` is a hash table of their numbers, 2^bits
- * long and at least twice as long as `most`. */
+/* The distinct values in order of appearance; `slots` is a hash table of their numbers with 2^bits
+ * entries, at least twice `most`. */
 struct value_table {
     int64_t *values;
     int64_t most;
@@ -28,7 +28,7 @@ struct value_table {
     int64_t bits;
 };
 
-/* The number of a value, a new one where it has none; -1 if that takes too long, -2 without room. */
+/* The number of a value, added if new; -1 after too many probes, -2 if the table is full. */
 static int32_t number_of(struct value_table *table, int64_t value)
 {
     uint64_t mask = ((uint64_t)1 << table->bits) - 1;
@@ -49,7 +49,7 @@ static int32_t number_of(struct value_table *table, int64_t value)
     return -1;
 }
 
-/* Neighbours are mostly equal, so a value is first compared with that of the row before. */
+/* Neighbours are mostly equal, so a value is first compared with the previous row's. */
 #define NUMBER_ALL(type)                                                        \
     for (int64_t row = 0; row < rows; row++) {                                  \
         int64_t value = ((const type *)column)[row];                            \
@@ -62,7 +62,7 @@ static int32_t number_of(struct value_table *table, int64_t value)
     }                                                                           \
     return NULL
 
-/* The number of each value of a column, in order of appearance. Returns NULL, or why it cannot. */
+/* Number a column's values in order of appearance. Returns NULL, or the reason of a failure. */
 EXPORTED const char *traceview_number_values(struct value_table *table, const void *column,
                                              int64_t value_bytes, int64_t rows, int32_t *numbers)
 {

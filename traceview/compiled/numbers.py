@@ -1,4 +1,4 @@
-"""The different values of columns of integers, numbered; in one pass of C code where few."""
+"""Integer columns as codes into their distinct values; one pass of C code where these are few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceview.tables import Array, Integers, RowNumbers, constant, picked
 from traceview.tables.parts import in_order, parts
 
 _BITS = 16
-"""2^15 different values, and the hash table of them, 2^16 long, stay in the cache of a core."""
+"""2^15 distinct values and their hash table of 2^16 slots stay in the cache of a core."""
 
 
 # Up to this span, a lookup table indexed by value is cheaper than sorting.
@@ -31,9 +31,9 @@ class _CValues(Structure):
 
 
 def few_values(column: Array) -> tuple[Integers, RowNumbers] | None:
-    """The different values in order of appearance, and for each row the number of its value.
+    """Distinct values in order of appearance, and for each row the index of its value.
 
-    Of signed integers. None if there are many different ones, or no compiled library.
+    `column` holds signed integers. None if it has many distinct values, or without the library.
     """
     if not library.has("traceview_number_values"):
         return None
@@ -71,7 +71,7 @@ def numbered(values: Array) -> tuple[Integers, RowNumbers]:
 
 
 def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumbers]:
-    """Values numbered in order of appearance, in ascending order."""
+    """Distinct values and codes, renumbered from order of appearance to ascending order."""
     order = np.argsort(distinct)
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)

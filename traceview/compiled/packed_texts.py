@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 class PackedTexts:
     """Text i is the `sizes[i]` bytes of `content` from `starts[i]` on.
 
-    `separated` where they follow each other with one NUL after each and nothing else.
+    `separated` is True if `content` is the texts in order, each followed by one NUL.
     """
 
     content: Bytes
@@ -31,14 +31,14 @@ class PackedTexts:
 
     @classmethod
     def of(cls, raw: Sequence[bytes]) -> PackedTexts:
-        """Texts one after another."""
+        """The texts, packed in order."""
         content = np.frombuffer(b"\0".join((*raw, b"")), np.uint8)
         sizes = np.fromiter(map(len, raw), np.int64, len(raw))
         return cls(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
 
     @classmethod
     def encoded(cls, texts: Sequence[str]) -> PackedTexts:
-        """Texts one after another; encoded at once where none holds a NUL."""
+        """The texts in UTF-8, packed in order; encoded in one call if none contains a NUL."""
         joined = "\0".join((*texts, ""))
         if joined.count("\0") != len(texts):
             return cls.of([text.encode("utf-8", "surrogatepass") for text in texts])
@@ -60,9 +60,9 @@ class PackedTexts:
             yield bytes(content[start:end])
 
     def chosen(self, mask: Mask) -> PackedTexts:
-        """The texts of a mask. Texts are separated."""
+        """The texts where `mask` is True. Requires `separated`."""
         sizes = self.sizes[mask]
-        # Texts in a row are copied together.
+        # Consecutive texts are copied together.
         first, end = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).T
         ends = self.starts[end - 1] + self.sizes[end - 1] + 1
         rows = zip(self.starts[first].tolist(), ends.tolist(), strict=True)
@@ -70,11 +70,11 @@ class PackedTexts:
         return PackedTexts(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
 
     def slice(self, part: slice) -> PackedTexts:
-        """Some texts in a row, of the same content."""
+        """A slice of the texts, which shares `content`."""
         return PackedTexts(self.content, self.starts[part], self.sizes[part])
 
     def raw(self) -> list[bytes]:
-        """All texts, split at once where none holds a NUL."""
+        """All texts as bytes, split in one call if none contains a NUL."""
         if self.separated and len(self) and not self._holds_nul:
             return self.content.tobytes().split(b"\0")[:-1]
         return list(self)
@@ -84,26 +84,26 @@ class PackedTexts:
         return int(np.count_nonzero(self.content == 0)) != len(self)
 
     def holds(self, part: bytes) -> bool:
-        """Whether the bytes occur in a text; they hold no NUL. Texts are separated."""
+        """Whether `part`, which has no NUL, occurs in any text. Requires `separated`."""
         return part in self.content.tobytes()
 
     @cached_property
     def is_utf8(self) -> bool:
-        """Whether every text can be decoded. Texts are separated."""
+        """Whether every text is valid UTF-8. Requires `separated`."""
         if not len(self.content) or int(self.content.max()) < 0x80:
             return True
         try:
             str(self.content.data, "utf-8")
         except UnicodeDecodeError:
             return False
-        # A NUL behind each text keeps half a character from becoming a whole one.
+        # The NUL after each text keeps bytes of two texts from forming one character.
         return True
 
     def decoded(self, number: int) -> str:
         return self[number].decode("utf-8", "surrogatepass")
 
     def some(self, numbers: Array) -> list[str]:
-        """Some texts; in a third of the time that one after the other takes."""
+        """The texts of these numbers, in a third of the time that decoding one by one takes."""
         content, starts = self.content.data, self.starts[numbers]
         ends = (starts + self.sizes[numbers]).tolist()
         rows = zip(starts.tolist(), ends, strict=True)
@@ -111,14 +111,14 @@ class PackedTexts:
 
     @cached_property
     def every(self) -> TextValues:
-        """All texts as str, which are UTF-8."""
+        """All texts, decoded from UTF-8."""
         if self.separated and len(self) and not self._holds_nul:
             return object_array(str(self.content.data, "utf-8", "surrogatepass").split("\0")[:-1])
         return object_array([raw.decode("utf-8", "surrogatepass") for raw in self])
 
 
 class PackedTextColumn(Texts):
-    """A text column whose distinct values are packed, and become str when they are asked for."""
+    """A text column whose distinct values are packed, and decoded when they are read."""
 
     __slots__ = ("packed",)
 
@@ -149,7 +149,7 @@ class PackedTextColumn(Texts):
         used[self.codes] = True
         if not callable(self._values) or used[:-1].all() or not self.packed.separated:
             return super().decode()
-        # The last place is that of code −1, absent.
+        # The last element is that of code −1, an absent text.
         place = np.cumsum(used) - 1
         place[-1] = -1
         some = object_array([*self.packed.chosen(used[:-1]).every, None])
@@ -164,7 +164,7 @@ class PackedTextColumn(Texts):
 
 
 def packed(texts: Texts) -> PackedTexts:
-    """The distinct values of a column."""
+    """The distinct values of a text column, packed."""
     if isinstance(texts, PackedTextColumn):
         return texts.packed
     return PackedTexts.encoded(texts.values.tolist())

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Whether `number` is less than `value`, or at most it with `right`. */
+/* Whether `number` is less than `value`, or with `right` at most `value`. */
 static inline int is_before(int64_t number, int64_t value, int64_t right)
 {
     return number < value || (right && number == value);
@@ -12,8 +12,8 @@ static inline int is_before(int64_t number, int64_t value, int64_t right)
 
 /* How many of the ascending numbers from `first` to `last` are before `value`, plus `first`.
  *
- * The search begins at `near`, between the two: where values mostly come in order, at the place of
- * the one before.
+ * The search begins at `near`, between `first` and `last`: the result for the previous value, where
+ * values mostly come in order.
  */
 static inline int64_t place_near(const int64_t *ordered, int64_t first, int64_t last, int64_t near,
                                  int64_t value, int64_t right)

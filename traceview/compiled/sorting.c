@@ -1,4 +1,4 @@
-/* Integers sorted by their digits, and what is open between two ascending ones: sorting.py.
+/* C code of sorting.py: radix sort of integers, and the number of open intervals over time.
  *
  * Knows nothing of Python, and may run in several threads.
  */
@@ -11,11 +11,11 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Counts of so many digits stay in the fastest cache, and so do the lines written to. */
+/* The counts of this many digits, and the cache lines written to, stay in the L1 cache. */
 enum { DIGIT_BITS = 10, DIGITS = 1 << DIGIT_BITS, MOST_PASSES = 7 };
 
-/* Sort numbers >= 0 by their bits from `first_bit` on; those that agree in them keep their order.
- * Digits begin where numbers differ, so that equal bits cost nothing. `room` has as many. */
+/* Stable sort of numbers >= 0 by their bits from `first_bit` on. Digits cover only bits in which
+ * numbers differ, so that equal bits cost nothing. `room` is a buffer of the same length. */
 EXPORTED void traceview_sort(uint64_t *numbers, uint64_t *room, int64_t rows, int64_t first_bit)
 {
     int64_t counts[MOST_PASSES][DIGITS];
@@ -54,8 +54,8 @@ EXPORTED void traceview_sort(uint64_t *numbers, uint64_t *room, int64_t rows, in
         memcpy(numbers, from, sizeof *numbers * (size_t)rows);
 }
 
-/* How many have begun and not ended, at each time at which one does; both ascend. `changes` is how
- * many times that is, at most `begins` + `ends`. */
+/* The number of intervals begun and not ended, at each time of a begin or an end; both ascend.
+ * `changes` receives the number of these times, at most `begins` + `ends`. */
 EXPORTED void traceview_running(const int64_t *begun, int64_t begins, const int64_t *ended,
                                 int64_t ends, int64_t *times, int64_t *running, int64_t *changes)
 {

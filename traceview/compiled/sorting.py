@@ -1,4 +1,4 @@
-"""Integers sorted in a few passes over their digits, and two ascending columns merged."""
+"""Radix sort of integers, and the number of open intervals over time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from traceview.compiled.library import pointer
 from traceview.tables import Integers
 
 _FEW = 1 << 11
-"""So few are sorted by numpy in less time than it takes to count their digits."""
+"""Below this length numpy sorts faster than a radix sort."""
 
 
 def sort(numbers: Integers, first_bit: int = 0) -> None:
-    """Sort numbers ≥ 0 in place. Below `first_bit`, they ascend with their rows."""
+    """Sort numbers ≥ 0 in place. Their bits below `first_bit` already ascend with the row."""
     if len(numbers) < _FEW or not library.has("traceview_sort"):
         numbers.sort()
         return
@@ -31,9 +31,9 @@ def sort(numbers: Integers, first_bit: int = 0) -> None:
 
 
 def running(begun: Integers, ended: Integers) -> tuple[Integers, Integers]:
-    """Each time at which something begins or ends, and how many have begun and not ended then.
+    """Each time at which an interval begins or ends, and how many are open from then on.
 
-    `begun` and `ended` ascend.
+    `begun` and `ended` are their start and end times, each ascending.
     """
     changes = len(begun) + len(ended)
     if not library.has("traceview_running"):

@@ -16,11 +16,11 @@ from traceview.tables import Array, RowNumbers
 
 
 class CollidingTextsError(Exception):
-    """Texts that are made to have equal hashes; a dictionary of Python keeps them apart."""
+    """Texts crafted to have equal hashes; the caller must use a dict or sqlite3 instead."""
 
 
 class TextNumbers(Protocol):
-    """The distinct texts so far, in order of appearance."""
+    """Numbers of the distinct texts so far, in order of appearance."""
 
     def of(self, texts: PackedTexts) -> RowNumbers:
         """The number of each text. Raises CollidingTextsError."""
@@ -28,18 +28,18 @@ class TextNumbers(Protocol):
     def __len__(self) -> int: ...
 
     def distinct(self) -> PackedTexts:
-        """The texts by number; no more can be added."""
+        """The texts by number; after this call, none can be added."""
 
 
 def text_numbers() -> TextNumbers:
-    """None so far."""
+    """An empty TextNumbers: compiled, or a dict without the library."""
     if library.has("traceview_number_texts", "traceview_index_texts"):
         return CompiledNumbers()
     return TextDictionary()
 
 
 class TextDictionary:
-    """The numbers in a dictionary."""
+    """Text numbers in a dict."""
 
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
@@ -72,7 +72,7 @@ class _CTable(Structure):
 
 
 class CompiledNumbers:
-    """The numbers in a hash table of texts.c, which other compiled code can be given."""
+    """Text numbers in a hash table of texts.c, whose address other C functions can use."""
 
     def __init__(self) -> None:
         self._table = _CTable()
@@ -106,22 +106,22 @@ class CompiledNumbers:
         )
 
     def since(self, first: int) -> list[bytes]:
-        """The texts from that number on."""
+        """The texts from number `first` on."""
         starts = self._starts[first : len(self) + 1].tolist()
         content = self._content.data
         return [bytes(content[start : end - 1]) for start, end in pairwise(starts)]
 
     @property
     def address(self) -> int:
-        """Where the table is, as long as this object is there."""
+        """The address of the C table, valid while this object lives."""
         return ctypes.addressof(self._table)
 
     def make_room(self, texts: int, size: int) -> None:
-        """Make room for so many more texts, with so many bytes in all, a NUL after each."""
+        """Make room for `texts` more texts of `size` bytes in all, a NUL after each included."""
         table, known = self._table, len(self)
         used = int(self._starts[known])
         if used + size > len(self._content):
-            # Room that is not used takes address space but no memory.
+            # Unused room takes address space but no memory.
             self._content = _longer(self._content, used, 2 * (used + size))
             table.content, table.most_bytes = address(self._content), len(self._content)
         if known + texts >= len(self._starts):

@@ -1,8 +1,8 @@
-/* Texts numbered in order of appearance, and the forms of their names: text_numbers.py and
- * facts/ranges/name_forms.py, compiled.
+/* C code of text_numbers.py and facts/ranges/name_forms.py: texts numbered in order of appearance,
+ * and digits in names zeroed.
  *
- * The texts are any bytes and are compared as such. Python makes the room: nothing is written
- * beyond what it says there is. Knows nothing of Python, and may run in several threads.
+ * The texts are any bytes and are compared as such. The caller allocates all buffers and states
+ * their sizes, which are never exceeded. Knows nothing of Python, and may run in several threads.
  */
 #include "texts.h"
 
@@ -48,7 +48,7 @@ static uint32_t hash_of(const uint8_t *text, int64_t bytes)
     for (; bytes - at >= word; at += word)
         hash = mixed(hash, word_at(text + at));
     if (at < bytes) {
-        /* The last word may hold bytes of the one before it. */
+        /* The last word may overlap the one before it. */
         if (bytes >= word)
             last = word_at(text + bytes - word);
         else
@@ -66,7 +66,7 @@ static int is_text(const struct text_table *table, int64_t number, const uint8_t
            memcmp(table->content + start, text, (size_t)bytes) == 0;
 }
 
-/* The slot of a text, free if it has no number yet; -1 if that takes too long to find. */
+/* The slot of a text, free if it has no number yet; -1 after too many probes. */
 static int64_t slot_of(const struct text_table *table, const uint8_t *text, int64_t bytes,
                        uint32_t hash)
 {
@@ -80,7 +80,7 @@ static int64_t slot_of(const struct text_table *table, const uint8_t *text, int6
     return -1;
 }
 
-/* A slot for a text that has none yet; -1 if that takes too long to find. */
+/* A free slot for a text that is not in the table yet; -1 after too many probes. */
 static int64_t free_slot(const struct text_table *table, uint32_t hash)
 {
     uint64_t mask = (uint64_t)table->slot_count - 1, slot = hash;
@@ -90,7 +90,7 @@ static int64_t free_slot(const struct text_table *table, uint32_t hash)
     return -1;
 }
 
-/* Enter all texts into new slots. Like number, returns NULL, or the reason why it cannot. */
+/* Enter all texts into new slots. Returns NULL, or the reason of a failure. */
 EXPORTED const char *traceview_index_texts(struct text_table *table)
 {
     uint32_t hashes[AHEAD];
@@ -114,7 +114,7 @@ EXPORTED const char *traceview_index_texts(struct text_table *table)
     return NULL;
 }
 
-/* The number of a text, a new one where it has none. */
+/* The number of a text, which is added if new. */
 static const char *number_text(struct text_table *table, const uint8_t *text, int64_t bytes,
                                uint32_t hash, int32_t *result)
 {
@@ -141,7 +141,7 @@ const char *traceview_number_text(struct text_table *table, const uint8_t *text,
     return number_text(table, text, bytes, hash_of(text, bytes), number);
 }
 
-/* The number of each of `count` texts of some content. */
+/* The number of each of `count` texts, given by their starts and sizes in `content`. */
 EXPORTED const char *traceview_number_texts(struct text_table *table, const uint8_t *content,
                                             const int64_t *starts, const int64_t *sizes,
                                             int64_t count, int32_t *numbers)
@@ -150,7 +150,7 @@ EXPORTED const char *traceview_number_texts(struct text_table *table, const uint
     uint64_t mask = (uint64_t)table->slot_count - 1;
     for (int64_t first = 0; first < count; first += AHEAD) {
         int64_t some = count - first < AHEAD ? count - first : AHEAD;
-        /* Most of the time is waiting for the memory of slots: ask for several at once. */
+        /* Most of the time is spent on cache misses of slots: prefetch several. */
         for (int64_t i = 0; i < some; i++) {
             hashes[i] = hash_of(content + starts[first + i], sizes[first + i]);
             PREFETCH(&table->slots[hashes[i] & mask]);
@@ -175,7 +175,7 @@ static int is_letter(uint8_t byte)
     return (uint8_t)((byte | 0x20) - 'a') < 26;
 }
 
-/* Make the digits of numbers zeroes, in place; digits between two letters are no number. */
+/* Overwrite the digits of numbers with zeros, in place; digits between two letters stay. */
 EXPORTED void traceview_zero_numbers(uint8_t *text, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes; at++) {

@@ -1,1 +1,1 @@
-"""Work on columns that tables themselves need: knows nothing of tables."""
+"""Column functions that `tables` itself needs; this package does not import it."""

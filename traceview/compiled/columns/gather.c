@@ -1,4 +1,4 @@
-/* Values of a column picked by row: gather.py, compiled.
+/* C code of gather.py: values of a column picked by row.
  *
  * Knows nothing of Python, and may run in several threads.
  */
@@ -30,7 +30,7 @@ static const char OUT_OF_BOUNDS[] = "a row is out of bounds";
     }                                                                           \
     GATHER(type, int64_t)
 
-/* Pick values of so many bytes each, out of `length`. Returns NULL, or why it cannot. */
+/* Pick values of `bytes` bytes each out of `length`. Returns NULL, or the reason of a failure. */
 EXPORTED const char *traceview_gather(const void *values, int64_t bytes, int64_t length,
                                       const void *rows, int64_t row_bytes, int64_t picks,
                                       void *picked)

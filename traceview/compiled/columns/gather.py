@@ -1,6 +1,6 @@
 """Values of a column picked by row, in one pass of C code.
 
-numpy widens row numbers of 32 bits, and reads all of them once more to check them.
+numpy widens 32-bit row numbers, and reads all of them once more to check their bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traceview.compiled import library
 from traceview.compiled.library import pointer
 
 LEAST_ROWS = 10_000
-"""numpy has picked fewer by the time that C code is called."""
+"""With fewer rows, numpy is faster than a call into C."""
 _ROWS = (np.dtype(np.int32), np.dtype(np.int64))
 _BYTES = (1, 2, 4, 8)
 
@@ -42,7 +42,7 @@ def gather(values: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]
 
 
 def _is_plain(values: npt.NDArray[Any], rows: npt.NDArray[Any]) -> bool:
-    """Whether both are without gaps, and of types that the compiled library knows, if any."""
+    """Whether there is a compiled library, and both are contiguous arrays of types it supports."""
     return (
         values.ndim == rows.ndim == 1
         and rows.dtype in _ROWS
