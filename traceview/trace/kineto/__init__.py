@@ -1,4 +1,4 @@
-"""Traces of torch.profiler. `reader` takes as long to import as a small trace to read."""
+"""Traces of torch.profiler. Importing `reader` takes as long as reading a small trace."""
 
 USE_TRACE = (
     "pass a trace of torch.profiler (prof.export_chrome_trace), or an nsys SQLite export, from "

@@ -1,7 +1,7 @@
 """A Chrome trace of any size, decoded chunk by chunk.
 
-The file is cut where one event ends and the next begins. Whether a cut lies there or inside a
-string, the decoder decides: a chunk that began at an event and ends elsewhere is not JSON.
+The file is cut where an event seems to end and the next to begin. The decoder shows whether a cut
+lies inside a string instead: a chunk that begins at an event and ends inside one is not JSON.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 Span = tuple[int, int]
 CHUNK_BYTES = 1 << 24
 MOST_SCANNED_BYTES = 2 * CHUNK_BYTES
-"""A longer event is left to the decoder: a scan begins anew with each piece of it."""
+"""A longer event is left to the decoder: a scan starts over with each further piece of it."""
 MOST_HEADER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 # After the last event: the next key of the trace, or its end.
 _LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?=,\s*"|\}|$)')
 _CUTS_TRIED = 3
 _JOINED = 8
-"""Neighboring pieces that are tried together, as a boundary may lie inside a string."""
+"""Most neighboring spans that are repaired together, as a boundary may lie inside a string."""
 
 
 @record
 class ScannedEvents:
-    """Scanned events, those that are left to Python, and those whose rows lack something."""
+    """A scan, the events it leaves to Python, and events of which it reads only a part.
+
+    `details` has the table and row of each such event.
+    """
 
     scan: Scan
     others: list[KinetoEvent]
@@ -48,11 +51,11 @@ class ScannedEvents:
 
 @dataclass
 class ChromeTrace:
-    """Reads a trace; what is around the events, and what went wrong, is known after the last one.
+    """A reader of one trace; its attributes are complete once all events are read.
 
-    `pieces` are its text. Where that is the content of a `file`, several threads read its events.
-    `metadata` are the keys beside traceEvents. `truncated` is True where the file ends before the
-    trace does. `unreadable` counts events of broken JSON, `mended` those read in spite of it.
+    `pieces` are the text of the trace. If that is the content of `file`, several threads read the
+    events. `metadata` has the keys beside traceEvents. `truncated` is True if the file ends before
+    the trace does. `mended` counts events of broken JSON that were repaired, `unreadable` the rest.
     """
 
     pieces: Iterator[bytes]
@@ -64,7 +67,7 @@ class ChromeTrace:
     mended: int = 0
 
     def chunks(self) -> Iterator[list[KinetoEvent]]:
-        """The events, some at a time. Raises TraceFormatError if there are none to find."""
+        """The events, a chunk at a time. Raises TraceFormatError if the text has no traceEvents."""
         for chunk in self.scanned_chunks(None):
             assert not isinstance(chunk, ScannedEvents)
             yield chunk
@@ -72,11 +75,11 @@ class ChromeTrace:
     def scanned_chunks(
         self, scanner: BlockScanner | None
     ) -> Iterator[list[KinetoEvent] | ScannedEvents]:
-        """The events, those that the scanner does not know as objects. Raises TraceFormatError."""
+        """The events, scanned where `scanner` can, else as objects. Raises TraceFormatError."""
         blocks = self._blocks()
         rest, ended, scans = b"", False, scanner is not None
         for each in scanner.ahead(blocks) if scanner else blocks:
-            # Where an event goes on, the block was scanned as if it began with one, and is not now.
+            # If an event continues into this block, the scan that was made ahead is invalid.
             block = Block(rest + each.content) if rest else each
             if not ended and not scans:
                 length, ended = yield from self._decoded_part(block.content)
@@ -106,8 +109,9 @@ class ChromeTrace:
         yield Block(rest)
 
     def _decoded_part(self, text: bytes) -> Generator[list[KinetoEvent], None, tuple[int, bool]]:
-        """The events up to a late boundary. Returns how much of the text that is, else 0 and
-        whether the list of events has ended.
+        """Yield the events up to a late boundary; return its position in the text and False.
+
+        Without a boundary, return 0 and whether the list of events has ended.
         """
         cut = self._cut(text)
         if cut is None:
@@ -119,7 +123,7 @@ class ChromeTrace:
     def _scanned(
         self, block: Block, scanner: BlockScanner
     ) -> Generator[ScannedEvents, None, tuple[bytes, ScanStop]]:
-        """Events as long as the scanner knows them. Returns the text behind, and why it stopped."""
+        """Yield events until the scanner stops; return the rest of the text, and why it stopped."""
         scans = scanner.scans(block)
         for scan in scans:
             if scan.events:
@@ -179,7 +183,7 @@ class ChromeTrace:
         return self._mended(text[:last]), after
 
     def _last(self, text: bytes) -> Iterator[list[KinetoEvent]]:
-        """The events at the end of the file, and the keys that follow them."""
+        """Yield the events at the end of the file; add the keys that follow them to `metadata`."""
         text = text.rstrip()
         chosen = None
         for match in _LAST.finditer(text):
@@ -201,7 +205,7 @@ class ChromeTrace:
         yield from self._decoded(text[: chosen.start(1)])
 
     def _truncated(self, text: bytes) -> Iterator[list[KinetoEvent]]:
-        """The whole events of a text that breaks off, whose last brace may be inside one."""
+        """The complete events of a truncated text, whose last brace may be inside an event."""
         try:
             yield decode_events(b"[" + text + b"]")
             return
@@ -220,7 +224,7 @@ class ChromeTrace:
             yield self._mended(text)
 
     def _mended(self, text: bytes) -> list[KinetoEvent]:
-        """The events of a text of which some are malformed."""
+        """The events of a text that contains malformed ones, repaired where possible."""
         edges = [0]
         ends = []
         for match in BETWEEN_EVENTS.finditer(text):
@@ -240,7 +244,7 @@ class ChromeTrace:
         events: list[KinetoEvent],
         broken: list[Span],
     ) -> None:
-        """Decode as many spans at a time as possible; `broken` are those that remain."""
+        """Decode as many spans at a time as possible; append the undecodable ones to `broken`."""
         work = [spans]
         while work:
             some = work.pop()
@@ -254,13 +258,13 @@ class ChromeTrace:
                 work += [some[half:], some[:half]]
 
     def _joined(self, text: bytes, broken: list[Span], events: list[KinetoEvent]) -> None:
-        """Repair broken spans, alone or with those that follow them."""
+        """Repair broken spans, each alone or joined with the next ones."""
         row = 0
         while row < len(broken):
             for count in range(1, min(_JOINED, len(broken) - row) + 1):
-                one = text[broken[row][0] : broken[row + count - 1][1]]
+                joined_text = text[broken[row][0] : broken[row + count - 1][1]]
                 try:
-                    decoded = decode_events(b"[" + repaired(one) + b"]")
+                    decoded = decode_events(b"[" + repaired(joined_text) + b"]")
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     continue
                 events += decoded
@@ -273,7 +277,7 @@ class ChromeTrace:
 
 
 def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
-    """Ends of events near the end of a text, each with the start of the next, the last first."""
+    """(end of an event, start of the next) near the end of a text, the last pair first."""
     boundaries: list[Span] = []
     size = 1 << 13
     while len(boundaries) < most:
@@ -288,12 +292,12 @@ def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
 
 
 def _object(inner: bytes) -> dict[str, Any]:
-    """The keys of an object without its braces; those of its readable lines if it is malformed."""
+    """The items of a JSON object given without its braces; if malformed, those after a repair."""
     for text in (inner, repaired(b"{" + inner + b"\n}").strip()[1:-1]):
         try:
-            found = msgspec.json.decode(b"{" + text + b"}")
+            decoded = msgspec.json.decode(b"{" + text + b"}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if isinstance(found, Mapping):
-            return {str(key): value for key, value in found.items()}
+        if isinstance(decoded, Mapping):
+            return {str(key): value for key, value in decoded.items()}
     return {}

@@ -1,7 +1,7 @@
 """Collective calls, with sizes and groups, as torch.distributed notes them for the profiler.
 
 The operator `record_param_comms` around each call of a process group has the arguments since torch
-2.1; NCCL kernels have them since 2.3. Bytes are those of one message: see the nsys reader's.
+2.1; NCCL kernels have them since 2.3. Bytes are those of one message: see nsys/nvtx/nccl_calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Collectives:
     descriptions: dict[int, str] = field(default_factory=dict)
 
     def add(self, events: Events, work: CpuWork) -> None:
-        """Calls among operators; each is listed once, though its kernel has the arguments too."""
+        """Add the collective calls among operator events; their kernels are not read again."""
         events = [event for event in events if event.args and event.args.collective]
         events = [event for event in events if kind_of((event.args or NO_ARGUMENTS).collective)]
         if not events:
@@ -84,7 +84,7 @@ class Collectives:
 
 
 def kind_of(name: Any) -> str | None:
-    """all-reduce, … of a name of torch.distributed; None for what moves no data."""
+    """The kind, such as all-reduce, of a torch.distributed name; None for what moves no data."""
     text = str(name).lower() if name else ""
     return next((kind for rule, kind in _KINDS if rule.match(text)), None)
 
@@ -117,7 +117,7 @@ def collective_tables(
 
 @record
 class _Group:
-    """A process group: its number, its ranks of the job as far as listed, and the own rank, −1."""
+    """A process group: number, size, members (job ranks, as far as listed), own rank (−1: none)."""
 
     number: int
     size: int
@@ -139,7 +139,7 @@ class _Group:
 
 
 def _sizes(collectives: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
-    """The columns of bytes; those of an all-to-all with splits by the own rank in the group."""
+    """The columns of bytes; an all-to-all with splits is sized for the own rank in its group."""
     names = ("bytes", "total_bytes", "bus_bytes")
     sizes = np.stack([collectives.parts.take(name) for name in names], axis=1)
     texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
@@ -158,7 +158,7 @@ def _sizes(collectives: Collectives, listed: Sequence[_Group], group: Integers) 
 
 
 def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
-    """The rank within the group of each peer, which torch numbers within the whole job."""
+    """The rank of each peer within its group; torch records its rank within the whole job."""
     result = np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32)
     for place, each in enumerate(listed):
         if each.members != tuple(range(len(each.members))):
@@ -189,6 +189,6 @@ def _communicators(
 
 
 def _number(name: str, ranks: str) -> int:
-    """A number of a process group that is equal on all its ranks."""
+    """A hash of a process group that is equal on all its ranks."""
     digest = hashlib.blake2b(f"{name}|{ranks}".encode("utf-8", "replace"), digest_size=7).digest()
     return int.from_bytes(digest, "big")

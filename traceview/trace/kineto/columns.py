@@ -17,12 +17,12 @@ _UNSIGNED: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """Some rows of a column of integers, in few bytes.
+    """A block of a column of integers, compressed.
 
-    Neighboring rows are alike: times are close, ids follow each other, sizes repeat. So what is
-    stored of each row is how far it is `above` the least one, and the few rows that need more bytes
-    than others are beside them in `far`. Where `first` is set, the rows are the steps from row to
-    row, and it is the value of the first. Equal rows are stored once, by `constant`.
+    Neighboring rows are alike: times are close, ids follow each other, sizes repeat. So each row is
+    stored as its difference `above` the `least` value, in a narrow type; the few differences that
+    do not fit are in `far`, at `far_rows`. If `first` is set, differences from row to row are
+    stored instead of values, and `first` is the first value. Equal rows are stored as a `constant`.
     """
 
     least: int
@@ -33,14 +33,14 @@ class PackedColumn:
 
     @classmethod
     def of(cls, values: Array) -> PackedColumn:
-        """The rows of an array of integers or booleans, as they are or as steps."""
+        """Pack an array of integers or booleans, as values or as steps, whichever is smaller."""
         if values.ndim == 1 and thrifty(values).strides == (0,):
             return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
         wide = values.astype(np.int64)
         plain = cls._of(wide, None)
         if plain.is_constant or wide.ndim > 1 or plain.above.itemsize == 1:
             return plain
-        # The first row is `first`, so its step may be any.
+        # The first value is stored in `first`, so the first step is arbitrary.
         steps = np.diff(wide, prepend=2 * wide[:1] - wide[1:2])
         by_steps = cls._of(steps, int(wide[0]))
         return by_steps if by_steps.nbytes < plain.nbytes else plain
@@ -48,9 +48,9 @@ class PackedColumn:
     @classmethod
     def _of(cls, values: Integers, first: int | None) -> PackedColumn:
         flat = values.reshape(-1)
-        # Values below the least, as absent ones are, count as far above it.
-        there = flat[flat != NULL] if flat[0] == NULL or flat.min() == NULL else flat
-        least = int(there.min()) if len(there) else NULL
+        # Absent values (NULL, the minimum of int64) wrap, and so count as far above the least one.
+        present = flat[flat != NULL] if flat[0] == NULL or flat.min() == NULL else flat
+        least = int(present.min()) if len(present) else NULL
         above = flat.view(np.uint64) - _modulo(least)
         most = int(above.max())
         if not most:
@@ -74,7 +74,7 @@ class PackedColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, without what numpy itself takes."""
+        """Bytes of the arrays, without the overhead of numpy objects."""
         return sum(map(_stored, (self.above, self.far_rows, self.far)))
 
     def values(self) -> Integers:
@@ -92,13 +92,13 @@ _NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8), *_NONE_FAR, None)
 
 
 def _bytes_as(above: Array, kind: type[np.unsignedinteger[Any]]) -> int:
-    """Bytes of rows of that type, with a row number and 8 bytes for each that is far."""
+    """Bytes of the rows stored as `kind`, plus 12 bytes for each row that does not fit into it."""
     far = int(np.count_nonzero(above > np.iinfo(kind).max))
     return np.dtype(kind).itemsize * len(above) + (4 + 8) * far
 
 
 def _modulo(value: int) -> np.uint64:
-    """A value as unsigned integers count it: their differences are right across all of int64."""
+    """A value modulo 2^64: differences of unsigned integers are exact across all of int64."""
     return np.uint64(value % (1 << 64))
 
 
@@ -107,9 +107,9 @@ def _stored(values: Array) -> int:
 
 
 def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """The same columns in pages of their own, which are free again once all are forgotten.
+    """The columns copied into an mmap of their own, which is unmapped once all are dropped.
 
-    In the memory that Python allocates from, what is freed between what is kept stays taken.
+    In Python's heap, freed arrays between arrays that are kept would not return their memory.
     """
     size = sum(_aligned(each.nbytes) + 3 * _ALIGNMENT for each in columns.values())
     pages = _Pages(mmap.mmap(-1, size))
@@ -126,7 +126,7 @@ def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColum
 
 @dataclass
 class _Pages:
-    """Memory that arrays are copied into, one after the other."""
+    """An mmap that arrays are copied into, one after the other."""
 
     pages: mmap.mmap
     used: int = 0
@@ -134,10 +134,10 @@ class _Pages:
     def copy(self, values: Array) -> Array:
         if not _stored(values):
             return values
-        there = np.frombuffer(self.pages, values.dtype, values.size, self.used)
-        there[...] = values.reshape(-1)
+        copied = np.frombuffer(self.pages, values.dtype, values.size, self.used)
+        copied[...] = values.reshape(-1)
         self.used += _aligned(values.nbytes)
-        return there.reshape(values.shape)
+        return copied.reshape(values.shape)
 
 
 _ALIGNMENT = 8
@@ -178,7 +178,7 @@ class ColumnParts:
             self._packed.setdefault(name, []).append(column)
 
     def take(self, name: str, dtype: Any = np.int64) -> Any:
-        """A column, which is then forgotten: a `constant` where all rows are equal."""
+        """Remove a column and return its values; a `constant` if all rows are equal."""
         self._pack()
         blocks = self._packed.pop(name, [])
         shape = (sum(map(len, blocks)), *(blocks[0].above.shape[1:] if blocks else ()))
@@ -192,7 +192,7 @@ class ColumnParts:
         return result
 
     def blocks(self, *names: str, forget: bool = False) -> Iterator[list[Integers]]:
-        """Some columns, block by block; if wanted, each is forgotten once it is read."""
+        """The values of some columns, block by block; with `forget`, free each block after it."""
         self._pack()
         columns = [self._packed.get(name, []) for name in names]
         for place in range(len(columns[0])):

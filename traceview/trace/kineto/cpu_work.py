@@ -88,7 +88,7 @@ class CpuWork:
         self.add_shapes([args[row] for row in noted], [first + row for row in noted])
 
     def add_shapes(self, args: Sequence[Arguments], calls: Sequence[int]) -> None:
-        """What only ROCm notes at these calls: the launch's shape, and the size of a copy."""
+        """Add launch shapes and copy sizes of `calls` (rows), which only ROCm records there."""
         if not calls:
             return
         self.shapes.add(
@@ -100,7 +100,7 @@ class CpuWork:
         )
 
     def add_annotations(self, events: Events) -> None:
-        """Ranges of the program: record_function, ProfilerStep and those of libraries."""
+        """Add ranges of the program: record_function, ProfilerStep and ranges of libraries."""
         events, start, end = self.timed(events)
         names = [event.name for event in events]
         self.annotations.add(start, end, self.owners.of(events), names)
@@ -158,7 +158,7 @@ _WITH_WORK = frozenset(
 
 
 def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[Staged, LaunchCalls]:
-    """The api_calls table in file order, and what calls say of the work they enqueue."""
+    """The api_calls table in file order, and the calls as LaunchCalls for the GPU work."""
     parts = work.calls
     provisional = parts.take("thread", np.int32)
     names = work.call_names.texts(parts.take("name", np.int32))
@@ -184,7 +184,7 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
 
 
 def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, RowNumbers, Integers]:
-    """Grid, block and shared memory of each call, and bytes, −1 without."""
+    """Grid, block, shared memory and bytes of each call; 0, and −1 bytes, where not recorded."""
     grid, block = np.zeros((calls, 3), np.int32), np.zeros((calls, 3), np.int32)
     shared, size = np.zeros(calls, np.int32), constant(-1, calls, np.int64)
     if parts.rows:
@@ -195,7 +195,7 @@ def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, Row
 
 
 def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
-    """The ranges of the program, then the operators of the framework, in a domain of their own."""
+    """The ranges table: ranges of the program, then operators of torch in the domain OPERATORS."""
     both = (work.annotations, work.operators)
     first = work.annotations.parts.rows
     provisional = joined([each.parts.take("thread", np.int32) for each in both])

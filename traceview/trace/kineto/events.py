@@ -46,7 +46,7 @@ class Arguments(
         "target_rank": "Dst Rank",
     },
 ):
-    """The arguments that are read; others are skipped without being decoded."""
+    """The arguments that are read; all others are skipped without being decoded."""
 
     external_id: Any = None
     correlation: Any = None
@@ -85,7 +85,7 @@ class Arguments(
 
 
 class KinetoEvent(msgspec.Struct, gc=False):
-    """One event of traceEvents; those of a known category have only the arguments of `_READ`."""
+    """One event of traceEvents; in a known category, with only the arguments that `_READ` lists."""
 
     ph: Any = None
     cat: Any = None
@@ -138,13 +138,13 @@ _READ = {
     "user_annotation": "",
     "overhead": "",
 }
-"""The arguments that are read of each category. Fewer fields make smaller objects."""
+"""The arguments that are read, by category. Fewer fields make smaller objects."""
 _UNREAD = ("gpu_user_annotation", "ac2g", "fwdbwd", "async_gpu", "async_cpu_to_gpu", "Trace")
-"""Categories of which nothing but the phase is read."""
+"""Categories whose events are reduced to their phase."""
 
 
 def _arguments(names: str) -> Any:
-    """The type of arguments with these fields of Arguments alone."""
+    """A Struct type with only these fields of Arguments."""
     wanted = names.split()
     fields = [each for each in msgspec.structs.fields(Arguments) if each.name in wanted]
     assert len(fields) == len(wanted)
@@ -192,7 +192,7 @@ def decode_events(text: bytes) -> list[KinetoEvent]:
             try:
                 return cast(list[KinetoEvent], decoder.decode(text))
             except msgspec.ValidationError:
-                # A category that is not known, or none, as metadata has none; then a wrong type.
+                # First an unknown category, or none, as in metadata events; then a wrong type.
                 continue
     except RecursionError as error:
         raise msgspec.DecodeError("nested too deeply") from error
@@ -200,7 +200,7 @@ def decode_events(text: bytes) -> list[KinetoEvent]:
 
 
 def _loose(raw: msgspec.Raw) -> KinetoEvent | None:
-    """An event of unexpected types; None for anything that is not an object."""
+    """An event with fields of unexpected types; None for anything that is not an object."""
     try:
         return _EVENTS.decode(b"[" + bytes(raw) + b"]")[0]
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Blocks of the text of a plain file: read by the threads that scan them, and copied once."""
+"""Blocks of the text of a plain file, read by the threads that scan them, so copied only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CUT_BYTES = 1 << 12
 
 
 def blocks_of_file(file: BinaryIO, start: int, most: int) -> Iterator[Block]:
-    """The text from a place on, cut where events seem to begin, in blocks of so many bytes."""
+    """The text from offset `start` on, in blocks of up to `most` bytes cut where events begin."""
     descriptor = file.fileno()
     size = os.fstat(descriptor).st_size
     while start < size:
@@ -27,7 +27,7 @@ def blocks_of_file(file: BinaryIO, start: int, most: int) -> Iterator[Block]:
 
 
 def _cut(descriptor: int, start: int, end: int) -> int:
-    """Where the last event that begins in a part does; the end of the part where none does."""
+    """Offset at which the last event in [start, end) seems to begin; `end` if none does."""
     size = _CUT_BYTES
     while True:
         at = max(end - size, start)
@@ -39,7 +39,7 @@ def _cut(descriptor: int, start: int, end: int) -> int:
 
 
 def _text(descriptor: int, start: int, end: int) -> bytes:
-    """A part of a file; less of one that has become shorter."""
+    """The bytes [start, end) of a file; fewer if the file has become shorter."""
     text = os.pread(descriptor, end - start, start)
     while len(text) < end - start and (
         more := os.pread(descriptor, end - start - len(text), start + len(text))

@@ -89,7 +89,7 @@ def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Arra
     stream = integers([one.stream for one in args])
     missing = (device == NULL) | (stream == NULL)
     if missing.any():
-        # Their track is that of the GPU and its stream.
+        # Such events use the GPU as process and the stream as thread.
         device = np.where(device == NULL, integers([event.pid for event in events]), device)
         stream = np.where(stream == NULL, integers([event.tid for event in events]), stream)
     return {
@@ -117,7 +117,7 @@ def triples(values: Sequence[Any]) -> RowNumbers:
 
 
 def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Staged, Integers]:
-    """The columns of work on a stream, and the launch of each row."""
+    """The columns that all GPU work has, and the launch call of each row (−1: none)."""
     staged: Staged = {
         name: parts.take(
             name, np.int32 if name in ("device", "context_id", "stream_id") else np.int64
@@ -166,7 +166,7 @@ def _by_axis(name: str, extents: RowNumbers) -> dict[str, Array]:
 
 
 def _shapes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> dict[str, Array]:
-    """Grid, block and dynamic shared memory; of kernels without them, those of their launch."""
+    """Grid, block and dynamic shared memory of kernels, else those recorded at the launch call."""
     names = [f"{name}_{axis}" for name in ("grid", "block") for axis in "xyz"]
     columns: dict[str, Array] = {name: parts.take(name, np.int32) for name in names}
     columns["dynamic_shared_memory_bytes"] = parts.take("shared", np.int32)
@@ -174,8 +174,10 @@ def _shapes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> dict
     if len(bare):
         columns = {name: values.copy() for name, values in columns.items()}
         call = launch[bare]
-        given = np.column_stack((launches.grid[call], launches.block[call], launches.shared[call]))
-        for values, of_calls in zip(columns.values(), given.T, strict=True):
+        of_launch = np.column_stack(
+            (launches.grid[call], launches.block[call], launches.shared[call])
+        )
+        for values, of_calls in zip(columns.values(), of_launch.T, strict=True):
             values[bare] = of_calls
     return columns
 
@@ -199,9 +201,9 @@ def short_name(name: str) -> str:
 
 
 def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: Integers) -> Integers:
-    """The graph node of each row; where a graph launched it without one, its place in the launch.
+    """The graph node id of each row; if a graph launch recorded none, the row's place in it.
 
-    Graphs run their nodes in one order, so the place tells them apart like the id does.
+    A graph runs its nodes in the same order each time, so the place identifies the node as well.
     """
     node: Integers = parts.take("node")
     if (node == 0).any():
@@ -248,7 +250,7 @@ def sets(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
 
 
 def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integers:
-    """Bytes, else those that the call was given; −1 where neither says."""
+    """Bytes of each row, else those recorded at its launch call; −1 where neither has them."""
     size: Integers = parts.take("bytes")
     bare = np.flatnonzero((size < 0) & (launch >= 0))
     if len(bare):
@@ -258,7 +260,7 @@ def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integ
 
 
 def _copy(name: str) -> tuple[str, str, str]:
-    """Direction and the memory of both sides of `Memcpy HtoD (Pinned -> Device)`."""
+    """Direction, source and destination memory in `Memcpy HtoD (Pinned -> Device)`."""
     match = _COPY.match(name)
     if not match:
         return ("unknown", "unknown", "unknown")

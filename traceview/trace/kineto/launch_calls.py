@@ -1,7 +1,7 @@
 """The API calls that enqueued the work on GPUs.
 
-Events on a GPU name their call by a number, and no process: where the traces of several ranks were
-merged into one file, calls of several processes have the same numbers.
+GPU events have the correlation id of their call and no process: in a file merged from the traces of
+several ranks, calls of several processes share ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHARED = 0.1
 
 @record
 class LaunchCalls:
-    """The API calls by which work was enqueued, for what events on the GPU leave out."""
+    """The API calls that enqueued GPU work; they supply what GPU events do not record."""
 
     process: RowNumbers
     correlation: Integers
@@ -34,11 +34,11 @@ class LaunchCalls:
     bytes: Integers
 
     def of(self, correlation: Integers) -> Integers:
-        """The row of the call of each number, −1 without one; any of several processes."""
+        """The row of the call with each correlation id, −1 if none; of any process that has it."""
         return _rows(self.correlation, self._keyed, correlation)
 
     def process_of(self, rows: Integers, main: int) -> RowNumbers:
-        """The process of each call; `main`, which most calls are of, for −1."""
+        """The process of each call; for row −1 it is `main`, the process with most calls."""
         if not any(self.process.strides):
             return constant(main, len(rows), np.int32)
         process = np.full(len(rows), main, np.int32)
@@ -49,12 +49,13 @@ class LaunchCalls:
     def of_work(
         self, correlation: Integers, start_ns: Integers, device: Integers, track: Integers
     ) -> Integers:
-        """The row of the call of each piece of work, −1 without one.
+        """The row of the launch call of each GPU event, −1 if none.
 
-        `track` numbers the stream. Where processes share numbers, the calls of a stream are those
-        of one process: one whose calls precede the work, and of several the one that stands where
-        the GPU does in the order of GPUs, else the nearest. On a stream of several processes, work
-        of one number starts in the order of its calls.
+        `track` identifies the stream. Where processes share correlation ids, one process owns all
+        calls of a stream: one whose calls precede the work. If there are several, it is the one
+        whose place among the processes is that of the GPU among the GPUs, else the one with the
+        shortest wait. On a stream that processes share, the work of one id starts in the order of
+        the calls with that id.
         """
         rows = np.stack(
             [_rows(self.correlation, keyed, correlation) for keyed in self._keyed_by_process]
@@ -84,7 +85,7 @@ class LaunchCalls:
 
     @cached_property
     def ambiguous(self) -> bool:
-        """Whether calls of different processes have equal numbers."""
+        """Whether calls of different processes have equal correlation ids."""
         keyed = self._keyed
         if not len(keyed) or (self.process[keyed] == self.process[keyed[0]]).all():
             return False
@@ -93,14 +94,14 @@ class LaunchCalls:
         return pairs > every
 
     def _is_shared(self, rows: Integers, correlation: Integers) -> bool:
-        """Whether a stream has the work of several processes: numbers twice, and no graphs."""
+        """Whether a stream has work of several processes: ids repeat, graph launches aside."""
         of_graph = (rows >= 0) & self.graph[rows]
         single = correlation[~of_graph.any(axis=0)]
         return len(single) - groups.group(single).size > _SHARED * len(single)
 
 
 def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
-    """The row among `keyed` that has each wanted number, −1 without one."""
+    """The row, among `keyed`, that has each wanted number, −1 if none has."""
     if not len(keyed):
         return np.full(len(wanted), -1, np.int64)
     keys = numbers[keyed]
@@ -112,7 +113,7 @@ def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
 
 
 def _process_of(call_ns: Integers, start_ns: Integers, place: int) -> int:
-    """The process whose calls a stream's work follows; `place` is preferred."""
+    """The process whose calls precede a stream's work; `place`, if it is one of several."""
     precedes = call_ns <= start_ns
     count = precedes.sum(axis=1)
     likely = np.flatnonzero(count >= _AS_MANY * max(int(count.max()), 1)).tolist()
@@ -123,7 +124,7 @@ def _process_of(call_ns: Integers, start_ns: Integers, place: int) -> int:
 
 
 def _in_turn(call_ns: Integers, correlation: Integers, start_ns: Integers) -> Integers:
-    """For the n-th work with a number, the process that made the n-th call with it."""
+    """For the n-th GPU event with an id, the process that made the n-th call with that id."""
     order = np.lexsort((start_ns, correlation))
     opens = np.flatnonzero(groups.opens(correlation[order]))
     length = np.diff(np.append(opens, len(order)))

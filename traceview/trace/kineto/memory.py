@@ -50,7 +50,7 @@ class MemoryEvents:
 def memory_events(events: MemoryEvents, settled: SettledOwners) -> Staged:
     """The memory_events table in order of time.
 
-    What was allocated before the recording, as the first event of each GPU tells, comes first.
+    Memory allocated before the recording, computed from the first event of each GPU, comes first.
     """
     parts = events.parts
     time = parts.take("time_ns")

@@ -1,7 +1,7 @@
 """Bytes that a collective call moves, from the element counts that torch.distributed notes.
 
-Counts of an all-to-all with split sizes are of rows: the split of each rank times the elements of a
-row, which is all elements divided by all splits. Torch lists at most 30 splits.
+The split sizes of an all-to-all count rows: a rank's elements are its split times the elements per
+row, which is the number of all elements ÷ the sum of the splits. Torch lists at most 30 splits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FROM_OUTPUT = ("reduce-scatter", "receive", "scatter")
 
 
 class MessageSizes(NamedTuple):
-    """Bytes of one message, of the larger buffer and on the link, as in collective_calls."""
+    """`bytes`, `total_bytes` and `bus_bytes` of collective_calls: see their columns there."""
 
     message: int
     total: int = NULL
@@ -29,7 +29,7 @@ class MessageSizes(NamedTuple):
 
 
 def sizes_of(args: Any, kind: str | None) -> MessageSizes:
-    """The sizes of a call; of messages that differ the bus bytes are left to `exchanged_bytes`."""
+    """The sizes of a call; for messages of different sizes, `exchanged_bytes` has the bus bytes."""
     item = item_bytes(args.dtype)
     sent, taken = args.elements_in, args.elements_out
     count = taken if kind in _FROM_OUTPUT else sent
@@ -46,13 +46,13 @@ def sizes_of(args: Any, kind: str | None) -> MessageSizes:
 
 
 def item_bytes(dtype: Any) -> int:
-    """Bytes of an element, 0 where unknown."""
+    """Bytes of an element of a data type, 0 for an unknown type."""
     name = str(dtype).lower()
     return ITEM_BYTES.get(name, 1 if name.startswith("float8") else 0)
 
 
 def splits_of(args: Any, kind: str | None) -> str:
-    """The splits of an all-to-all and the bytes of a row as a text; "" where all are equal."""
+    """Splits (in, out) and bytes per row of an all-to-all as text; "" if equal, or not known."""
     splits = [text for text in (args.splits_in, args.splits_out) if _is_uneven(text)]
     both = [args.splits_in, args.splits_out]
     if kind != "all-to-all" or not splits or not all(map(_is_listed, both)):
@@ -66,7 +66,7 @@ def splits_of(args: Any, kind: str | None) -> str:
 
 
 def exchanged_bytes(splits: str, own: int) -> MessageSizes | None:
-    """The sizes for the rank `own` of an all-to-all with these splits, a text of `splits_of`."""
+    """Sizes of an all-to-all for rank `own`, from a text of `splits_of`; None if unknown."""
     if not splits:
         return None
     sent_text, taken_text, row = splits.split("|")
@@ -87,7 +87,7 @@ def _is_listed(text: Any) -> bool:
 
 
 def _is_uneven(text: Any) -> bool:
-    """Whether there are splits that differ, or too many for all to be listed."""
+    """Whether the splits differ, or are too many to be listed completely."""
     return type(text) is str and ("..." in text or len(set(_parsed(text))) > 1)
 
 

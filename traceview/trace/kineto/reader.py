@@ -50,7 +50,7 @@ _OPTIONS = ("record_shapes", "with_stack", "profile_memory")
 
 @dataclass
 class Gathered:
-    """Everything that the events of a trace say, chunk by chunk."""
+    """The data of all events of a trace, gathered chunk by chunk."""
 
     gpu: gpu_work.GpuWork = field(default_factory=gpu_work.GpuWork)
     cpu: cpu_work.CpuWork = field(default_factory=cpu_work.CpuWork)
@@ -129,7 +129,7 @@ class Gathered:
 def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
     """Events with a duration by category, metadata as M; flows and marks are left out.
 
-    Those of a category stay in the order of the file, whatever their types.
+    Events of a category stay in the order of the file, whatever their Struct types.
     """
     result: dict[str, list[KinetoEvent]] = defaultdict(list)
     kinds: set[Any] = set(map(type, events))
@@ -149,7 +149,7 @@ def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
 
 
 def _category(event: KinetoEvent) -> str | None:
-    """What the event is, None for a flow or mark."""
+    """The category of an event, M for metadata; None for a flow or mark."""
     if event.ph == "M":
         return "M"
     timed = event.ph == "X" or event.cat == "cpu_instant_event"
@@ -161,7 +161,7 @@ def _category(event: KinetoEvent) -> str | None:
 def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Trace:
     """Read a trace of torch.profiler; `path` is the name shown to the user.
 
-    `file` is the one whose content the pieces are, where it has no other content.
+    `file` is the plain file whose whole content `pieces` are, if it is not compressed.
 
     Raises TraceFormatError if it is JSON of another kind.
     """
@@ -189,7 +189,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
 
 
 def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
-    """What the trace says of the run, and the start of its clock in ns since 1970."""
+    """The facts of the run in the metadata, with the start of its clock in ns since 1970."""
     base = int(integers([metadata.get("baseTimeNanoseconds")], 0)[0])
     run = {"clock_origin_ns": str(base + origin)}
     distributed = metadata.get("distributedInfo")
@@ -201,7 +201,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 
 def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:
-    """The tables that were recorded, and the time of the first event."""
+    """The tables that were recorded, and the time of the first event, which becomes 0."""
     gpus = np.unique(np.concatenate([parts.distinct("device") for parts in gathered.gpu.parts]))
     settled = gathered.cpu.owners.settle(
         _listed(metadata.get("deviceProperties")), gpus, _on_amd(metadata)
@@ -209,18 +209,18 @@ def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, 
     staged = _staged(gathered, settled, metadata)
     device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
     origin = min((_first(columns) for columns in staged.values() if _rows(columns)), default=0)
-    done = {}
+    tables = {}
     for name, columns in staged.items():
         _shift(columns, origin)
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
-        done[name] = Table(TABLES[name].columns, _ordered(name, columns))
+        tables[name] = Table(TABLES[name].columns, _ordered(name, columns))
     fixed = {
         "devices": settled.devices,
         "processes": settled.processes,
         "threads": settled.threads,
     }
-    return {**done, **fixed}, origin
+    return {**tables, **fixed}, origin
 
 
 def _staged(
@@ -232,7 +232,7 @@ def _staged(
     main = int(np.bincount(launches.process, minlength=1).argmax()) if len(launches.process) else 0
     staged: dict[str, Staged] = {}
     if "python_function" in seen:
-        # First, as their calls take the most memory and are then forgotten.
+        # First, because Python calls take the most memory, which is then freed.
         staged |= _python(gathered, settled, calls)
     if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
         staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)

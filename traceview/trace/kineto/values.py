@@ -20,26 +20,26 @@ FARTHEST_NS = 1 << 61
 
 
 def integers(values: Sequence[Any], absent: int = NULL) -> Integers:
-    """Integers, also of digits in quotes; `absent` for anything else."""
+    """The values as int64, digits in quotes included; `absent` for anything else."""
     types = set(map(type, values))
     if types == {type(None)}:
         return np.full(len(values), absent, np.int64)
-    found = (
+    parsed = (
         values
         if types == {int}
         else [value if type(value) is int else _integer(value, absent) for value in values]
     )
     try:
-        return np.array(found, np.int64)
+        return np.array(parsed, np.int64)
     except OverflowError:
         most = np.iinfo(np.int64).max
-        return np.array([v if abs(v) <= most else absent for v in found], np.int64)
+        return np.array([v if abs(v) <= most else absent for v in parsed], np.int64)
 
 
 def amounts(values: Sequence[Any], absent: int = 0) -> RowNumbers:
-    """Integers of 0 or more as int32; `absent` for anything else."""
-    found = integers(values, -1)
-    return np.where((found < 0) | (found > INT32.max), absent, found).astype(np.int32)
+    """The values as int32 where they are integers of 0 or more; `absent` for anything else."""
+    parsed = integers(values, -1)
+    return np.where((parsed < 0) | (parsed > INT32.max), absent, parsed).astype(np.int32)
 
 
 def _text(value: Any) -> str:
@@ -61,7 +61,7 @@ class Codes:
     index: dict[str, int] = field(default_factory=dict)
 
     def of(self, values: Sequence[Any]) -> RowNumbers:
-        """The number of each text; of None, that of an empty one."""
+        """The number of each text; None counts as an empty text."""
         index = self.index
         if not set(map(type, values)) <= {str}:
             values = [_text(each) for each in values]

@@ -1,1 +1,1 @@
-"""The compiled reader of events, which makes no objects of Python."""
+"""The compiled reader of events, which creates no Python objects."""

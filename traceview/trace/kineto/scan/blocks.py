@@ -1,10 +1,10 @@
-"""Blocks of a text that are scanned by several threads, before it is known whether each is one.
+"""Speculative scanning of a text in blocks, by several threads.
 
-A block is thought to begin with an event. Whether it does, only those before it can say: an event
-may hold what looks like the beginning of another one, in a string or within its arguments. So
-blocks are scanned as if they did, each up to the next one. The first one begins with an event; and
-where the events of a block end where the next one begins, that begins with an event as well. Who
-takes the blocks in order sees whether it is so, and else scans anew what was thought to be two.
+A block is cut where an event seems to begin; but what looks like one may lie in a string or in the
+arguments of another event, which only the blocks before can show. So every block is scanned as if
+it began with an event. The first one does; and if the events of a block end exactly where the next
+block begins, that block does, too. The consumer takes the blocks in order and checks this; where it
+fails, it joins the two blocks and scans them again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ THREADS = 2
 
 @dataclass(eq=False)
 class Block:
-    """The part of a text up to `end`; what is behind that is the beginning of the next block.
+    """The part of a text up to `end`; the text behind `end` is the beginning of the next block.
 
-    A text that is still to be read is read by the thread that scans it.
+    If `source` is a function, the thread that scans the block calls it to read the text.
     """
 
     source: bytes | Callable[[], bytes]
@@ -45,13 +45,13 @@ class Block:
 
 
 class BlockScanner:
-    """Scans blocks by several threads, and what was cut in vain by that of the caller."""
+    """Scans blocks ahead in several threads, and wrongly cut ones again in the caller's thread."""
 
     def __init__(self) -> None:
         self._free = [EventScanner() for _ in range(THREADS)]
 
     def ahead(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """The blocks; those that follow are being scanned."""
+        """Yield the blocks in order, while the next ones are being scanned."""
         waiting: deque[Block] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
             for block in blocks:
@@ -63,7 +63,7 @@ class BlockScanner:
                 yield waiting.popleft()
 
     def scans(self, block: Block) -> Sequence[Scan]:
-        """The events of a block that begins with one, as far as the scanner knows them."""
+        """The scans of a block that begins with an event, up to what the scanner cannot read."""
         return block.scans.result() if block.scans else self._own.scan_all(block.text, block.end)
 
     def _scan(self, block: Block) -> list[Scan]:

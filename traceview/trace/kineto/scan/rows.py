@@ -1,4 +1,4 @@
-"""Scanned events as rows of the tables that events of Python are gathered in."""
+"""Scanned events added to the same tables as the events that Python decodes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _START, _END, _NAME, _THREAD, _ARGUMENTS = range(5)
 
 
 class _FinalNumbers:
-    """The final numbers of texts, by the number that a scanner gave them.
+    """A map from a scanner's numbers of texts to the final numbers.
 
-    A text is read when it is first met in a row that is taken: a block that was scanned in vain may
-    hold texts that are none.
+    A text is decoded when a row that is kept first refers to it: a wrongly cut block may have left
+    byte strings that are no texts.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ _UNREAD = -1
 
 
 class _ScannerNumbers(NamedTuple):
-    """What the numbers of one scanner mean: of the names of each table, and of threads."""
+    """The final numbers for one scanner: of the names of each table, and of threads."""
 
     names: Sequence[_FinalNumbers]
     threads: _FinalNumbers
@@ -71,7 +71,7 @@ class _ScannerNumbers(NamedTuple):
 
 @dataclass
 class ScannedRows:
-    """Adds the rows of scans to what the other events of a trace say."""
+    """Adds the rows of scans to the tables of GPU work, CPU work and Python calls."""
 
     gpu: GpuWork
     cpu: CpuWork
@@ -79,7 +79,7 @@ class ScannedRows:
     _final: dict[ScannedTexts, _ScannerNumbers] = field(default_factory=dict)
 
     def add(self, scan: Scan) -> list[int]:
-        """Add all rows. Returns the row of each table that its first new one has become."""
+        """Add all rows; return by table the row that its first new one became (only of CALLS)."""
         self.cpu.negative += scan.negative
         numbers = self._numbers(scan.texts)
         first = []
@@ -159,7 +159,7 @@ class ScannedRows:
 
 
 def scanned_categories(scan: Scan) -> set[str]:
-    """Those of which there are rows."""
+    """The categories of which the scan has rows."""
     return {name for table, name in _CATEGORIES.items() if scan.columns[table].shape[1]}
 
 
@@ -174,7 +174,7 @@ def _owner(raw: bytes) -> tuple[Any, Any]:
 
 
 def _name(raw: bytes) -> str:
-    """The name; the sizes of an operator of matrices stand behind it, as written."""
+    """The name in `raw`, a JSON string, which the sizes of a matrix operator may follow."""
     end = raw.index(b'"', 1) + 1
     escaped = b"\\" in raw[:end]
     name: str = msgspec.json.decode(raw if escaped else raw[:end])

@@ -1,4 +1,4 @@
-"""The compiled reader of events, events.c: what decode_events does, without objects of Python."""
+"""The compiled reader of events, events.c: as decode_events, without Python objects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from traceview.records import record
 from traceview.tables import Array, Integers
 
 MOST_EVENTS = (1 << 16) - 24
-"""Rows of a table, and events left to Python, of one scan. Columns a power of two apart would share
-places in the cache."""
+"""Most rows of a table, and most events left to Python, in one scan. It is no power of two, because
+columns a power of two apart would compete for the same cache sets."""
 LEAST_BYTES = 32
-"""An event that becomes a row has more: each of its fields has a key."""
+"""An event that becomes a row is longer than this: each of its fields has a key."""
 _COLUMNS = 17
 _TABLES = 7
 _FUNCTIONS = ("traceview_scan_events", "traceview_index_texts")
@@ -33,7 +33,7 @@ class ScanStop(IntEnum):
 
 
 class ScannedTable(IntEnum):
-    """The tables that are scanned; what they share are start, end, name and thread."""
+    """The tables that are scanned; all have the columns start, end, name and thread."""
 
     KERNELS, COPIES, SETS, CALLS, OPERATORS, ANNOTATIONS, PYTHON = range(_TABLES)
 
@@ -43,7 +43,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class ScannedTexts:
-    """The names of each table and the threads that a scanner has met, as written, by number."""
+    """The names of each table, and the threads, as written in the file, by a scanner's number."""
 
     names: Sequence[list[bytes]]
     threads: list[bytes]
@@ -53,9 +53,9 @@ class ScannedTexts:
 class Scan:
     """Some events of a text, in the order of the file.
 
-    `columns` has the rows of each table, an array per column, in which names and threads are
-    numbers of `texts`. The spans are those of events left to Python, and of events of which it
-    reads more, with table and row.
+    `columns` has an array per table, with a row per column; names and threads are numbers of
+    `texts`. `others` are the spans of events left to Python. `details` are table, row and span of
+    events whose other arguments Python reads.
     """
 
     end: int
@@ -95,7 +95,7 @@ def is_available() -> bool:
 
 
 class EventScanner:
-    """Scans texts one after the other, and numbers names and threads across them."""
+    """Scans texts one after the other, and numbers names and threads across all of them."""
 
     def __init__(self) -> None:
         self._columns = [np.empty((_COLUMNS, MOST_EVENTS), np.int64) for _ in ScannedTable]
@@ -114,7 +114,7 @@ class EventScanner:
         )
 
     def scan_all(self, text: bytes, limit: int) -> list[Scan]:
-        """All events up to a limit that the scanner knows, as many at a time as there is room."""
+        """Scans of all events that begin before `limit`, up to what the scanner cannot read."""
         scans, at, stopped = [], 0, ScanStop.IS_FULL
         while stopped == ScanStop.IS_FULL:
             scan = self.scan(text, at, limit)
@@ -123,7 +123,7 @@ class EventScanner:
         return scans
 
     def scan(self, text: bytes, at: int, limit: int) -> Scan:
-        """The events from a place on, which is where one begins or may follow, up to a limit."""
+        """Scan events from `at`, where an event begins or may follow, up to `limit`."""
         scan, numbered = self._scan, (*self._names, self._threads)
         most = min(MOST_EVENTS, (limit - at) // LEAST_BYTES + 1)
         for each in numbered:
@@ -151,5 +151,5 @@ class EventScanner:
 
 
 def _rows(columns: Array, count: int) -> Integers:
-    """A copy, as the next scan fills the same columns."""
+    """A copy of the filled rows, because the next scan reuses the columns."""
     return columns[:, :count].copy()

@@ -32,14 +32,14 @@ class PythonCalls:
             length_ns=end - start,
             thread=work.owners.of(events),
             name=self.names.of([event.name for event in events]),
-            # Absent ids and such that are none count as −1.
+            # Absent and invalid ids become −1.
             id=np.maximum(integers([one.python_id for one in args]), -1),
         )
 
 
 @record
 class CallRows:
-    """Some calls that take time. Sorted, a caller comes before what it calls."""
+    """Calls with a duration above 0. When sorted, a caller comes before its callees."""
 
     start: Integers
     end: Integers
@@ -53,7 +53,7 @@ class CallRows:
         return CallRows(self.start[rows], self.end[rows], self.name[rows], self.id[rows])
 
     def then(self, later: CallRows) -> CallRows:
-        """These and later ones, sorted."""
+        """These calls and the `later` ones, sorted."""
         joined = CallRows(
             np.concatenate((self.start, later.start)),
             np.concatenate((self.end, later.end)),
@@ -68,7 +68,7 @@ class CallRows:
         return bool(((start[1:] > start[:-1]) | inside).all())
 
     def _order(self) -> Integers:
-        """Ids count up, so of calls with equal times the caller has the smallest."""
+        """By start, longest first, then id: ids count up, so the caller has the smallest."""
         return np.lexsort((self.id, -self.end, self.start))
 
 
@@ -87,7 +87,7 @@ class ThreadSpan:
 class CallBlocks:
     """The calls of every thread, block by block, by the final number of the thread.
 
-    Of one thread, no call starts before those of earlier blocks.
+    On each thread, no call starts before the calls of earlier blocks.
     """
 
     parts: ColumnParts
@@ -111,7 +111,7 @@ class CallBlocks:
             self.spans[thread] = ThreadSpan(min(known.first_ns, first), end)
 
     def __iter__(self) -> Iterator[tuple[int, CallRows]]:
-        """Thread and calls. What was read is forgotten."""
+        """Yield (thread, calls); each block is freed after it was read."""
         return self._each(forget=True)
 
     def _each(self, *, forget: bool) -> Iterator[tuple[int, CallRows]]:
@@ -124,7 +124,7 @@ class CallBlocks:
 
 
 def _resorted(parts: ColumnParts, thread: RowNumbers) -> ColumnParts:
-    """The same calls by thread and start; their threads are final."""
+    """The calls sorted by thread and start, with final thread numbers."""
     columns: dict[str, Array] = {name: parts.take(name) for name in _COLUMNS}
     columns["thread"] = thread[columns["thread"]]
     order = np.lexsort((columns["start_ns"], columns["thread"]))

@@ -1,7 +1,7 @@
 """The stack of a thread at given times, from the calls that the profiler traced.
 
-Calls are read once, in order, and only those that still run are kept: a trace of gigabytes has
-tens of millions, and few of them are on a stack that is asked for.
+Calls are read once, in order, and only those still running are kept: a trace of gigabytes has tens
+of millions of calls, few of which are on a stack at one of the given times.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ContextTree:
     _number: dict[int, int] = field(default_factory=dict)
 
     def of(self, levels: list[Array]) -> RowNumbers:
-        """The contexts of stacks, given by level from the innermost function out."""
-        found = np.full(len(levels[0]) if levels else 0, -1, np.int32)
+        """The context of each stack; `levels` are from the innermost function out, −1: none."""
+        context = np.full(len(levels[0]) if levels else 0, -1, np.int32)
         for level in reversed(levels):
             rows = np.flatnonzero(level >= 0)
-            key = (found[rows] + np.int64(1)) * self.functions + level[rows]
+            key = (context[rows] + np.int64(1)) * self.functions + level[rows]
             distinct, which = np.unique(key, return_inverse=True)
             numbers = [self._of_key(each) for each in distinct.tolist()]
-            found[rows] = np.array(numbers, np.int32)[which.reshape(-1)]
-        return found
+            context[rows] = np.array(numbers, np.int32)[which.reshape(-1)]
+        return context
 
     def _of_key(self, key: int) -> int:
         number = self._number.setdefault(key, len(self.name))
@@ -64,14 +64,14 @@ def contexts_at(
 
 
 class _Series:
-    """Rising times, and the contexts of those that were passed."""
+    """Ascending times of one thread, and the contexts at those that were reached so far."""
 
     def __init__(self, times: Integers) -> None:
         self.times, self.passed = times, 0
         self.contexts: RowNumbers = np.full(len(times), -1, np.int32)
 
     def until(self, reached: np.int64 | None) -> slice:
-        """The times before the one reached (None: all) that were not passed yet."""
+        """The slice of times before `reached` (None: all) that have no context yet."""
         first, last = self.passed, len(self.times)
         self.passed = last if reached is None else int(np.searchsorted(self.times, reached))
         return slice(first, self.passed)
@@ -79,7 +79,7 @@ class _Series:
 
 @dataclass
 class _Thread:
-    """The calls that run at the time that was reached, and the contexts before it."""
+    """The series of a thread, and its calls that still run at the time reached so far."""
 
     series: list[_Series]
     running: CallRows = NO_CALLS
@@ -87,7 +87,7 @@ class _Thread:
     def add(self, later: CallRows, tree: ContextTree) -> None:
         calls = self.running.then(later)
         reached = calls.start[-1]
-        # No later call starts before that: all that run until then are known.
+        # No later call starts before `reached`: all calls that run until then are known.
         self._answer(calls, reached, tree)
         self.running = calls.take(np.flatnonzero(calls.end > reached))
 
@@ -115,7 +115,7 @@ def _contexts(
 
 
 def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers:
-    """The last call that started, or its innermost caller that had not ended; −1 if none."""
+    """At each time, the last call that started, or its innermost open caller; −1 if none."""
     row = np.searchsorted(calls.start, times, side="right") - 1
     for _ in range(MOST_DEPTH):
         over = np.flatnonzero((row >= 0) & (calls.end[row] <= times))
@@ -126,11 +126,11 @@ def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers
 
 
 def _parents(end: Integers) -> RowNumbers:
-    """The row of the innermost call around each one, −1 without one.
+    """The row of the caller of each call, −1 if none.
 
-    It is the last row before it that ends no earlier. Rows that end earlier are skipped by their
-    own candidates, so that long rows of siblings take few rounds. Times decide and not the ids of
-    callers: Kineto loses some.
+    It is the last row before it that ends no earlier. Rows that end earlier are skipped by way of
+    their own candidates, so that many siblings take few rounds. Times decide, not the caller ids,
+    because Kineto loses some.
     """
     parent = np.arange(-1, len(end) - 1, dtype=np.int32)
     open_ = np.arange(1, len(end))

@@ -1,4 +1,4 @@
-"""The names of Python calls: file, line and function, and whose function it is."""
+"""Names of Python calls parsed: file, line and function, and whether it is the program's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d{1,9})\): (?P<function>.*)", re.D
 _BUILTIN = re.compile(r"<built-in (?:method|function) (\S+)(?: of (\S+) object at 0x[0-9a-f]+)?>")
 _MODULE = re.compile(r"nn\.Module: (.*?)(?:_\d+)?$")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-# Kineto cuts the folder of sys.path off; these packages are nobody's own program.
+# Kineto cuts off the sys.path folder; a file of one of these packages belongs to a library.
 _PACKAGE_NAMES = """
 torch torchvision torchaudio torchtext torchao torchdata functorch triton numpy scipy pandas
 sklearn PIL cv2 tqdm transformers accelerate datasets diffusers tokenizers safetensors peft timm
@@ -33,7 +33,10 @@ _PACKAGES = frozenset(_PACKAGE_NAMES.split())
 
 @record
 class Frames:
-    """Per distinct name of a call: file, line (ABSENT without one), function, and what it is."""
+    """Columns per distinct call name: file, line (ABSENT if none), function, and the two flags.
+
+    `builtin` is True for built-in functions, `user` for functions of the user's program.
+    """
 
     file: list[str]
     line: RowNumbers
@@ -55,7 +58,7 @@ def frames_of(names: Sequence[str]) -> Frames:
 
 
 def parse_frame(name: str) -> tuple[str, int, str, bool]:
-    """File, line, function, and whether it is built in; file "" for what has none."""
+    """File ("" if none), line, function, and whether the function is built in."""
     if match := _FRAME.fullmatch(name):
         line = int(match["line"])
         return (
@@ -74,7 +77,7 @@ def parse_frame(name: str) -> tuple[str, int, str, bool]:
 
 
 def _placed(file: str) -> str:
-    """The file, below the folder of libraries where it belongs to one."""
+    """The file, prefixed with a library folder if it belongs to a package or to Python."""
     if file.startswith(("/", "<")) or "\\" in file[:4]:
         return file
     top = file.split("/", 1)[0].removesuffix(".py")

@@ -1,9 +1,8 @@
-"""Python stacks of with_stack=True: of every moment, from the calls that the profiler traced.
+"""Python stacks of with_stack=True, sampled from the calls that the profiler traced.
 
 Each call of a Python or built-in function is an event with the id of its caller. The stack of a
-thread is read off at equal distances, which makes them samples like those of a sampling profiler,
-but for its error: nothing was interrupted. The line of a frame is the one where its function
-begins, as that is all that Kineto writes.
+thread is evaluated at equal intervals, which gives samples like those of a sampling profiler, but
+exact ones. The line of a frame is that of its function's definition, the only one Kineto writes.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _WAITS = re.compile(r"(cuda|cu|hip)\w*(Synchronize|Memcpy|Malloc|Free|HostAlloc|
 def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> dict[str, Staged]:
     """The python_samples, python_frames and call_sites tables, without the process of each row.
 
-    `thread` is the final number of each provisional one. The calls are forgotten as they are read.
+    `thread` is the final number of each provisional thread. The calls are freed as they are read.
     """
     blocks, frames = CallBlocks(calls.parts, thread), frames_of(list(calls.names.index))
     times, waits = _sample_times(blocks), _waiting(api_calls, sorted(blocks.spans))
     start = numbers_of(api_calls, "start_ns")
     wanted = {number: (times[number], start[rows]) for number, rows in waits.items()}
-    found, tree = contexts_at(blocks, wanted, len(calls.names.index))
-    sampled = {number: some for number, (some, _) in found.items()}
+    contexts, tree = contexts_at(blocks, wanted, len(calls.names.index))
+    sampled = {number: some for number, (some, _) in contexts.items()}
     used, samples = _samples(times, sampled)
     return {
         "python_samples": samples,
@@ -45,7 +44,7 @@ def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> 
         "call_sites": _call_sites(
             api_calls,
             np.concatenate([_NO_ROWS, *waits.values()]),
-            np.concatenate([_NO_ROWS, *(of_waits for _, of_waits in found.values())]),
+            np.concatenate([_NO_ROWS, *(of_waits for _, of_waits in contexts.values())]),
             tree,
             frames,
         ),
@@ -53,7 +52,7 @@ def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> 
 
 
 def _sample_times(calls: CallBlocks) -> dict[int, Integers]:
-    """Times at equal distances, on each thread from its first call to the end of its last."""
+    """Equidistant times per thread, from the start of its first call to the end of its last."""
     spans = sorted(calls.spans.items())
     total = sum(span.end_ns - span.first_ns for _, span in spans)
     period = max(LEAST_PERIOD_NS, total // MOST_SAMPLES)
@@ -63,7 +62,7 @@ def _sample_times(calls: CallBlocks) -> dict[int, Integers]:
 def _samples(
     times: Mapping[int, Integers], contexts: Mapping[int, RowNumbers]
 ) -> tuple[Integers, Staged]:
-    """The contexts that occur, and the python_samples table, whose stacks are numbered alike."""
+    """The contexts that occur, and the python_samples table, whose stacks are indices into them."""
     inside = {number: some >= 0 for number, some in contexts.items()}
     time = np.concatenate([_NO_ROWS, *(times[number][rows] for number, rows in inside.items())])
     no_codes = np.zeros(0, np.int32)
@@ -114,9 +113,9 @@ def _waiting(calls: Staged, threads: Sequence[int]) -> dict[int, Integers]:
 def _call_sites(
     calls: Staged, rows: Integers, contexts: RowNumbers, tree: ContextTree, frames: Frames
 ) -> Staged:
-    """The function of the program behind each call that can wait for the GPU.
+    """The function of the user's program behind each API call that can wait for the GPU.
 
-    Built-in functions are events too, so the call of the program is known: `Tensor.item`.
+    Built-in functions are events, too, so `hint` names the one it called, such as `Tensor.item`.
     """
     user, builtin = _of_program(tree.levels(contexts), len(contexts), frames)
     kept = user >= 0
@@ -135,7 +134,7 @@ def _call_sites(
 
 
 def _of_program(levels: list[Array], count: int, frames: Frames) -> tuple[Integers, Integers]:
-    """The innermost function of the program on each stack, and the built-in it called; −1 if none.
+    """The innermost function of the user's program per stack, and the built-in it called; −1: none.
 
     `levels` go from the innermost function out.
     """
