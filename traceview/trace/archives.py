@@ -14,20 +14,20 @@ from typing import Any, BinaryIO
 
 BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 1 << 15
-"""Traces are packed to a tenth or less: a piece of the content is about as long as a block."""
+"""Traces compress to a tenth or less: a piece of the content is about as long as a block."""
 ARCHIVES = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-"""The first bytes of each kind of archive that is read."""
+"""The kinds of archive that are read, by their first bytes."""
 
 
 class TruncatedArchiveError(EOFError):
-    """The archive ends before its last frame does; what it held so far was yielded."""
+    """The archive ends within a frame; its content up to there has been yielded."""
 
 
 def unpacked_pieces(packed: BinaryIO, archive: str | None) -> Iterator[bytes]:
-    """The content of an archive, or of a plain file (None), in order.
+    """The content of an archive, or of a plain file (`archive` None), piece by piece.
 
-    Raises TruncatedArchiveError after the last piece of a truncated one, and the errors of `damage`
-    for one with wrong bytes.
+    Raises TruncatedArchiveError after the last piece of a truncated archive, and the errors that
+    `damage` lists for a damaged one.
     """
     if archive is None:
         while piece := packed.read(BLOCK_BYTES):
@@ -48,7 +48,7 @@ def unpacked_pieces(packed: BinaryIO, archive: str | None) -> Iterator[bytes]:
 
 @contextmanager
 def ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """The pieces, read by a thread of its own while the caller works on earlier ones."""
+    """Read the pieces in a thread of their own, ahead of the caller."""
     reader = _Ahead(pieces)
     thread = threading.Thread(target=reader.read, daemon=True)
     thread.start()
@@ -93,7 +93,7 @@ class _Ahead:
 
 
 def damage(archive: str | None) -> tuple[type[Exception], ...]:
-    """The errors that wrong bytes in an archive raise."""
+    """The errors that a damaged archive of this kind raises."""
     errors: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error)
     return (*errors, _zstd().ZstdError) if archive == "zstd" else errors
 

@@ -8,12 +8,11 @@ from traceview.outputs import TRACE_SUFFIXES, unpacked_name
 
 USE_RECORDINGS = "pass files, or a folder with .sqlite, .nsys-rep or .json files"
 _NAMED = (*TRACE_SUFFIXES, ".json")
-"""What the names of recordings end in, before the suffix of a compression."""
+"""Endings of the names of recordings, before a compression suffix."""
 
 
 def recordings_in(folder: Path) -> list[Path]:
-    """The recordings in a folder by name, none of those in folders within. Of a report and its
-    export, the export."""
+    """The recordings directly in a folder, sorted by name, without reports that have an export."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
     recordings = [file for file in files if unpacked_name(file).endswith(_NAMED)]
     exports = {_stem(file) for file in recordings if _suffix(file) == ".sqlite"}

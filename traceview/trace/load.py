@@ -28,7 +28,7 @@ _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 def load(path: str | Path) -> Trace:
     """Read an SQLite file of nsys or `traceview record`, or a trace of torch.profiler.
 
-    Each also as .gz, .xz or .zst. Nothing is written to the file or next to it. Raises
+    Each may be compressed (.gz, .xz, .zst). Nothing is written to the file or next to it. Raises
     TraceFormatError if the file does not exist, cannot be read or is none of these, TooLargeError
     if there is too little memory for a report.
     """
@@ -54,7 +54,7 @@ def is_json(path: Path) -> bool:
                 if start:
                     break
     except damage(archive):
-        # An archive of an SQLite file says so itself.
+        # Not JSON: unpacking it as an SQLite file reports the damage.
         return False
     return start[:1] in (b"{", b"[")
 
@@ -101,7 +101,7 @@ def is_trace(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError:
-        # Reading it raises the error with the reason.
+        # `load` raises the error with its reason.
         return False
 
 
@@ -153,21 +153,21 @@ def _archive(path: Path) -> str | None:
     if path.is_dir():
         raise TraceFormatError("it is a folder", "pass the trace file")
     if path.is_fifo() or (path.name == "-" and not path.exists()):
-        # Its parts are read in no order, and some twice.
+        # Readers open the file twice, and seek in it.
         raise TraceFormatError("a trace is not read from a pipe", "write it to a file first")
     with path.open("rb") as file:
         start = file.read(6)
     if not start:
         raise TraceFormatError("the file is empty", USE_TRACE)
-    found = [name for magic, name in ARCHIVES.items() if start.startswith(magic)]
+    kinds = [name for magic, name in ARCHIVES.items() if start.startswith(magic)]
     named = _named(path)
-    if named and not found and not start.startswith(SQLITE_MAGIC[:6]):
+    if named and not kinds and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
             f"it is named {path.suffix} but is not a {named} archive "
             f"(it starts with {_shown(start)})",
             "copy or download the file again",
         )
-    return found[0] if found else None
+    return kinds[0] if kinds else None
 
 
 def _named(path: Path) -> str | None:

@@ -57,13 +57,14 @@ class Trace:
     A table that was recorded and saw nothing is empty; one that was never recorded is absent.
     The two are different answers. `devices`, `processes` and `threads` are always there.
 
-    `run` is what `traceview record` noted of the run (table TRACEVIEW_RUN), and the rank where
-    another recorder tells it, `capture` the options of the recorder by their own names; either is
-    empty where the trace has none.
-    Answers to a `strict` trace infer nothing: work launched by a thread without ranges is in none.
-    `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name.
-    `absent` names tables that were not recorded, though inference has filled them since, `unread`
-    those that were recorded in a form that cannot be read, with the reason.
+    `run` is what `traceview record` stored about the run (table TRACEVIEW_RUN), and the rank if
+    another recorder stored it; `capture` has the options of the recorder by its own names. Either
+    is empty where the trace has none.
+
+    For a `strict` trace nothing is inferred: work of a thread without ranges is in no range.
+    `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name. `absent`
+    names tables that were not recorded, though inference has filled them since; `unread` maps
+    tables that were recorded in a form that cannot be read to the reason.
     """
 
     path: str
@@ -94,7 +95,7 @@ class Trace:
         return self.tables[name]
 
     def how_to_record(self, name: str) -> str:
-        """How a recording of the same kind gets the table of that name, or another kind has it."""
+        """How to record the table of that name with this recorder, else with another one."""
         if name == "kernel_code" and self.run.get("gpu_vendor") == "AMD":
             return "an NVIDIA GPU: the code that is read is PTX and SASS"
         if self.recorder == TORCH_PROFILER and self.run.get("backend") == "torch":
@@ -123,16 +124,16 @@ class Trace:
         return replace(self, strict=True, _facts=Facts())
 
     def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:
-        """The same trace with other ranges; `kept` is a fact that does not depend on ranges."""
+        """The same trace with other ranges and the fact `kept`, which does not depend on ranges."""
         absent = self.absent if "ranges" in self.tables else self.absent | {"ranges"}
-        made = replace(
+        result = replace(
             self, tables={**self.tables, "ranges": ranges}, absent=absent, _facts=Facts()
         )
-        made._facts.get(fact_name(kept), lambda: kept(self))
-        return made
+        result._facts.get(fact_name(kept), lambda: kept(self))
+        return result
 
     def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
-        """The same trace with what Nsight Compute counted in another run of the program."""
+        """The same trace with the counters of Nsight Compute from another run of the program."""
         tables = {**self.tables, "kernel_counters": counters}
         return replace(self, tables=tables, warnings=(*self.warnings, *remarks), _facts=Facts())
 
@@ -142,9 +143,9 @@ class Trace:
 
     @property
     def rank(self) -> RankIdentity | None:
-        """Which process of a distributed run this is; None if it is the only one, or not known."""
-        noted = RankIdentity.of_run(self.run)
-        return noted or RankIdentity.of_communicators(self.recorded("communicators"))
+        """The rank of the recorded process in a distributed run; None if single or unknown."""
+        recorded_rank = RankIdentity.of_run(self.run)
+        return recorded_rank or RankIdentity.of_communicators(self.recorded("communicators"))
 
     @property
     def kernels(self) -> Table:
@@ -212,12 +213,12 @@ class Trace:
 
 
 def fact_name(function: Callable[[Trace], Any]) -> str:
-    """The name under which a trace keeps a fact."""
+    """The key of a fact in the cache of a trace."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
-    """Cache the result of a function of a trace with the trace."""
+    """Decorate a function of a trace: its result is computed once and cached in the trace."""
     key = fact_name(function)
 
     @wraps(function)

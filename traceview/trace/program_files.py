@@ -16,8 +16,8 @@ _LIBRARY = (
 
 
 def is_library(file: str) -> bool:
-    """Whether a file, as Python names it, is outside the user's program; nameless ones are.
+    """Whether a file, as Python names it, is outside the user's program, or has no name.
 
-    nsys calls a file `[Unknown]` whose name it lost.
+    nsys writes `[Unknown]` for a file whose name it lost.
     """
     return file.strip() in ("", "[Unknown]") or bool(re.search(_LIBRARY, file))

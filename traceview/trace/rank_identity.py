@@ -1,4 +1,4 @@
-"""Which process of a distributed run a recording holds, and how its launcher says so."""
+"""The rank of a recorded process in a distributed run, and the variables of its launcher."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceview.records import record
 from traceview.tables import Table
 
 HOST = "host"
-"""Name in TRACEVIEW_RUN of the host name, or of a pseudonym of it."""
+"""Name in TRACEVIEW_RUN under which the host name, or its pseudonym, is stored."""
 STARTED_BY_RECORD = "TRACEVIEW_NPROC"
 """Variable that `traceview record --nproc` sets for its ranks."""
 _PSEUDONYM = re.compile(r"host-[0-9a-f]{8}")
@@ -39,12 +39,12 @@ RANKS = frozenset(name for ranks, *_ in _VARIABLES.values() for name in ranks) |
 NUMBERING = RANKS.union(*(names for roles in _VARIABLES.values() for names in roles))
 """Variables of launchers that number a process; their values are not secrets."""
 VARIABLES = NUMBERING | _OF_A_STEP | {_ALLOCATION, _ELASTIC, STARTED_BY_RECORD}
-"""All variables that tell the rank of a process, and which launcher gave it."""
+"""All variables that show the rank of a process and its launcher."""
 
 
 @record
 class RankIdentity:
-    """A process of a distributed run. What is not known is None.
+    """A process of a distributed run; None for what is not known.
 
     `host` is the host's name, or a pseudonym that is the same in all recordings of the host.
     `launcher` is torchrun, mpirun, srun or nproc (`traceview record --nproc`).
@@ -59,7 +59,7 @@ class RankIdentity:
 
     @classmethod
     def of_run(cls, run: Mapping[str, str]) -> Self | None:
-        """The identity that TRACEVIEW_RUN or the metadata of torch.profiler notes."""
+        """The identity stored in TRACEVIEW_RUN or in the metadata of torch.profiler."""
         rank = _number(run.get("rank"))
         if rank is None:
             return None
@@ -68,7 +68,7 @@ class RankIdentity:
 
     @classmethod
     def of_communicators(cls, communicators: Table) -> Self | None:
-        """Rank and size in the largest communicator of NCCL, if one process is in it, once."""
+        """Rank and size in the largest NCCL communicator, if one process and one rank are in it."""
         if not len(communicators) or len(np.unique(communicators["process"])) > 1:
             return None
         largest = int(communicators["ranks"].max())
@@ -76,7 +76,7 @@ class RankIdentity:
         return cls(int(ranks[0]), largest) if largest > 1 and len(ranks) == 1 else None
 
     def as_run(self) -> dict[str, str]:
-        """The rows of TRACEVIEW_RUN; what is not known is left out."""
+        """The rows of TRACEVIEW_RUN, without unknown values."""
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
 
@@ -84,7 +84,7 @@ _NUMBERS = ("rank", "world_size", "local_rank", "local_world_size")
 
 
 def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
-    """The rank that a launcher gave a process by its environment; None if it is the only one.
+    """The rank that a launcher put into the environment of a process; None if it is the only one.
 
     The innermost launcher counts: torchrun within a step of Slurm, mpirun within an allocation. A
     shell or batch script of Slurm, which may see the tasks of its allocation, is not a rank.
@@ -92,7 +92,7 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
     for launcher, roles in _VARIABLES.items():
         rank, size, local, local_size = (_first(environment, names) for names in roles)
         if launcher == "torchrun" and local is None:
-            # Some clusters number their nodes so.
+            # Some clusters set RANK and WORLD_SIZE per node.
             continue
         if launcher == "srun" and _is_outside_a_step(environment):
             continue
@@ -102,13 +102,13 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
             named = _torch_launcher(environment) if launcher == "torchrun" else launcher
             alone = size <= 1 or rank >= size
             return None if alone else RankIdentity(rank, size, local, local_size, launcher=named)
-    # PMIx alone tells no size. Slurm gives the rank to a shell, too.
+    # PMIx alone sets no size. Slurm sets the rank for a shell, too.
     rank = None if _ALLOCATION in environment else _number(environment.get(_PMIX))
     return None if rank is None else RankIdentity(rank, launcher="mpirun")
 
 
 def pseudonym(host: str) -> str:
-    """A name for a host that tells it from others: the first 32 bits of a hash."""
+    """A name that distinguishes a host without revealing it: the first 32 bits of a hash."""
     if _PSEUDONYM.fullmatch(host):
         return host
     # OpenSSL takes long to load.
@@ -128,7 +128,7 @@ def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
 
 
 def _is_srun_with_pmi(environment: Mapping[str, str]) -> bool:
-    """Whether srun itself serves PMI-2, which Hydra's local ranks and Open MPI's ranks rule out."""
+    """Whether srun provides PMI-2 itself: it does not where Hydra or Open MPI set their ranks."""
     variables = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("PMI_RANK", "PMI_SIZE")
     step, pmi = (tuple(map(environment.get, names)) for names in variables)
     others = {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"}
@@ -140,7 +140,7 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None
 
 
 def _number(text: str | None) -> int | None:
-    """A number of a rank or size; None if the text, which may be of a foreign trace, is none."""
+    """A rank or size as int; None if the text, which may come from a foreign trace, is invalid."""
     if text is None or not _NUMBER.fullmatch(text):
         return None
     number = int(text)

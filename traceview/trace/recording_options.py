@@ -1,4 +1,4 @@
-"""What a recording was asked to record, so that no remedy asks for it again."""
+"""The options that a recording was made with, so that no remedy suggests them again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PYTHON_SAMPLES = "PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
 
 @record
 class RecordingOptions:
-    """What the recorder was asked for. False where that is not known."""
+    """The options of the recorder, False where unknown."""
 
     shapes: bool = False
     call_chains: bool = False
     python_samples: bool = False
     gpu_metrics: bool = False
     bounded: bool = False
-    """A part of the program: nsys with --capture-range."""
+    """Whether only a part of the program was recorded: nsys with --capture-range."""
 
 
 @fact

@@ -15,7 +15,7 @@ from traceview.trace.memory.requirement import (
 )
 from traceview.trace.sqlite.file import opened
 
-# Bytes of memory per byte of the file. Of SQLite exports 2.5 (3.6 M rows in 220 MB); xz makes
+# Bytes of memory per byte of the file: 2.5 for an SQLite export (3.6 M rows in 220 MB). xz makes
 # recordings 10 times smaller, gzip and zstd 6 times; a .nsys-rep exports to 5 times its size. JSON
 # takes 0.3 to read, and as much again for the report; gzip makes it 15 times smaller.
 _SQLITE, _JSON, _REPORT = 2.5, 0.6, 12.0
@@ -25,7 +25,7 @@ _HEADER_BYTES = 100
 
 
 def estimated_bytes(path: Path) -> int:
-    """Peak memory of a process that reports on this file; that of an empty one if unreadable."""
+    """Peak memory of a report of this file; that of an empty file if it cannot be read."""
     suffix = Path(unpacked_name(path)).suffix
     try:
         size = path.stat().st_size
@@ -33,7 +33,7 @@ def estimated_bytes(path: Path) -> int:
             return _of_tables(path)
         return PROGRAM_BYTES + round(size * _per_byte(path, suffix))
     except (OSError, TraceFormatError, sqlite3.Error):
-        # Reading it says what is wrong.
+        # `load` reports what is wrong with the file.
         return PROGRAM_BYTES
 
 

@@ -29,7 +29,7 @@ EVENTS = (
     "OSRT_API",
     "SAMPLING_CALLCHAINS",
     "OSRT_CALLCHAINS",
-    # Of stored traces, whatever their recorder.
+    # Tables of stored traces, from any recorder.
     "kernels",
     "copies",
     "sets",
@@ -39,8 +39,8 @@ EVENTS = (
     "python_frames",
     "native_samples",
 )
-# Peak memory of a report per row of EVENTS, beyond PROGRAM_BYTES, between that of the screen and
-# that of the page: see docs/performance.md for the traces it was measured on.
+# Peak memory of a report per row of EVENTS, beyond PROGRAM_BYTES, between that of the terminal
+# and that of the HTML page: see docs/performance.md for the traces it was measured on.
 BYTES_PER_ROW = 150
 BYTES_PER_ROW_OF = {
     "CUPTI_ACTIVITY_KIND_KERNEL": 320,
@@ -49,7 +49,7 @@ BYTES_PER_ROW_OF = {
     "api_calls": 105,
     "NVTX_EVENTS": 85,
     "ranges": 85,
-    # Only looked up or summed.
+    # Tables whose rows are only looked up or summed.
     "CUDA_CALLCHAINS": 80,
     "GPU_METRICS": 60,
     "SCHED_EVENTS": 90,
@@ -70,7 +70,7 @@ _LESS = "nsys profile --duration=SECONDS, or --capture-range=cudaProfilerApi aro
 def check_fits(database: Database, shown: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise TooLargeError if a report of the open trace needs more memory than is free.
 
-    The same if it has more rows than 32-bit row numbers allow: see tables.row_numbers.
+    Also raise it if the trace has more rows than 32-bit row numbers allow: see tables.row_numbers.
     """
     counts = row_counts(database)
     rows = sum(counts.values())
@@ -78,7 +78,7 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         what = f"{shown} has {rows:,} events, but at most {MOST_ROWS:,} are supported"
         raise TooLargeError(what, f"record less: {_LESS}")
     needed = needed_bytes(counts) + text_bytes(database, counts)
-    # Any machine has this much, and small traces should not wait for the check.
+    # Every machine has this much memory, and small traces should not wait for the check.
     if needed < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
         return
     free = free_memory()

@@ -72,7 +72,7 @@ def launch_size(metrics: Metrics, what: str) -> Size | None:
 
 
 def remarks(file: str, metrics: Collection[str], table: Table) -> tuple[str, ...]:
-    """What is missing in a file with these metrics."""
+    """Warnings about the metrics that a file lacks."""
     if not len(table):
         return (f"{file} contains no kernel launches",)
     if not any(_TENSOR.fullmatch(name) for name in metrics):
@@ -98,17 +98,17 @@ def _moved(metrics: Metrics, metric: str) -> float | None:
 
 
 def _flop(metrics: Metrics) -> dict[str, float]:
-    """FLOP by data type, of the types that were counted."""
-    found: dict[str, float] = {}
+    """FLOP by data type, for the types whose counters are complete."""
+    flop: dict[str, float] = {}
     for kind, letter in _CUDA_CORES.items():
         lanes = 2 if letter == "h" else 1
         parts = [_thread_ops(metrics, f"{letter}{what}") for what in ("add", "mul", "fma")]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
-            found[kind] = lanes * (known[0] + known[1] + 2 * known[2])
+            flop[kind] = lanes * (known[0] + known[1] + 2 * known[2])
     for kind, ops in _tensor(metrics).items():
-        found[kind] = found.get(kind, 0) + ops
-    return found
+        flop[kind] = flop.get(kind, 0) + ops
+    return flop
 
 
 def _thread_ops(metrics: Metrics, what: str) -> float | None:
@@ -120,7 +120,7 @@ def _thread_ops(metrics: Metrics, what: str) -> float | None:
 
 
 def _tensor(metrics: Metrics) -> dict[str, float]:
-    """Tensor-core FLOP by source type: the total counter if present, else the sum over results."""
+    """Tensor-core FLOP by source type: the total counter, else the sum over result types."""
     whole: dict[str, float] = {}
     parts: dict[str, float] = {}
     for name, ops in metrics.items():
@@ -152,7 +152,7 @@ def base_name(name: str) -> str:
 def launches_of(table: Table) -> dict[tuple[Any, ...], list[int]]:
     """Rows of kernel_counters by base name, grid and block, in launch order."""
     keys = ("short_name", *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"))
-    found: dict[tuple[Any, ...], list[int]] = {}
+    rows: dict[tuple[Any, ...], list[int]] = {}
     for row, key in enumerate(zip(*(table.cells(name) for name in keys), strict=True)):
-        found.setdefault(key, []).append(row)
-    return found
+        rows.setdefault(key, []).append(row)
+    return rows

@@ -45,10 +45,10 @@ class _Sheet:
 
     def metrics(self, row: Sequence[str]) -> dict[str, float]:
         """The values of the used metrics in a row, in base units."""
-        found = {metric: number(row[self.column[metric]], self.decimal) for metric in self.factor}
+        values = {metric: number(row[self.column[metric]], self.decimal) for metric in self.factor}
         return {
             metric: value * self.factor[metric]
-            for metric, value in found.items()
+            for metric, value in values.items()
             if value is not None
         }
 
@@ -81,8 +81,8 @@ def _read(path: Path, lines: Iterator[str]) -> tuple[Table, tuple[str, ...]]:
     usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
     taken = list(islice(usable, MOST_LAUNCHES))
     sheet = _sheet(path, names, units, taken)
-    done = [_launch(sheet, row) for row in taken]
-    whole = [launch for launch in done if launch is not None]
+    launches = [_launch(sheet, row) for row in taken]
+    whole = [launch for launch in launches if launch is not None]
     table = Table.from_rows(KERNEL_COUNTERS.columns, whole)
     return table, remarks(path.name, names, table)
 

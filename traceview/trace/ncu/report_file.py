@@ -62,7 +62,7 @@ def read_report(path: Path) -> tuple[Table, tuple[str, ...]]:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file begins like a report, or is an archive: a .ncu-repz is one of zstd."""
+    """Whether a file begins like a report or an archive: a .ncu-repz is compressed with zstd."""
     try:
         with path.open("rb") as file:
             start = file.read(6)
@@ -72,7 +72,7 @@ def is_report(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """The report, unpacked. Raises ValueError if it is none."""
+    """The bytes of the report, unpacked. Raises ValueError if damaged, InputError if no report."""
     with path.open("rb") as packed:
         start = packed.read(6)
         archive = next((name for magic, name in ARCHIVES.items() if start.startswith(magic)), None)
@@ -118,7 +118,7 @@ def _after_header(data: bytes, path: Path) -> int:
 
 
 def _names(known: list[str], table: int | bytes, path: Path) -> list[str]:
-    """The names of metrics after a block: later ones repeat, extend or leave out the table."""
+    """The metric names after a block; each block repeats, extends or omits the list."""
     listed = [_message(text).decode() for _, text in _fields(_message(table))]
     if known[: len(listed)] == listed:
         return known
@@ -150,7 +150,7 @@ def _launch(entry: bytes, names: list[str], process: int) -> dict[str, Cell]:
 
 
 def _metric(entry: bytes, names: list[str]) -> tuple[str, float | None]:
-    """Name and value of a metric; no value where it is not used, or is a text."""
+    """Name and value of a metric; the value is None if the metric is not used, or is a text."""
     fields = _fields(entry)
     field, number = next(fields)
     if field != _METRIC_NAME:
@@ -172,7 +172,7 @@ def _value(entry: bytes) -> float | None:
 
 
 def _sized(data: bytes, place: int) -> tuple[bytes, int]:
-    """The entry at a place, behind its size, and the place after it."""
+    """The entry at a place, where its size comes first, and the place after the entry."""
     (size,) = struct.unpack_from("<I", data, place)
     entry = data[place + 4 : place + 4 + size]
     if len(entry) < size:

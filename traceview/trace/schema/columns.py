@@ -1,4 +1,4 @@
-"""What the tables have in common: their form, and the columns that many of them have."""
+"""TableSchema, and the columns that many tables share."""
 
 from traceview.records import record
 from traceview.tables import Column

@@ -6,7 +6,7 @@ from traceview.tables import Column
 from traceview.trace.schema.columns import CUDA, END, PROCESS, START, THREAD, TableSchema
 
 OPERATORS = "PyTorch operators"
-"""Domain of the ranges that a profiler opens for each operator of the framework."""
+"""Domain of the ranges that torch.profiler records for the operators of PyTorch."""
 
 RANGES = TableSchema(
     "ranges",

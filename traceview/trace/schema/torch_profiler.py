@@ -1,4 +1,4 @@
-"""torch.profiler: its name as a recorder, and how its traces get each table."""
+"""torch.profiler: its name as a recorder, and how to record each table with it."""
 
 TORCH_PROFILER = "torch.profiler"
 """Name of the recorder of Kineto's traces."""
@@ -21,7 +21,7 @@ TORCH_REMEDIES = {
     "collective_calls": "torch.profiler.profile() with torch 2.1 or newer",
     "communicators": "torch.profiler.profile() with torch 2.3 or newer",
 }
-"""How a trace of torch.profiler gets a table; only other recorders have the rest."""
+"""How to record a table with torch.profiler; tables not listed need another recorder."""
 
 _ON_GPU = "traceview record SCRIPT, on a machine with a GPU"
 _OWN_STACKS = "traceview record --python-samples SCRIPT"
@@ -38,4 +38,4 @@ OWN_TORCH_REMEDIES = {
     "call_sites": "traceview record SCRIPT (without --no-sync-sites)",
     "ranges": "traceview record SCRIPT, and ranges (torch.cuda.nvtx.range) in the program",
 }
-"""How `traceview record --backend torch` gets a table."""
+"""How to record a table with `traceview record --backend torch`."""

@@ -1,1 +1,1 @@
-"""A copy of a trace without private data, which is blanked in texts and in code."""
+"""Copy a trace without private data, which is blanked in texts and in code."""

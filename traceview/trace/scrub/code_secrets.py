@@ -15,7 +15,7 @@ from traceview.trace.scrub.secrets import PrivateTexts
 
 # File names and comments; the code itself contains nothing private.
 _QUOTED_OR_REMARK = re.compile(rb'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-# Texts spelled as numbers: debug information, and arrays such as the file name of an assertion.
+# Texts written as byte values: debug information, and arrays such as an assertion's file name.
 _SPELT = re.compile(rb"(?:^[ \t]*\.b8[ \t][^\n;{]*\n)+|\.b8[^;{}\n]*=\s*\{[^}]*\}", re.MULTILINE)
 _VALUES = re.compile(rb"//[^\n]*|\w+(?=\s*[\[=])|(?<![\w.])\d{1,3}(?!\w)")
 
@@ -50,7 +50,7 @@ CLEAN: Mapping[str, Callable[[bytes, PrivateTexts], bytes | None]] = {
 
 
 def _respelt(text: bytes, private: PrivateTexts) -> bytes:
-    """A list of numbers, with those replaced that spell something private."""
+    """A list of byte values, with those that spell a private text replaced."""
     places = [match for match in _VALUES.finditer(text) if match[0][:1].isdigit()]
     spelt = bytes(min(int(place[0]), 255) for place in places)
     cleaned = private.overwritten(spelt)
@@ -65,7 +65,7 @@ def _respelt(text: bytes, private: PrivateTexts) -> bytes:
 
 
 def _texts(elf: bytes) -> Iterator[tuple[int, int]]:
-    """Where the sections are that may hold texts of the user's: debug information, constants."""
+    """(start, end) of ELF sections that may hold private texts: debug information, constants."""
     if not elf.startswith(_ELF64):
         raise ValueError("not a cubin")
     table, entry, count, _ = _FILE_HEADER.unpack_from(elf)

@@ -51,7 +51,7 @@ _UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_
 _PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
 # Kernel names and hashes stay; code is scrubbed by code_secrets.
 _OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
-# Else nothing tells which rank of a run a recording is.
+# Kept: otherwise the rank of a recording would be lost.
 _NUMBERS_A_RANK = re.compile(rf"(?:{'|'.join(sorted(NUMBERING))})=\"?\d+\"?".encode()).fullmatch
 _TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
 
@@ -149,7 +149,7 @@ def _clean_copy(
 
 
 _ALL_PROCESSES = {"PROCESSES": "globalPid", "ThreadNames": "globalTid"}
-# Sampled and scheduled are all processes of the machine, if the recorder was allowed to.
+# With enough rights, the recorder samples and lists all processes of the machine.
 _OF_THE_MACHINE = {"SCHED_EVENTS", "COMPOSITE_EVENTS"}
 
 
@@ -246,7 +246,7 @@ class _Scrubber:
             self._counts["environment" if _ENVIRONMENT.search(label) else "host, user, path"] += 1
 
     def _rename_hosts(self) -> None:
-        """Give the host of a rank a pseudonym, which still tells hosts apart."""
+        """Replace the host of a rank by a pseudonym, which still distinguishes hosts."""
         if not {"name", "value"} <= set(self._columns(RUN)):
             return
         labels = {row: name for row, name, _ in self._values(RUN, "name")}

@@ -51,7 +51,7 @@ class PrivateTexts:
 
     @classmethod
     def of(cls, found: Iterable[tuple[bytes, bytes]], names: Iterable[bytes] = ()) -> PrivateTexts:
-        """Collect them from the variables of a recording and its host and user names."""
+        """The private texts among the variables (`found`) and the host and user names (`names`)."""
         pairs = set(found)
         homes = {v.rstrip(b"/") for n, v in pairs if n in _HOME_VARIABLES and v.count(b"/") > 1}
         secrets = {value for _, value in pairs if not _ORDINARY.fullmatch(value)} | set(names)

@@ -93,14 +93,14 @@ def _tables(database: Database) -> dict[str, Table]:
                 staged = with_sources(database, staged)
             tables[name] = Table(TABLES[name].columns, staged)
     for name, staged_of in _OWN_LAYOUT.items():
-        found = staged_of(database)
-        if found is not None:
-            tables[name] = Table(TABLES[name].columns, found)
+        staged_own = staged_of(database)
+        if staged_own is not None:
+            tables[name] = Table(TABLES[name].columns, staged_own)
     return tables
 
 
 def _texts(database: Database) -> Texts:
-    """The texts by number; absent where a number is not used."""
+    """The texts by number; absent for a number that is not used."""
     if TEXTS not in database.tables:
         return Texts.of(())
     columns = database.read(TEXTS, {"id": "integer", "value": "text"})
@@ -143,7 +143,7 @@ def _column(table: str, column: Column, columns: Columns, rows: int, texts: Text
 
 
 def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) -> Texts:
-    """A column of texts with its own distinct values, by number; equal texts become one."""
+    """A text column from text numbers, with its own distinct values; equal texts share a code."""
     number = np.where(null, -1, values.astype(np.int64))
     known = np.append(texts.codes, np.int32(-1))
     if len(number) and not -1 <= number.min() <= number.max() < len(texts):
@@ -160,9 +160,9 @@ def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) ->
 
 
 def _numbers(columns: Columns, name: str) -> Numbers:
-    found = columns[name]
-    assert isinstance(found, Numbers)
-    return found
+    column = columns[name]
+    assert isinstance(column, Numbers)
+    return column
 
 
 def _check_rows(tables: Mapping[str, Table]) -> None:

@@ -24,14 +24,14 @@ _TYPES = {"text": "TEXT", "bytes": "BLOB", "float64": "REAL"}
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a new file, which `load` reads back as it is.
+    """Write a trace to a new file, from which `load` reads the same trace.
 
     Tables that were inferred, and counters of Nsight Compute, are not stored. Raises
     TraceFormatError if the file cannot be written.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            # The file is new: after a crash there is nothing worth to recover.
+            # The file is new: after a crash there is nothing to recover.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN")
@@ -100,7 +100,7 @@ def _insert(
 
 
 def _numbered(table: Table, numbered: list[str]) -> Iterator[Iterable[Sequence[Any]]]:
-    """The rows batch by batch, with the numbers of their texts, which are appended."""
+    """The rows in batches, texts replaced by their numbers; append the texts to `numbered`."""
     number_of = {
         column.name: _numbers(table.texts(column.name), numbered)
         for column in table.columns
@@ -120,14 +120,14 @@ def _numbered(table: Table, numbered: list[str]) -> Iterator[Iterable[Sequence[A
 def _numbers(texts: Texts, numbered: list[str]) -> np.ndarray[tuple[int, ...], Any]:
     """The number of each distinct value that occurs; the last element, of code −1, is −1.
 
-    Columns share no numbers: those of one column keep the order of its codes, by which rows with
-    equal figures are listed.
+    Columns share no numbers: the numbers of one column keep the order of its codes, which decides
+    the order of rows with equal figures.
     """
-    found = np.full(len(texts.values) + 1, -1, np.int64)
+    numbers = np.full(len(texts.values) + 1, -1, np.int64)
     used = np.unique(texts.codes[texts.codes >= 0])
-    found[used] = len(numbered) + np.arange(len(used))
+    numbers[used] = len(numbered) + np.arange(len(used))
     numbered.extend(str(texts.values[code]) for code in used.tolist())
-    return found
+    return numbers
 
 
 def _absent(column: Column, values: np.ndarray[tuple[int, ...], Any]) -> int | None:
