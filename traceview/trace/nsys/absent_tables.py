@@ -38,7 +38,7 @@ _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 
 def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table]) -> list[str]:
-    """The tables that are missing from `present` because they would have no rows."""
+    """Names of tables that are missing from `present` because they would be empty."""
     if not meta.lazy:
         return []
     nothing = {
@@ -57,7 +57,7 @@ def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table])
 
 
 def unread_tables(export: Export) -> dict[str, str]:
-    """The tables that the export has in a form that cannot be read, each with the reason."""
+    """Tables that the export has in a form that cannot be read, mapped to the reason."""
     return {
         name: export.unusable[stored]
         for name, tables in _STORED_AS.items()
@@ -67,16 +67,16 @@ def unread_tables(export: Export) -> dict[str, str]:
 
 
 def _cuda_traced(export: Export, meta: ExportMeta) -> bool:
-    there = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in export.database.tables)
-    return there or meta.captured("Cuda")
+    has_tables = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in export.database.tables)
+    return has_tables or meta.captured("Cuda")
 
 
 def _cuda(present: Mapping[str, Table]) -> dict[str, bool]:
-    worked = any(len(present[name]) for name in ON_GPU if name in present)
+    has_work = any(len(present[name]) for name in ON_GPU if name in present)
     return {
         **dict.fromkeys(("copies", "sets", "synchronizations", "graph_launches"), True),
         # GPU work without any API call: the calls were not recorded.
-        "api_calls": not worked,
+        "api_calls": not has_work,
         "kernels": not _kernels_missing(present),
     }
 

@@ -64,14 +64,14 @@ def read_meta(database: Database) -> ExportMeta:
 
     Raises TraceFormatError if it is not an nsys export.
     """
-    there = [table for table in META_TABLES if table in database.tables]
-    if not there and "StringIds" not in database.tables:
+    present = [table for table in META_TABLES if table in database.tables]
+    if not present and "StringIds" not in database.tables:
         listed = ", ".join(sorted(database.tables)[:3]) or "no tables"
         raise TraceFormatError(
             f"it is an SQLite database but not an nsys export (it has {listed[:200]})",
             "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
         )
-    export = _pairs(database, there[0]) if there else {}
+    export = _pairs(database, present[0]) if present else {}
     return ExportMeta(export, _capture(database), _pairs(database, "TRACEVIEW_RUN"))
 
 
@@ -90,9 +90,9 @@ def version_warnings(meta: ExportMeta) -> list[str]:
 
 
 def clock_origin(database: Database) -> dict[str, str]:
-    """The time of the day, in ns since 1970, at which the clock of the recording began.
+    """The wall-clock time, in ns since 1970, at which the clock of the recording began.
 
-    Empty where the export does not tell it, or of several machines.
+    Empty if the export does not contain it, or is of several machines.
     """
     lines = database.lines("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     known = {began for (began,) in lines if isinstance(began, int) and began > 0}
@@ -100,9 +100,9 @@ def clock_origin(database: Database) -> dict[str, str]:
 
 
 def rank_of_program(database: Database) -> dict[str, str]:
-    """The rank of the program that nsys ran, as rows of TRACEVIEW_RUN; none if it is not known.
+    """The rank of the program that nsys ran, as rows of TRACEVIEW_RUN; empty if unknown.
 
-    A launcher tells it by variables, MPI by a table of its own.
+    It comes from the environment variables of a launcher, else from the table MPI_RANKS.
     """
     rank = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
     if rank is None:
@@ -112,7 +112,7 @@ def rank_of_program(database: Database) -> dict[str, str]:
 
 
 def _launcher_variables(database: Database) -> dict[str, str]:
-    """Those in the environment of the program; none if nsys ran several programs."""
+    """Launcher variables in the program's environment; empty if nsys ran several programs."""
     values, programs = {}, set()
     for name, value in database.lines("META_DATA_CAPTURE", ("name", "value")):
         if program := _VARIABLE_OF.fullmatch(str(name)):
@@ -149,7 +149,7 @@ def _capture(database: Database) -> dict[str, str]:
 
 
 def _length_ns(database: Database) -> int | None:
-    """Length of the recording, the longest of several machines; None if the export has none."""
+    """Length of the recording, the longest of several machines; None if not in the export."""
     lines = database.lines("ANALYSIS_DETAILS", ("duration",))
     known = [length for (length,) in lines if isinstance(length, int) and length > 0]
     return max(known, default=None)

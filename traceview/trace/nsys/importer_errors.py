@@ -9,7 +9,7 @@ from traceview.tables import Table
 
 _FAILED = re.compile(r"error when processing events|not all CUDA events might have been", re.I)
 INCOMPLETE = re.compile(r"not all (?P<kind>.+) events might have been collected", re.I)
-"""What nsys reports of a process that ended, or outlived the recording, before it sent all."""
+"""Message about a process that ended, or outlived the recording, before it sent all events."""
 _PRODUCED = re.compile(r"Number of CUPTI events produced:\s*(\d+)")
 _OF_CUPTI = ("kernels", "copies", "sets", "api_calls", "synchronizations", "memory_events")
 _LEAST_IMPORTED = 0.8
@@ -26,10 +26,10 @@ def import_error(messages: Iterable[str]) -> str | None:
 
 
 def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
-    """How many rows the tables hold of what CUPTI recorded, and how many events nsys counted there.
+    """Rows in the tables of CUPTI events, and the number of CUPTI events that nsys counted.
 
-    The second is 0 where nsys gives no count. It counts CUDA events and contexts as well, which are
-    no rows here: of recordings imported without an error, these tables hold 83 to 100 %.
+    The count is 0 where nsys reports none. It includes CUDA events and contexts, which are not in
+    these tables: in recordings imported without an error, the rows are 83 to 100 % of the count.
     """
     messages = tables["diagnostics"].texts("text").decode()
     produced = (match for text in messages if (match := _PRODUCED.search(str(text))))
@@ -38,9 +38,9 @@ def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
 
 
 def lacks_events(tables: Mapping[str, Table]) -> bool:
-    """Whether an import that failed lost events of CUPTI, or nothing shows that it did not.
+    """Whether an import that reported an error lost CUPTI events, or there is no count to tell.
 
-    nsys fails on single events as well: on names that a child process of JAX registered, for one.
+    nsys also reports errors of single events, such as names that a child process of JAX registered.
     """
     rows, produced = imported_events(tables)
     return rows < _LEAST_IMPORTED * produced or not produced

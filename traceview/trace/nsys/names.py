@@ -60,7 +60,7 @@ class Names:
         self._database = database
 
     def texts(self, ids: Numbers) -> Texts:
-        """The string of every id: absent if the id is, a placeholder if the string is missing."""
+        """The string of every id: absent for an absent id, a placeholder for an unknown one."""
         distinct, codes = numbered(ids.values)
         texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
         if ids.null is None:
@@ -84,7 +84,7 @@ def without_version(name: str) -> str:
 
 
 def first_of(preferred: Texts, other: Texts) -> Texts:
-    """Row by row, the preferred text, or the other where it is absent."""
+    """Row by row, the text in `preferred`, or where that is absent the text in `other`."""
     if (preferred.codes >= 0).all():
         return preferred
     every = Texts.of([*preferred.values, *other.values])
@@ -95,7 +95,7 @@ def first_of(preferred: Texts, other: Texts) -> Texts:
 
 
 def filled(texts: Texts, default: str) -> Texts:
-    """The texts, with a default in the rows without one."""
+    """The texts, with `default` in the rows where they are absent."""
     one = Texts(constant(0, len(texts), np.int32), object_array([default]))
     return first_of(texts, one)
 
@@ -108,7 +108,7 @@ def meanings(values: Array, known: Mapping[int, str]) -> Texts:
 
 
 def copy_directions(database: Database) -> dict[int, str]:
-    """copyKind to H2D, D2H, UVM H2D, …"""
+    """Map copyKind to H2D, D2H, UVM H2D, …"""
     stored = _enum(database, "ENUM_CUDA_MEMCPY_OPER")
     matches = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
     read = {
@@ -118,19 +118,19 @@ def copy_directions(database: Database) -> dict[int, str]:
 
 
 def memory_kinds(database: Database) -> dict[int, str]:
-    """srcKind, dstKind, memKind to pageable, pinned, …"""
+    """Map srcKind, dstKind and memKind to pageable, pinned, …"""
     return {**MEMORY_KINDS, **_labels(database, "ENUM_CUDA_MEM_KIND")}
 
 
 def memory_operations(database: Database) -> dict[int, str]:
-    """memoryOperationType to allocation or release."""
+    """Map memoryOperationType to allocation or release."""
     labels = _labels(database, "ENUM_CUDA_DEV_MEM_EVENT_OPER")
     read = {key: "release" if label.startswith("de") else label for key, label in labels.items()}
     return {**MEMORY_OPERATIONS, **read}
 
 
 def jit_operations(database: Database) -> dict[int, str]:
-    """jitOperationType to compile, cache load or cache store, as CUPTI numbers them."""
+    """Map jitOperationType to compile, cache load or cache store, as CUPTI numbers them."""
     stored = _enum(database, "ENUM_CUPTI_JIT_OPERATION_TYPE")
     read = {
         key: word
@@ -142,12 +142,12 @@ def jit_operations(database: Database) -> dict[int, str]:
 
 
 def severities(database: Database) -> dict[int, str]:
-    """severity to info, warning, …"""
+    """Map severity to info, warning, …"""
     return {**SEVERITIES, **_labels(database, "ENUM_DIAGNOSTIC_SEVERITY_LEVEL")}
 
 
 def sync_kinds(database: Database) -> dict[int, str]:
-    """syncType to event, stream, …, as the export itself numbers them."""
+    """Map syncType to event, stream, …, as the export itself numbers them."""
     stored = _enum(database, "ENUM_CUPTI_SYNC_TYPE")
     read = {
         key: kind

@@ -1,4 +1,4 @@
-"""Calls of the operating system's libraries in an nsys export (--trace=osrt)."""
+"""Calls of the OS runtime libraries in an nsys export (--trace=osrt)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Processes, threads and GPUs: from the ids of an export to the rows of a Trace.
 
-They get provisional numbers in order of appearance while tables are read. `Owners.settle` sorts
-them when all are known, and renumbers.
+While tables are read, they get provisional numbers in order of appearance. Once all are known,
+`Owners.settle` sorts and renumbers them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Settled:
     warnings: tuple[str, ...] = ()
 
     def renumber(self, staged: Staged) -> Staged:
-        """Staged columns with final numbers; absent ones stay absent."""
+        """Staged columns with final instead of provisional numbers; absent values stay absent."""
         kind = {"end_thread": "thread"}
         return {
             name: _final(values, self.rows[kind.get(name, name)])
@@ -144,9 +144,9 @@ class Settled:
 
 
 def _settled_processes(found: Sequence[int]) -> tuple[list[int], list[int]]:
-    """All global process ids in order, and the row of each one found."""
+    """All global process ids in order, and the row of each id in `found`."""
     known = sorted((g for g in found if g != UNKNOWN), key=lambda g: (host_of(g), process_of(g), g))
-    # Rows without a process belong to the only one, if there is just one.
+    # Rows without a process id belong to the only process, if there is just one.
     if UNKNOWN in found and len(known) != 1:
         known = [UNKNOWN, *known]
     row = {UNKNOWN: 0} | {global_id: place for place, global_id in enumerate(known)}

@@ -48,7 +48,7 @@ class NvtxEvents:
     domains: Mapping[tuple[int, int], str]
 
     def of_domains(self, reader: Reader, names: Collection[str]) -> Mask:
-        """True for the marks of some domains."""
+        """True for the marks whose domain has one of `names`."""
         wanted = [key for key, name in self.domains.items() if name in names]
         result: Mask = np.zeros(len(self.rows), bool)
         if not wanted:
@@ -68,7 +68,7 @@ def nvtx_events(reader: Reader) -> NvtxEvents | None:
 
 
 def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
-    """Ranges and marks in file order; other NVTX events are left out, and marks with `stacks`."""
+    """Ranges and marks in file order, without other NVTX events and the marks in `stacks`."""
     distinct, code = numbered(events.rows.cells("eventType"))
     known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
     rows, domains = events.rows if known.all() else events.rows.where(known), events.domains
@@ -90,15 +90,15 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
 
 def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
     """The integer payload of each range, read only if a range name refers to it."""
-    found = constant(NULL, len(names), np.int64)
+    payload = constant(NULL, len(names), np.int64)
     if not packed(names).holds(REFERS_TO_PAYLOAD):
-        return found
+        return payload
     rows = reader.export.rows(PAYLOADS)
     if rows is None:
-        return found
+        return payload
     for column in PAYLOADS.optional:
-        found = np.where(found == NULL, rows.nullable(column)[known], found)
-    return found
+        payload = np.where(payload == NULL, rows.nullable(column)[known], payload)
+    return payload
 
 
 def _texts(names: Names, rows: Rows) -> Texts:

@@ -65,7 +65,7 @@ def read(database: Database, path: str) -> Trace:
     meta = read_meta(database)
     export = Export(database)
     export.warnings += version_warnings(meta)
-    # The longest tables: while one is made, the pages of the next are decoded.
+    # The longest tables: while one is processed, the pages of the next are decoded.
     export.read_ahead(tables.KERNELS, tables.API_CALLS, RANGES)
     staged = _staged(tables.Reader(export), meta)
     return Trace(
@@ -82,19 +82,19 @@ def read(database: Database, path: str) -> Trace:
 
 
 def _run(database: Database, meta: ExportMeta, staged: Mapping[str, Table]) -> Mapping[str, str]:
-    """What was noted of the run, its clock, and the rank if only one process used GPUs."""
-    noted = {**clock_origin(database), **meta.run}
+    """TRACEVIEW_RUN, the start of the clock, and the rank if only one process used GPUs."""
+    run = {**clock_origin(database), **meta.run}
     several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
     if several or "rank" in meta.run:
-        return noted
-    return {**rank_of_program(database), **noted}
+        return run
+    return {**rank_of_program(database), **run}
 
 
 def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
     if "diagnostics" not in staged:
         return []
     messages = staged["diagnostics"]
-    # What nsys misses of one process, trace-health weighs.
+    # Losses of a single process are reported by trace-health.
     about_all = messages.take(messages.is_null("process_id"))
     error = import_error(str(text) for text in about_all.texts("text").decode())
     if error is None or not lacks_events(staged):
@@ -103,58 +103,58 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
-    found = {
+    unsettled = {
         name: _thrifty(read_table(reader))
         for name, read_table in in_stage("Reading the trace", _READERS.items())
     }
-    found |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
-    found["synchronizations"] = synchronizations(reader, found["api_calls"])
-    found["thread_runs"] = thread_runs(reader)
-    found |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
-    found["ranges"], found["call_sites"] = split_marks(found["ranges"], meta.run)
+    unsettled |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
+    unsettled["synchronizations"] = synchronizations(reader, unsettled["api_calls"])
+    unsettled["thread_runs"] = thread_runs(reader)
+    unsettled |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
+    unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
-    done: dict[str, Table] = {}
+    recorded: dict[str, Table] = {}
     for name in TABLES:
-        staged = found.pop(name, None)
+        staged = unsettled.pop(name, None)
         if staged is not None:
-            # By the same name: columns that are put into order can go if nothing else holds them.
+            # Rebind the name: unsorted columns can be freed only if nothing else refers to them.
             staged = settled.renumber(staged)
-            done[name] = Table(TABLES[name].columns, _ordered(name, staged))
-    for name in empty_tables(reader.export, meta, done):
-        done[name] = Table.empty(TABLES[name].columns)
+            recorded[name] = Table(TABLES[name].columns, _ordered(name, staged))
+    for name in empty_tables(reader.export, meta, recorded):
+        recorded[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
     if sampled is not None:
-        done["gpu_metrics"] = sampled
-    return {**done, **settled.tables}
+        recorded["gpu_metrics"] = sampled
+    return {**recorded, **settled.tables}
 
 
 def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
-    """Ranges, and the Python stacks, which nsys stores as marks and `record` in own tables."""
+    """Ranges, NCCL calls, and Python stacks: marks of nsys, or tables of `traceview record`."""
     events = nvtx_events(reader)
-    found: dict[str, Staged | None] = {"ranges": None}
+    staged: dict[str, Staged | None] = {"ranges": None}
     sampled = None
     if events is not None:
-        found["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
+        staged["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
         nccl = nccl_tables(reader, events)
         if nccl is not None:
-            found |= {"collective_calls": nccl.calls, "communicators": nccl.communicators}
+            staged |= {"collective_calls": nccl.calls, "communicators": nccl.communicators}
         sampled = python_samples(reader, events.of_domains(reader, {PERIODIC}))
     sampled = sampled or own_samples(reader)
     if sampled is not None:
-        found["python_samples"] = sampled[0]
-        found["python_frames"] = with_sources(reader.export.database, sampled[1])
-    return found
+        staged["python_samples"] = sampled[0]
+        staged["python_frames"] = with_sources(reader.export.database, sampled[1])
+    return staged
 
 
 def _native_stacks(reader: tables.Reader) -> dict[str, Staged | None]:
-    """Samples of native code, calls of the operating system, and the stacks of both."""
-    found = {"native_samples": native_samples(reader), "os_calls": os_calls(reader)}
-    return {**found, "native_frames": native_frames(reader, found)}
+    """Samples of native code, OS runtime calls, and the stacks of both."""
+    staged = {"native_samples": native_samples(reader), "os_calls": os_calls(reader)}
+    return {**staged, "native_frames": native_frames(reader, staged)}
 
 
 def _thrifty(staged: Staged | None) -> Staged | None:
-    """Store constant columns, half of those of most traces, as a single value."""
+    """Store constant columns, about half of all columns in most traces, as a single value."""
     if staged is None:
         return None
     return {
@@ -184,7 +184,7 @@ def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
 def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
     """Order by thread and start, the longest first; an unended range is longest.
 
-    Marks come behind all ranges, so that the columns of the ranges are parts of those of the table.
+    Marks come after all ranges, so that the columns of the ranges are slices of the table's.
     """
     start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
     lane = _marks_last(thread, staged.get("kind"))
@@ -199,7 +199,7 @@ def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
 
 
 def _marks_last(thread: Array, kind: Array | Texts | None) -> Array:
-    """The thread of each range, and numbers behind all threads for marks."""
+    """The thread of each range; for marks, the thread plus the number of threads."""
     if not isinstance(kind, Texts) or MARK_KIND not in kind.values:
         return thread
     threads = int(thread.max(initial=0)) + 1

@@ -57,11 +57,11 @@ class Rows:
         return constant(False, len(self), bool) if null is None else null
 
     def integer(self, name: str, default: int = 0) -> Integers:
-        """As int64, with a default for NULL."""
+        """A column as int64, with `default` for NULL."""
         return _typed(self.cells(name, default), np.int64)
 
     def cells(self, name: str, default: int = 0) -> Array:
-        """In the type that it was read in, with a default for NULL."""
+        """A column in the type that it was read in, with `default` for NULL."""
         numbers = self.numbers(name)
         if numbers.null is None:
             return numbers.values
@@ -70,32 +70,32 @@ class Rows:
         return np.where(numbers.null, np.int64(default), numbers.values)
 
     def nullable(self, name: str) -> Integers:
-        """As int64, NULL kept; a long column is not copied for it."""
+        """A column as int64 with NULL for absent values; a writable int64 column is not copied."""
         numbers = self.numbers(name)
         values: Integers = numbers.values
         if numbers.null is None or values.dtype != np.int64 or not values.flags.writeable:
             return self.integer(name, NULL)
-        # What stands in place of NULL means nothing.
+        # The values in place of NULL are meaningless and may be overwritten.
         np.putmask(values, numbers.null, NULL)
         return values
 
     def identity(self, name: str) -> npt.NDArray[np.int32]:
-        """A 32-bit id; unsigned ones wrap, which keeps them distinct."""
+        """A column of 32-bit ids; unsigned ids wrap, which keeps them distinct."""
         return _typed(self.cells(name), np.int32)
 
     def amount(self, name: str) -> npt.NDArray[np.int32]:
-        """A quantity, clipped to int32."""
+        """A column of quantities, clipped to int32."""
         values = self.cells(name)
         if len(values) and not INT32.min < values.min() <= values.max() <= INT32.max:
             values = values.clip(INT32.min + 1, INT32.max)
         return _typed(values, np.int32)
 
     def size(self, name: str) -> Integers:
-        """A number of bytes, clipped so that sums of damaged values do not overflow."""
+        """A column of bytes, clipped so that sums of damaged values do not overflow."""
         return self.integer(name).clip(0, MOST_BYTES)
 
     def where(self, mask: Mask) -> Rows:
-        """The rows of a mask."""
+        """The rows where `mask` is True."""
         # Applying a mask costs as much per column as finding its rows does once.
         chosen = np.flatnonzero(mask)
         return Rows({name: _chosen(column, chosen) for name, column in self._columns.items()})
@@ -127,25 +127,25 @@ class Export:
         return table in self.database.tables
 
     def read_ahead(self, *sources: ExportTable) -> None:
-        """Begin to read these tables in that order, in another thread, for `rows`."""
+        """Begin to read these tables, in that order, in another thread; `rows` returns them."""
         for source in sources:
             if self.has(source.table):
-                there = self.database.describe(source.table).columns
-                if set(source.required) <= set(there):
-                    self.database.read_ahead(source.table, _wanted(source, there))
+                stored = self.database.describe(source.table).columns
+                if set(source.required) <= set(stored):
+                    self.database.read_ahead(source.table, _wanted(source, stored))
 
     def rows(self, source: ExportTable) -> Rows | None:
-        """The rows of a table; None if it is missing, or with a warning if it lacks a column."""
+        """The rows of a table; None if it is missing, or, with a warning, if it lacks a column."""
         if not self.has(source.table):
             return None
-        there = self.database.describe(source.table).columns
-        lacking = [name for name in source.required if name not in there]
+        stored = self.database.describe(source.table).columns
+        lacking = [name for name in source.required if name not in stored]
         if lacking:
             lacks = f"has no column {', '.join(lacking)}"
             self.unusable[source.table] = f"table {source.table} {lacks}"
             self.warnings.append(f"table {source.table} was not read: it {lacks}")
             return None
-        return Rows(self.database.read(source.table, _wanted(source, there)))
+        return Rows(self.database.read(source.table, _wanted(source, stored)))
 
     def spans(
         self, rows: Rows, what: str, *, may_stay_open: bool = False
@@ -172,14 +172,14 @@ class Export:
 
 
 def _wrong_ends(start: Integers, end: Integers, open_: Mask | None) -> Integers:
-    """The rows whose end is before their start or out of range, without those that stay open."""
-    found = []
+    """The rows whose end is before their start or out of range, except those in `open_`."""
+    rows = []
     for part in parts(len(start)):
         wrong = (end[part] < start[part]) | (end[part] > FARTHEST_NS)
         if open_ is not None:
             wrong &= ~open_[part]
-        found.append(np.flatnonzero(wrong) + part.start)
-    return np.concatenate([np.zeros(0, np.int64), *found])
+        rows.append(np.flatnonzero(wrong) + part.start)
+    return np.concatenate([np.zeros(0, np.int64), *rows])
 
 
 def _wanted(source: ExportTable, there: tuple[str, ...]) -> Mapping[str, Kind]:

@@ -1,4 +1,4 @@
-"""The clock of samples taken inside the program, and its processes, in an nsys export."""
+"""Conversion from wall-clock time, of samples taken in the program, to the clock of an export."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from traceview.trace.nsys.processes import process_of
 
 
 class SampleClock(NamedTuple):
-    """Times of the day of one process, and the times on the timeline at those moments."""
+    """Wall-clock times of one process, and the times on the timeline at the same moments."""
 
     of_day_ns: Integers
     on_timeline_ns: Integers
 
     def timeline_ns(self, of_day_ns: Integers) -> Integers:
-        """Times of the day on the timeline; beyond the known moments the offset stays."""
+        """Wall-clock times converted to the timeline; beyond the known moments the offset stays."""
         offset = self.of_day_ns - self.on_timeline_ns
-        # Relative to the first: floats do not hold the nanoseconds of an epoch.
+        # Relative to the first time: floats cannot hold nanoseconds since 1970.
         drift = np.interp(
             of_day_ns - self.of_day_ns[0], self.of_day_ns - self.of_day_ns[0], offset - offset[0]
         )
@@ -30,17 +30,20 @@ class SampleClock(NamedTuple):
 
 
 def global_pids(connection: sqlite3.Connection) -> dict[int, int]:
-    """globalPid by process id, of the processes in the export."""
-    found: dict[int, int] = {}
+    """The globalPid of each process in the export, by process id."""
+    by_pid: dict[int, int] = {}
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     for table in {"PROCESSES"} & tables:
         rows = connection.execute(f"SELECT globalPid FROM {table}")  # noqa: S608
-        found |= {process_of(each): each for (each,) in rows if isinstance(each, int)}
-    return found
+        by_pid |= {process_of(each): each for (each,) in rows if isinstance(each, int)}
+    return by_pid
 
 
 def sample_clock(connection: sqlite3.Connection, owner: int) -> SampleClock | None:
-    """By the marks of the process, else by the time of the day at which the recording began."""
+    """The clock of process `owner` (globalPid): from its marks, else from the recording's start.
+
+    None if the export has neither.
+    """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     marks: list[tuple[str, int]] = []
     if "NVTX_EVENTS" in tables:

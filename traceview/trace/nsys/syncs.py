@@ -1,4 +1,4 @@
-"""Synchronizations of an nsys export, and what kind of wait each one is.
+"""Synchronizations of an nsys export, and the kind of wait of each.
 
 The column `syncType` is unreliable. CUPTI and the export's own table ENUM_CUPTI_SYNC_TYPE define
 1 event, 2 stream-wait-event, 3 stream, 4 context. But in exports of nsys 2025.3 (schema 3.20, with
@@ -68,7 +68,7 @@ def _without_event(kinds: Texts, no_event: Mask) -> Texts:
 
 
 def _kinds_by_call(staged: Staged, calls: Staged) -> Texts:
-    """The kind implied by the API call of each row; absent without one."""
+    """The kind implied by the API call of each row; absent without such a call."""
     names = calls["name"]
     assert isinstance(names, Texts)
     of_call = names.map([KIND_OF_CALL.get(name) for name in names.values])

@@ -1,6 +1,6 @@
 """From the tables of an nsys export to the tables of a Trace, one function per table.
 
-Each returns staged columns. These are final except for the numbers of processes, threads and GPUs,
+Each function returns staged columns, final except for the numbers of processes, threads and GPUs,
 which `Owners` settles when all tables have been read.
 """
 
@@ -135,7 +135,7 @@ def green_contexts(database: Database) -> dict[tuple[int, int], int]:
 
 
 def _positive(rows: Rows, name: str) -> Codes:
-    """A quantity for which 0 or less means unknown."""
+    """A column of quantities; absent where 0 or less, which means unknown."""
     if rows.numbers(name).is_absent:
         return constant(ABSENT, len(rows), np.int32)
     values = rows.amount(name)
@@ -247,7 +247,7 @@ def _call_names(names: Names, calls: Rows) -> Texts:
 
 
 def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes) -> Integers:
-    """Give each call the call chain of its repeated row."""
+    """The call-chain id of each call, if absent that of the row that repeats it."""
     _, owner = reader.owners.threads(repeats)
     chains = repeats.nullable("callchainId")
     rows = matched(
@@ -259,15 +259,15 @@ def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes)
 
 
 def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) -> Integers:
-    """For each row, the last row of the other side with its process and correlation id, or −1."""
+    """For each row, the last row of (`owner`, `key`) equal to (process, correlation id), or −1."""
     if not len(key):
         return np.full(len(process), -1, np.int64)
     wanted, keys = _joint(process, correlation), _joint(owner, key)
     order = np.argsort(keys, kind="stable")
-    found = order[np.searchsorted(keys[order], wanted, side="right") - 1]
+    row = order[np.searchsorted(keys[order], wanted, side="right") - 1]
     # Compare the ids themselves: joint keys of very large ids may collide.
-    same = (owner[found] == process) & (key[found] == correlation) & (correlation != NULL)
-    return np.where(same, found, -1)
+    same = (owner[row] == process) & (key[row] == correlation) & (correlation != NULL)
+    return np.where(same, row, -1)
 
 
 def _joint(process: Codes, correlation: Integers) -> Integers:
@@ -344,6 +344,6 @@ def diagnostics(reader: Reader) -> Staged | None:
 
 
 def _process_ids(rows: Rows) -> Integers:
-    """Process ids of the operating system; absent for what is about no process (globalPid 0)."""
+    """Process ids of the operating system; absent for messages about no process (globalPid 0)."""
     number = rows.integer("globalPid", 0) >> 24 & 0xFFFFFF
     return np.where(number == 0, NULL, number)

@@ -1,1 +1,1 @@
-"""What the CPU did, from an nsys export: stacks, call chains, threads, marked calls."""
+"""CPU activity in an nsys export: stacks, call chains, threads, sync-site marks."""

@@ -1,6 +1,6 @@
-"""Ranges that `traceview record` adds to a program, told by a prefix of their names.
+"""Ranges that `traceview record` adds to a program, recognized by a prefix of their names.
 
-torch opens its ranges in the default domain only, so the prefix stands for a domain of our own.
+torch opens ranges in the default domain only, so the prefix stands for a domain of our own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PREFIX = "traceview:range:"
 
 
 def starting(texts: Texts, *prefixes: str) -> Mask:
-    """Of each distinct text, whether it starts with one of these, and False for an absent one."""
+    """Whether each distinct text starts with one of `prefixes`, by code; False for code −1."""
     every = packed(texts)
     if not any(every.holds(prefix.encode()) for prefix in prefixes):
         return np.zeros(len(every) + 1, bool)
@@ -28,7 +28,7 @@ def starting(texts: Texts, *prefixes: str) -> Mask:
 
 
 def is_added(name: Texts, domain: Texts) -> Mask:
-    """True for the ranges that were added."""
+    """True for the ranges that `traceview record` added."""
     prefixed = starting(name, PREFIX)
     if not prefixed.any():
         return np.zeros(len(name), bool)
@@ -37,7 +37,7 @@ def is_added(name: Texts, domain: Texts) -> Mask:
 
 
 def in_own_domain(ranges: Staged) -> Staged:
-    """The ranges, with those that were added in a domain of their own and without the prefix."""
+    """The ranges; added ones get the domain DOMAIN, and names without the prefix."""
     name, domain = ranges["name"], ranges["domain"]
     assert isinstance(name, Texts)
     assert isinstance(domain, Texts)
@@ -47,10 +47,10 @@ def in_own_domain(ranges: Staged) -> Staged:
     used = np.zeros(len(name.values) + 1, bool)
     used[name.codes[added]] = True
     short = [
-        str(text).removeprefix(PREFIX) if mine else str(text)
-        for text, mine in zip(name.values, used, strict=False)
+        str(text).removeprefix(PREFIX) if is_used else str(text)
+        for text, is_used in zip(name.values, used, strict=False)
     ]
-    # Behind the values there are: a name may be in use by the program as well.
+    # Short names are appended, because the program may use the prefixed name as well.
     codes = np.where(added, name.codes + len(name.values), name.codes)
     names = Texts(codes.astype(np.int32), object_array([*name.values, *short]))
     domains = np.where(added, len(domain.values), domain.codes).astype(np.int32)

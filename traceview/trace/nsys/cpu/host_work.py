@@ -10,8 +10,8 @@ from traceview.trace.nsys.processes import ABSENT
 from traceview.trace.nsys.rows import ExportTable, Staged
 from traceview.trace.nsys.tables import Reader
 
-# From schema 3.30 (nsys 2026.5) on. The same host function is in both: when its stream ran it, and
-# when a thread of the CPU did.
+# From schema 3.30 (nsys 2026.5) on. A host function is in both tables: when its stream ran it, and
+# when a CPU thread did.
 ON_STREAM = ExportTable(
     "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH",
     ("start", "end", "deviceId", "contextId", "streamId"),
@@ -28,7 +28,7 @@ JIT = ExportTable(
 
 
 def host_functions(reader: Reader) -> Staged | None:
-    """Host functions by their streams; by their threads where the export has no streams."""
+    """Host functions as run by streams, or by CPU threads if the export has no stream table."""
     rows = reader.export.rows(ON_STREAM)
     if rows is None:
         return _callbacks(reader)
@@ -65,7 +65,7 @@ def jit_compilations(reader: Reader) -> Staged | None:
     rows = reader.export.rows(JIT)
     if rows is None:
         return None
-    # CUPTI leaves both times 0 where it could not take them.
+    # CUPTI leaves both times 0 if it could not measure them.
     rows = rows.where(rows.integer("start") > 0)
     start, end = reader.export.spans(rows, "JIT compilations")
     thread, process = reader.owners.threads(rows)

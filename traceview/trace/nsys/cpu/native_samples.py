@@ -1,6 +1,6 @@
-"""Stacks of native code: of sampled threads, and of longer calls of the operating system.
+"""Stacks of native code: of sampled threads, and of longer OS runtime calls.
 
-nsys samples a thread only while it runs, and unwinds the stack of one sample in several.
+nsys samples a thread only while it runs, and unwinds only one in several samples.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def native_samples(reader: Reader) -> Staged | None:
 
 
 def os_stacks(rows: Rows) -> Integers:
-    """The stack of each row of OSRT_API in native_frames, absent for most calls."""
+    """The stack number in native_frames of each row of OSRT_API; NULL for most calls."""
     chain = rows.integer("callchainId")
     return np.where(chain > 0, -chain, NULL)
 
 
 def native_frames(reader: Reader, found: Mapping[str, Staged | None]) -> Staged | None:
-    """The frames of the stacks of native_samples and os_calls in `found`, innermost first.
+    """The frames of the stacks of native_samples and os_calls, both in `found`, innermost first.
 
-    A sample of which only the innermost frame was recorded has no stack, unless all are so: the
-    function that called a library would be missing.
+    A sample with only its innermost frame counts as one without a stack, unless all samples are
+    so: the function that called a library would be missing.
     """
     sampled = reader.export.rows(SAMPLED_FRAMES) if found["native_samples"] else None
     called = reader.export.rows(OS_FRAMES) if found["os_calls"] else None
@@ -63,7 +63,7 @@ def native_frames(reader: Reader, found: Mapping[str, Staged | None]) -> Staged 
 
 
 def _unwound(stack: Integers) -> Mask:
-    """True for the frames of samples whose stack has several; for all, if none has."""
+    """True for the frames of samples with several frames; for all frames, if no sample has."""
     _, number, counts = np.unique(stack, return_inverse=True, return_counts=True)
     several: Mask = counts[number] > 1
     return several if several[stack >= 0].any() else np.ones(len(stack), bool)

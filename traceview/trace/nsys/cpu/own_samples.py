@@ -68,7 +68,7 @@ def with_sources(database: Database, frames: Staged) -> Staged:
 
 
 def _sources(file: Texts, line: Array, known: dict[tuple[object, object], str]) -> Texts:
-    """The text of each (file, line)."""
+    """The source text of each (file, line), absent where it was not stored."""
     pairs = np.stack([file.codes.astype(np.int64), line.astype(np.int64)])
     distinct, code = np.unique(pairs, axis=1, return_inverse=True)
     texts = [known.get((str(file.values[row]), number)) for row, number in distinct.T.tolist()]

@@ -1,4 +1,4 @@
-"""Python stack samples: those of nsys's own sampler, and those of traceview's.
+"""Python stack samples of nsys.
 
 nsys stores each sample as an NVTX mark of a domain of its own, whose JSON text has the stack:
 `{"Python Periodic Sampling":{…,"Thread state":"Running","Frames":[{"Function":387,"File":325,
@@ -27,7 +27,7 @@ DOMAINS = frozenset({PERIODIC, "Python Backtrace on CUDA"})
 MARKS = ExportTable(
     "NVTX_EVENTS", ("start",), ("globalTid", "domainId", "jsonTextId"), ("jsonText",)
 )
-# What nsys writes; anything else is left to the json module, which takes 20 times as long.
+# The form that nsys writes; any other is left to the json module, which takes 20 times as long.
 _FRAME = r'\{"Function":\d{1,15},"File":\d{1,15},"Line":\d{1,9}\}'
 _SAMPLE = re.compile(
     r'\{"[\w ]+":\{"Thread state ID":-?\d+,"Thread state":"([^"\\]*)","Frames count":\d+,'
@@ -94,7 +94,7 @@ class _Stacks:
 
     states: dict[str, int] = field(default_factory=dict)
     _numbers: dict[str | tuple[tuple[int, int, int], ...], int] = field(default_factory=dict)
-    # Names that the JSON holds itself, for which ids below zero stand.
+    # Names that the JSON text contains in place of ids; they get ids below zero.
     _names: list[str] = field(default_factory=list)
 
     def parsed(self, text: str) -> tuple[int, int]:
@@ -145,7 +145,7 @@ class _Stacks:
         }
 
     def _texts(self, reader: Reader, ids: Integers) -> Texts:
-        """The names of some ids. nsys escapes them for HTML: `&lt;module&gt;`."""
+        """The names of `ids`, unescaped: nsys escapes them for HTML, as in `&lt;module&gt;`."""
         from html import unescape
 
         distinct, codes = numbered(ids)

@@ -19,11 +19,11 @@ from traceview.trace.nsys.rows import Staged
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
 CLOCK = "traceview:clock:"
-"""Prefix of the marks that hold the time of the day, for samples taken in the program."""
+"""Prefix of the marks that hold the wall-clock time, for samples taken in the program."""
 NOTED = "sync_sites"
-"""Name in TRACEVIEW_RUN, present if the recorder requested marks."""
+"""Name in TRACEVIEW_RUN, which is present if the recorder requested marks."""
 
-# As in: train.py:31 in step: loss.item() [Tensor.item]. Longer texts are not marks.
+# For example: train.py:31 in step: loss.item() [Tensor.item]. Longer texts are not marks.
 _LONGEST = 2_000
 _MARK = re.compile(r"(.+):(\d{1,9}) in (\S.*?): (.*?) ?\[([^\[\]]*)\]")
 _TIMES = ("start_ns", "end_ns", "thread", "process")

@@ -27,7 +27,7 @@ def thread_runs(reader: Reader) -> Staged | None:
     time, enters = time[order], enters[order]
     same = thread[1:] == thread[:-1]
     runs = np.flatnonzero(same & ~(~enters[:-1] & enters[1:]))
-    # A first switch-out ends a run, and a last switch-in begins one, of unknown length.
+    # The first switch-out ends, and the last switch-in begins, a run of unknown length: use 1 ns.
     first = np.flatnonzero(np.append(True, ~same)[: len(time)] & ~enters)
     last = np.flatnonzero(np.append(~same, True)[: len(time)] & enters)
     each = np.concatenate([runs, first, last])

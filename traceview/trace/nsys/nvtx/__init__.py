@@ -1,1 +1,1 @@
-"""What libraries attach to NVTX ranges: payloads, and the calls of NCCL in them."""
+"""Payloads that libraries attach to NVTX ranges, and the NCCL calls in them."""

@@ -44,8 +44,8 @@ KINDS = {
     "ncclGroupStart": "group-start",
     "ncclGroupEnd": "group-end",
 }
-# NCCL 2.28 attaches nothing to the split, which torch.distributed.new_group calls, but does to the
-# end of the communicator.
+# NCCL 2.28 attaches no payload to ncclCommSplit, which torch.distributed.new_group calls, but does
+# to the end of the communicator.
 OF_COMMUNICATORS = frozenset(
     f"ncclComm{name}"
     for name in (
@@ -83,7 +83,7 @@ class NcclTables:
 
 
 def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
-    """Calls of NCCL and its communicators; None without ranges of NCCL."""
+    """The tables of NCCL calls and communicators; None without ranges of NCCL."""
     domains = _domains(reader, events)
     if not domains:
         return None
@@ -100,7 +100,7 @@ def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
 
 
 def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
-    """Ids of the domain of NCCL, by its name, or by its schemas where the name was not recorded."""
+    """Ids of NCCL's domain, recognized by its name, or by its schemas if that was not recorded."""
     named = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
     for domain, schemas in schemas_of(reader.export.database).items():
         if any(_COMMUNICATOR in fields for fields in schemas.values()):
@@ -109,7 +109,7 @@ def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
 
 
 def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:
-    """The fields of each range, NULL where the export does not have its payload."""
+    """The payload fields (_FIELDS) of each range, NULL where the export has no payload."""
     absent = {name: np.full(count, NULL) for name in _FIELDS}
     database = reader.export.database
     if not {"binaryData", "jsonText"} & set(database.describe("NVTX_EVENTS").columns):
@@ -131,10 +131,10 @@ def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Int
 
 
 def _schemas(reader: Reader, domains: set[int]) -> Schemas:
-    found = {FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()}
+    schemas_by_id = {FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()}
     for domain, schemas in schemas_of(reader.export.database).items():
-        found |= schemas if domain in domains else {}
-    return found
+        schemas_by_id |= schemas if domain in domains else {}
+    return schemas_by_id
 
 
 def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Integers]) -> Staged:

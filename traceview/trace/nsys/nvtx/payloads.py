@@ -1,8 +1,9 @@
 """Extended NVTX payloads: structures of integers that a library attaches to its ranges.
 
-nsys exports the structures of a range as they lay in memory (`nsys export --include-blobs=true`),
-after their number and the schema, size and offset of each, or as JSON (`--include-json=true`).
-NVTX_PAYLOAD_SCHEMA_ENTRIES has their fields. Nothing here reads more than the first structure.
+nsys exports the structures of a range as JSON (`nsys export --include-json=true`), or as they were
+in memory (`--include-blobs=true`): a header with their number and the schema, size and offset of
+each, then the bytes. NVTX_PAYLOAD_SCHEMA_ENTRIES lists the fields. Only the first structure is
+read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Field:
 
 
 Schemas = Mapping[int, Mapping[str, Field]]
-"""Fields by name, by schema id."""
+"""Map of schema id to the fields by name."""
 
 
 def schemas_of(database: Database) -> Mapping[int, Schemas]:
@@ -44,7 +45,7 @@ def schemas_of(database: Database) -> Mapping[int, Schemas]:
     names = ("domainId", "schemaId", "type", "offset", "name")
     found: dict[int, dict[int, dict[str, Field]]] = {}
     for *numbers, name in database.lines(ENTRIES, names):
-        # The first field has no offset.
+        # nsys leaves the offset of the first field NULL.
         place = [0 if number is None else number for number in numbers]
         if not isinstance(name, str) or not all(isinstance(number, int) for number in place):
             continue
@@ -71,8 +72,8 @@ def decoded(blobs: Sequence[object], schemas: Schemas, names: Sequence[str]) -> 
             own = (header["schema"] == schema) & (header["offset"] == offset)
             for name, field in schemas.get(schema, {}).items():
                 if name in result and offset + field.offset + field.size <= length:
-                    there = raw[own, offset + field.offset :][:, : field.size]
-                    result[name][rows[own]] = _integers(there)
+                    field_bytes = raw[own, offset + field.offset :][:, : field.size]
+                    result[name][rows[own]] = _integers(field_bytes)
     return result
 
 
@@ -107,7 +108,7 @@ def _parsed(text: str, names: Sequence[str]) -> list[int]:
 
 
 def _integer(value: object) -> int:
-    """A number that JSON may hold as text; from 2^63 on it wraps, as in `decoded`."""
+    """An integer, which JSON may hold as text, wrapped from 2^63 on as in `decoded`; or NULL."""
     if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) <= 20:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
