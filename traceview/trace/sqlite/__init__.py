@@ -1,1 +1,1 @@
-"""SQLite files, read-only: columns from their pages, in C, numpy, or through sqlite3."""
+"""Columns of SQLite files, read-only: decoded from pages in C or numpy, else through sqlite3."""

@@ -1,4 +1,4 @@
-"""The compiled page decoder, pages.c: what cells.py does, several times as fast."""
+"""The compiled page decoder, pages.c: as cells.py, several times as fast."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class _ColumnBuffers:
             self.slots = np.empty(1 << (2 * rows).bit_length(), np.int32)
 
     def described(self) -> _CColumn:
-        found = _CColumn(
+        described = _CColumn(
             place=self.wanted.place, values=address(self.values), null=address(self.null)
         )
         if self.wanted.kind == "text":
-            found.is_text = 1
-            found.text_starts, found.text_bytes = (
+            described.is_text = 1
+            described.text_starts, described.text_bytes = (
                 address(self.text_starts),
                 address(self.text_bytes),
             )
-            found.slots, found.slot_count = address(self.slots), len(self.slots)
-        return found
+            described.slots, described.slot_count = address(self.slots), len(self.slots)
+        return described
 
     def piece(self, chunk: Chunk, column: _CColumn, rows: int) -> Piece:
         texts = self._texts(chunk, column.texts) if column.is_text else None
@@ -83,7 +83,7 @@ class _ColumnBuffers:
 
 
 class CompiledDecoder:
-    """Decode chunks into reused buffers: allocating for each would take longer."""
+    """Decodes chunks into reused buffers: allocating new ones for each takes longer."""
 
     chunk_bytes: ClassVar = 512 << 10
 
@@ -96,7 +96,7 @@ class CompiledDecoder:
         self._columns: Any = None
 
     def buffer(self, size: int) -> Bytes:
-        """A buffer of `size` bytes to read into. Invalidates what was decoded before."""
+        """A buffer of `size` bytes to read into. Invalidates the pieces decoded before."""
         if size > len(self._content):
             self._content = np.empty(size, np.uint8)
         return self._content[:size]
@@ -105,15 +105,15 @@ class CompiledDecoder:
         """The wanted columns of all rows, in order. Raises DeclinedError."""
         starts = np.ascontiguousarray(chunk.starts, np.int64)
         size = len(chunk.content) - PAD
-        given = _CChunk(
+        pages = _CChunk(
             address(chunk.content), size, address(starts), len(starts), chunk.usable_bytes
         )
         counted = c_int64()
-        _call("traceview_count_rows", ctypes.byref(given), ctypes.byref(counted))
+        _call("traceview_count_rows", ctypes.byref(pages), ctypes.byref(counted))
         rows = counted.value
         self._make_room(rows)
         columns = self._columns
-        _call("traceview_decode", ctypes.byref(given), columns, c_int64(len(columns)), counted)
+        _call("traceview_decode", ctypes.byref(pages), columns, c_int64(len(columns)), counted)
         pieces: dict[int, Piece] = {}
         for place, room, column in zip(self._order, self._rooms, columns, strict=True):
             pieces[place] = room.piece(chunk, column, rows)

@@ -116,7 +116,7 @@ def _big_endian_2(content: Bytes, at: Rows) -> Rows:
 
 
 def _payload_sizes(content: Bytes, at: Rows) -> tuple[Integers, Rows]:
-    """The varint at each offset, and the offset after it. Declines varints of over 3 bytes."""
+    """The varint at each offset, and the offset after it. Raises DeclinedError above 3 bytes."""
     size = np.zeros(len(at), np.int64)
     more = np.ones(len(at), bool)
     for _ in range(3):
@@ -279,7 +279,7 @@ def _integers(records: Bytes, kind: int, start: int) -> Integers | int:
     if kind not in INTEGER_BYTES:
         raise DeclinedError("a column of integers holds something else")
     width = INTEGER_BYTES[kind]
-    # numpy has no 3- or 6-byte integers: also read the bytes before, at least those of the header.
+    # numpy has no 3- or 6-byte integers: read 4 or 8 bytes, which begin in the column or header before.
     whole = 1 << (width - 1).bit_length()
     extra = whole - width
     strided = np.ndarray(

@@ -25,9 +25,10 @@ _LIMITS = {t: (int(np.iinfo(t).min), int(np.iinfo(t).max)) for t in _NUMBERS}
 
 @record
 class Piece:
-    """A column of one chunk, with its minimum and maximum; valid until the next chunk.
+    """A column of one chunk, with its minimum and maximum; valid until the next chunk is decoded.
 
-    A text column has codes, −1 for NULL, and the distinct texts as stored, in order of appearance.
+    `values` of a text column are codes, −1 for NULL, into `texts`: the distinct texts as stored, in
+    order of appearance.
     """
 
     values: Array
@@ -52,7 +53,7 @@ class _Growing:
     def add(
         self, values: Array | int, count: int, least: int, greatest: int, expected: int
     ) -> None:
-        """Append values of that range; `expected` estimates the final number of rows."""
+        """Append values in [`least`, `greatest`]; `expected` estimates the final number of rows."""
         end = self._rows + count
         if not self._rows:
             self._constant = least
@@ -119,7 +120,7 @@ class TextColumn:
     def add(self, piece: Piece, expected: int) -> None:
         """Append a copy of the piece; `expected` estimates the final number of rows.
 
-        Raises DeclinedError for texts that are made to have equal hashes.
+        Raises DeclinedError for texts crafted to have equal hashes.
         """
         places = np.empty(0, np.int32)
         if piece.texts:
@@ -136,6 +137,6 @@ class TextColumn:
         codes, texts = self._codes.collected(), self._numbers.distinct()
         if texts.is_utf8:
             return PackedTextColumn(codes, texts)
-        # Two damaged texts may read the same.
+        # Two damaged texts may be equal once decoded: `map` merges them.
         values = lenient_texts(texts.raw())
         return Texts(codes, object_array(values)).map(values)

@@ -39,7 +39,7 @@ class StoredTable:
 
 
 class Database:
-    """The tables of an open file, read column by column, some of them ahead in a thread."""
+    """The tables of an open file, read column by column; `read_ahead` reads some in a thread."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Database:
         return self._described[table]
 
     def read_ahead(self, table: str, wanted: Mapping[str, Kind]) -> None:
-        """Begin to decode what `read` will be asked for, behind all that was begun before."""
+        """Queue the decoding of columns in the thread; `read` of the same ones returns them."""
         pages = self._page_reading(table, wanted)
         if pages and self._thread:
             self._ahead[(table, *wanted)] = self._thread.submit(pages)
@@ -93,7 +93,7 @@ class Database:
         return read_rows(self._connection, table, wanted, self.size)
 
     def _page_reading(self, table: str, wanted: Mapping[str, Kind]) -> Callable[[], Columns] | None:
-        """What decodes the pages of a table; None if only SQLite knows its values."""
+        """A function that decodes the pages of a table; None if only sqlite3 can read them."""
         stored = self.describe(table)
         lacking = [name for name in wanted if name not in stored.columns]
         if lacking:
@@ -113,11 +113,11 @@ class Database:
         if table not in self.tables or "rowid" in map(str.lower, self.describe(table).columns):
             return 0
         try:
-            asked = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
+            cursor = self._connection.execute(f"SELECT max(rowid) FROM {quoted(table)}")  # noqa: S608
         except sqlite3.OperationalError:
             # A WITHOUT ROWID table.
             return 0
-        return max(asked.fetchone()[0] or 0, 0)
+        return max(cursor.fetchone()[0] or 0, 0)
 
     def lines(self, table: str, names: Sequence[str]) -> list[tuple[object, ...]]:
         """A small table as tuples; a missing column is None, a missing table has no rows.
@@ -131,7 +131,7 @@ class Database:
     def lines_of(
         self, table: str, names: Sequence[str], wanted: Mapping[str, Sequence[int]]
     ) -> list[tuple[object, ...]]:
-        """As `lines`, the rows whose columns have one of the wanted values, in table order.
+        """As `lines`, only the rows whose columns have one of the `wanted` values, in table order.
 
         Raises sqlite3.Error if the table is damaged.
         """
@@ -141,8 +141,8 @@ class Database:
         return self._connection.execute(chosen, values).fetchall()
 
     def _chosen(self, table: str, names: Sequence[str]) -> str:
-        there = set(self.describe(table).columns)
-        listed = ", ".join(quoted(name) if name in there else "NULL" for name in names)
+        columns = set(self.describe(table).columns)
+        listed = ", ".join(quoted(name) if name in columns else "NULL" for name in names)
         return f"SELECT {listed} FROM {quoted(table)}"  # noqa: S608
 
     def spread(self, table: str, names: Sequence[str], most: int) -> list[tuple[object, ...]]:
@@ -167,13 +167,13 @@ class Database:
         if key not in self.describe(table).unstored:
             wanted = set(keys)
             return {k: v for k, v in self._connection.execute(chosen) if k in wanted}
-        found: dict[int, object] = {}
+        values: dict[int, object] = {}
         for first in range(0, len(keys), 500):
             some = keys[first : first + 500]
             marks = ", ".join("?" * len(some))
             rows = self._connection.execute(f"{chosen} WHERE {quoted(key)} IN ({marks})", some)
-            found.update(rows.fetchall())
-        return found
+            values.update(rows.fetchall())
+        return values
 
 
 @contextmanager

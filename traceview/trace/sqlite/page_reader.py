@@ -116,17 +116,17 @@ def read_pages(
         reading.read_chunks()
     else:
         with ThreadPoolExecutor(threads) as pool:
-            # All end before an error is raised: a thread without its turn gives up.
-            for done in [pool.submit(reading.read_chunks) for _ in range(threads)]:
-                done.result()
+            # All threads end before an error is raised: after a failure, waiting ones give up.
+            for reader in [pool.submit(reading.read_chunks) for _ in range(threads)]:
+                reader.result()
     return {name: column.collected() for name, column in zip(wanted, reading.columns, strict=True)}
 
 
 class _TableReading:
     """The leaf pages of a table, decoded chunk by chunk by a few threads.
 
-    The thread that decoded a chunk also appends it to the columns, in the order of the chunks:
-    what it has just written is in the cache of its core.
+    The thread that decoded a chunk also appends it to the columns, in the order of the chunks,
+    because the decoded chunk is in the cache of its core.
     """
 
     def __init__(self, file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]) -> None:
@@ -141,7 +141,7 @@ class _TableReading:
         self._failed = False
 
     def read_chunks(self) -> None:
-        """Read chunks that no other thread reads, until none is left. Raises DeclinedError."""
+        """Read the next unread chunks until none is left. Raises DeclinedError."""
         decoder: _Decoder = self._kind(self._wanted)
         try:
             for number in self._numbers:

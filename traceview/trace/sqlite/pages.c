@@ -1,4 +1,4 @@
-/* The rows of a few leaf pages of a SQLite table, column by column: cells.py, compiled.
+/* C version of cells.py: the rows of a few leaf pages of an SQLite table, column by column.
  *
  * The format is that of https://www.sqlite.org/fileformat2.html. The pages are untrusted: nothing
  * is read outside the usable bytes of a page, and whatever is unusual is declined, with the reason,
@@ -14,11 +14,11 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Raised with every change to what c_decoder.py sees, which refuses a library built before. */
+/* Incremented with every change of the interface; library.py refuses any other number. */
 EXPORTED const int64_t traceview_interface = 3;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
-/* Types of a column; from FIRST_TEXT on, the odd ones are texts. */
+/* Serial types of a column; from FIRST_TEXT on, odd types are texts. */
 enum { NULL_TYPE = 0, LAST_INTEGER = 6, REAL = 7, ZERO = 8, ONE = 9, FIRST_BLOB = 12, FIRST_TEXT };
 enum { MOST_HEADER_BYTES = 127, LOCAL_LESS_THAN_USABLE = 35 };
 /* Far beyond what happens by chance in a table that is at most half full. */
@@ -54,27 +54,27 @@ struct chunk {
     int64_t usable_bytes;
 };
 
-/* A wanted column: its place in the record, and room for as many rows as the chunk holds.
+/* A wanted column: its index in the record, and buffers for all rows of the chunk.
  *
- * Of a text column the values are codes, -1 for NULL; the text of code i is at text_starts[i] of
- * the chunk. `slots` is a hash table, a power of two at least twice the rows.
+ * The values of a text column are codes, -1 for NULL; the text of code i is at text_starts[i] of
+ * the chunk. `slots` is a hash table; its size is a power of two of at least twice the rows.
  */
 struct column {
     int64_t place;
     int64_t is_text;
     int64_t *values;      /* 0 where NULL */
     uint8_t *null;        /* written only if there is a NULL */
-    int64_t nulls;        /* how many */
-    int64_t least;        /* of the values, those of NULL too */
+    int64_t nulls;        /* number of NULLs */
+    int64_t least;        /* minimum of the values, including those at NULLs */
     int64_t greatest;
     int64_t *text_starts;
     int64_t *text_bytes;
-    int64_t texts;        /* how many distinct ones */
+    int64_t texts;        /* number of distinct texts */
     int32_t *slots;
     int64_t slot_count;
 };
 
-/* What one cell holds: a header of types, then the values. */
+/* The record in a cell: a header of types, then the values. */
 struct record {
     const uint8_t *header;
     int64_t header_bytes;
@@ -89,7 +89,7 @@ static int64_t big_endian_2(const uint8_t *at)
 static uint64_t big_endian_8(const uint8_t *at)
 {
 #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    /* Compilers do not see through the form below, where most of the time goes. */
+    /* Compilers do not turn the loop below into one load; most of the time is spent here. */
     uint64_t value;
     memcpy(&value, at, sizeof value);
     return __builtin_bswap64(value);
@@ -147,7 +147,7 @@ static const char *find_record(const uint8_t *page, int64_t at, int64_t usable, 
     return found->header_bytes ? NULL : OLD_ROW;
 }
 
-/* The rest of a type whose first byte says that more follow; NULL if it does not end. */
+/* Read the rest of a type (a varint) from its second byte on; NULL if it is not terminated. */
 static const uint8_t *long_type(const uint8_t *at, const uint8_t *end, uint64_t *type)
 {
     uint64_t value = *type & 0x7F;
@@ -169,7 +169,7 @@ static void store_null(struct column *column, int64_t row, int64_t rows)
     column->values[row] = column->is_text ? -1 : 0;
 }
 
-/* `end` is behind the value. At least 8 bytes of its page come before that: those of the header. */
+/* The value that ends before `end`. At least 8 bytes of its page, or of headers, precede `end`. */
 static int64_t integer(const uint8_t *end, int64_t bytes, int64_t type)
 {
     int shift = bytes ? (int)(64 - 8 * bytes) : 0;
@@ -190,7 +190,7 @@ static uint64_t hash_of(const uint8_t *text, int64_t bytes)
     return hash * mix;
 }
 
-/* The code of a text, a new one if it has none; -1 if that takes too long to find. */
+/* The code of a text, which is added if new; -1 after too many probes. */
 static int64_t code_of(struct column *column, const uint8_t *content, int64_t start, int64_t bytes)
 {
     uint64_t mask = (uint64_t)column->slot_count - 1;
@@ -283,7 +283,7 @@ static void find_range(struct column *column, int64_t rows)
     column->greatest = greatest;
 }
 
-/* How many rows the pages hold. Like decode, returns NULL, or the reason to decline. */
+/* The number of rows in the pages. Like decode, returns NULL, or the reason to decline. */
 EXPORTED const char *traceview_count_rows(const struct chunk *chunk, int64_t *rows)
 {
     *rows = 0;
@@ -296,7 +296,7 @@ EXPORTED const char *traceview_count_rows(const struct chunk *chunk, int64_t *ro
     return NULL;
 }
 
-/* Fill the columns, which come in the order of their places. */
+/* Fill the columns, which are given in the order of their places. */
 EXPORTED const char *traceview_decode(const struct chunk *chunk, struct column *columns,
                                       int64_t count, int64_t rows)
 {
