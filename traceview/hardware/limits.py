@@ -52,15 +52,15 @@ class SmLimits:
 
     @property
     def access_bytes(self) -> int:
-        """Bytes of global memory that a thread moves in one instruction at most.
+        """The most bytes of global memory that a thread moves in one instruction.
 
-        Their address must be known to be a multiple of as many.
+        The address must be known to be a multiple of this number.
         """
         return 32 if float(self.compute_capability) >= _WIDE_SINCE else 16
 
     @property
     def warps_per_sm(self) -> int:
-        """Warps resident on an SM at most."""
+        """Maximum of resident warps per SM."""
         return self.threads_per_sm // WARP_THREADS
 
 

@@ -14,7 +14,7 @@ from traceview.records import record
 
 
 def filling_sizes(blocks: int, at_once: int) -> tuple[int, ...]:
-    """The nearest numbers of blocks that leave no slot unused: the one below, if any, and above."""
+    """The nearest grid sizes that leave no block slot unused: the one below, if any, and above."""
     down, up = blocks // at_once * at_once, -(-blocks // at_once) * at_once
     return (down, up) if 0 < down < up else (up,)
 
