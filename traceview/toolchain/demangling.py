@@ -1,7 +1,7 @@
 """C++ names of mangled symbols: by cu++filt or c++filt, else by the C++ library of this machine.
 
-Names come from files that anyone may have written. They are demangled in a process of its own, so
-that one that crashes a demangler costs only its name.
+Symbols come from untrusted files. They are demangled in a separate process, so that a symbol that
+crashes the demangler costs only names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MANGLED = re.compile(r"_Z[\w.$]+")
 _TOOLS = ("cu++filt", "c++filt", "llvm-cxxfilt")
 _TOOLKITS = Path("/usr/local")
 _LONGEST = 8192
-# The arguments of a command take 128 KiB each, and some MiB together.
+# An argument of a command may have 128 KiB, all of them together some MiB.
 _AT_ONCE = 64
 _TIMEOUT_S = 10.0
 _BY_LIBRARY = """
@@ -37,7 +37,7 @@ _MOST_KNOWN = 1 << 16
 
 
 def demangled(symbols: Iterable[str]) -> dict[str, str]:
-    """The C++ name of each symbol; a symbol that is not mangled, or not understood, is itself."""
+    """Each symbol mapped to its C++ name, or to itself if it is not mangled or not understood."""
     wanted = list(dict.fromkeys(symbols))
     fresh = [s for s in wanted if s not in _known and _MANGLED.fullmatch(s) and len(s) < _LONGEST]
     if len(_known) > _MOST_KNOWN:
@@ -49,7 +49,7 @@ def demangled(symbols: Iterable[str]) -> dict[str, str]:
 
 
 def _by_any(symbols: Sequence[str]) -> list[str]:
-    """The names by the first way that understands one of them."""
+    """The names printed by the first demangler that changes at least one symbol."""
     for command in _commands():
         lines = run_process([*command, *symbols], timeout_s=_TIMEOUT_S).out.splitlines()
         if len(lines) == len(symbols) and lines != list(symbols):

@@ -55,10 +55,7 @@ def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Cod
 
 
 def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
-    """Cache the latest results and errors of a function.
-
-    A file with many kernels is passed once per kernel.
-    """
+    """Cache the latest results and errors of a function that is called per kernel of a file."""
 
     @lru_cache(maxsize=2)
     def kept(arguments: tuple[*Ts]) -> T | TraceviewError:
