@@ -76,9 +76,10 @@ def compare_benchmarks(
 ) -> BenchDifference:
     """Compare runs of `benchmark`, or files that `traceview bench --json` wrote, per version.
 
-    Runs of one operation differ more than trials of one run do: differences are certain from four
-    runs per side on, each of a process of its own. Raises ComparisonRefusedError for another
-    operation, or another GPU unless `force`, and InputError for other files.
+    Runs of one operation differ more than the trials of one run: differences are certain only from
+    four runs per side on, each in a process of its own. Raises ComparisonRefusedError if the sides
+    are of different operations, or of different GPUs unless `force`, and InputError for any other
+    file.
     """
     from traceview.bench.history.difference import bench_difference
     from traceview.bench.history.saved import benches_of

@@ -1,4 +1,4 @@
-"""Comparisons of recordings: what changed, and whether it may be merged."""
+"""Comparisons of recordings: what changed, and whether the change may be merged."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def gate(
 
     Both sides are what `load` takes or returns, or files of `baseline`; `config` is a gate.toml.
     The report's `outcome` is "passed", "regressed" or "undecided", its `decisions` one per rule
-    and condition. Raises InputError for a config that is not in the grammar, TraceFormatError for a
-    damaged baseline, ComparisonRefusedError where comparing makes no sense, unless `force`, and
-    otherwise as `load` does.
+    and condition. Raises InputError for an invalid config, TraceFormatError for a damaged baseline,
+    ComparisonRefusedError where comparing makes no sense, unless `force`, and otherwise as `load`
+    does.
     """
     from traceview.comparison.gate import decide, read_config
     from traceview.comparison.inputs import side
@@ -66,8 +66,8 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
 
     `traces` are what `load` takes or returns, or baselines, whose runs are added. `gate` reads the
     file in place of the recordings. Returns its path. Raises InputError for a recording without GPU
-    work, for one capture twice, or if the file cannot be written, OutputExistsError if it exists
-    and not `force`, and otherwise as `load` does.
+    work, for a capture given twice, or if the file cannot be written, OutputExistsError if it
+    exists and not `force`, and otherwise as `load` does.
     """
     from traceview.comparison.baseline import baseline_text, is_baseline
     from traceview.comparison.environment import check_captures
@@ -80,7 +80,7 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     target = Path(out)
     sources = [Path(each) if isinstance(each, (str, Path)) else Path(each.path) for each in traces]
     for source in sources:
-        # A baseline may take the place of one that it holds.
+        # With `force`, the output may replace a baseline that is among the inputs.
         kept = Path() if force and is_baseline(source) else source
         check_report_output(target, force=force, source=kept, source_kind="trace")
     runs = [run.figures for run in side(list(traces), load)]

@@ -56,7 +56,7 @@ def inspect_ptx(
             has compiled a kernel.
         budget_s: time (20) after which no guess of arguments, recompilation or comparison of
             results begins; a note says what was left out.
-        arguments: those of a script.
+        arguments: command-line arguments of a script.
         sm_count: SMs of the GPU, to compute waves.
         what_if: compile the kernels of a Python target with other warps, stages and tiles as well,
             to compare occupancy.

@@ -43,13 +43,14 @@ def record(
         out: the file to write; by default `<script stem>.sqlite` in the current folder.
         backend: "nsys", "torch" (torch.profiler inside the program), or "auto": nsys where it
             works.
-        steps: keep the steps from the first to before the second.
+        steps: (first, end): keep the steps from `first` on, up to but without `end`.
         range_name: keep the first NVTX range of this name.
         keep_env: leave the environment and home paths in the trace.
         keep_rep: also keep the .nsys-rep file.
         note: gets each message for the user, one line per call.
 
-    `trace` to `nsys_options` select what is recorded, as the options of `traceview record` do.
+    The arguments from `trace` to `nsys_options` select what is recorded, as the options of
+    `traceview record` do.
     Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
     """
     from traceview import recorders

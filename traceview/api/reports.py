@@ -41,12 +41,12 @@ def analyze(
             bytes and FLOP that the same program's kernels moved and did, for "roofline".
         cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
             what nvcc built, for "load-widths".
-        tables: compute the tables of all answers now, on two threads. Otherwise those of an answer
-            are computed when they are first read, for programs that read the findings.
+        tables: compute the tables of all answers now, on two threads. Otherwise the tables of an
+            answer are computed when they are first read, for programs that read only findings.
 
-    Raises InputError if `trace` is none, a name or glob matches nothing or a file is none of these,
-    PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs a
-    tool that is missing.
+    Raises InputError if `trace` is no Trace, a name or glob matches nothing, or a file has another
+    format, PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs
+    a tool that is missing.
     """
     return analyzed(
         trace,
@@ -74,7 +74,7 @@ def analyzed(
     tables: bool,
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
-    """`analyze`, and `beside` of the trace that it analyzes: see `report.analyze`."""
+    """As `analyze`, with `beside` called for the prepared trace: see `report.analyze`."""
     from traceview import report
     from traceview.errors import InputError
     from traceview.facts.ranges import selection
@@ -126,9 +126,10 @@ def analyze_ranks(
     "local" or "local:N" for a cluster of this machine, in a script that guards its main program
     (`if __name__ == "__main__"`).
 
-    What cannot be read is in `failed` of the report, and the other ranks answer. Raises InputError
-    if there are no recordings, two are of one rank, or they are of different jobs or profilers;
-    TraceviewError if none can be read; ToolNotFoundError for `dask` without the package.
+    Recordings that cannot be read are listed in `failed` of the report; the other ranks are
+    analyzed. Raises InputError if there are no recordings, two are of one rank, or they are of
+    different jobs or profilers; TraceviewError if none can be read; ToolNotFoundError for `dask`
+    without the package.
     """
     from traceview.ranks.execution.reading import read_job
 
