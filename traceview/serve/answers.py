@@ -41,7 +41,7 @@ _KEPT_REPORTS = 2
 
 
 class Answers:
-    """Answers about the recordings of one folder. The last reports are kept."""
+    """Answers about the recordings of one folder. The latest reports are cached."""
 
     def __init__(self, folder: ServedFolder) -> None:
         self._folder = folder
@@ -108,7 +108,7 @@ class Answers:
         )
 
     def evidence(self, recording: str, finding: int, rows: int | None) -> Document:
-        """A finding with all its values, the table that shows it, and the kernels meanwhile."""
+        """A finding with all its values, the table that shows it, and the kernels in its window."""
         report = self._report(recording)
         if not 0 <= finding < len(report.findings):
             raise InputError(
@@ -213,6 +213,6 @@ def _brief(number: int, ranked: RankedFinding) -> Document:
 
 
 def _plain(document: Document) -> Document:
-    """The document of plain values: tables as lists of rows."""
+    """The document as JSON values, with tables as lists of rows."""
     plain: Document = json.loads(written(document))
     return plain

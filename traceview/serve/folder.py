@@ -19,13 +19,13 @@ CODE = (".ptx", ".cubin")
 
 @record
 class ServedFolder:
-    """A folder, with every link resolved."""
+    """The folder that is served; all symbolic links in its path are resolved."""
 
     root: Path
 
     @classmethod
     def of(cls, folder: Path) -> ServedFolder:
-        """Raises InputError if it is not a folder."""
+        """The folder to serve. Raises InputError if it is not a folder."""
         if not folder.is_dir():
             raise InputError(
                 f"{folder} is not a folder", "pass the folder that holds the recordings"
@@ -35,7 +35,7 @@ class ServedFolder:
     def file(self, name: str) -> Path:
         """The file of that name, relative to the folder.
 
-        Raises InputError for what is outside the folder, also by way of a link, or is not a file.
+        Raises InputError for a path outside the folder, also by way of a link, or that is no file.
         """
         path = self._inside(self.root / name)
         if path is None:
@@ -46,7 +46,7 @@ class ServedFolder:
         return path
 
     def _inside(self, path: Path) -> Path | None:
-        """The file behind a path, links resolved; None for what is outside, or is not a file."""
+        """The file behind a path, links resolved; None if it is outside the folder, or no file."""
         try:
             file = path.resolve()
             return file if file.is_relative_to(self.root) and file.is_file() else None

@@ -32,7 +32,7 @@ def serve(folder: Path) -> None:
     Raises InputError if there is no such folder, and ToolNotFoundError without the package mcp.
     """
     server = server_of(folder)
-    # The SDK's would wait for the next line of stdin.
+    # The signal handler of the SDK would wait for the next line of stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.stdin.isatty():
         text = "waiting for a client on stdin, which starts this command itself (docs/serve.md)"
@@ -53,7 +53,7 @@ def server_of(folder: Path) -> MCPServer:
     server = MCPServer("traceview", instructions=_INSTRUCTIONS, version=__version__)
     reads = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
     for tool in _tools(answers):
-        # As text alone: a client would be given a structured answer twice.
+        # As text alone: a client would receive a structured answer twice.
         server.tool(annotations=reads, structured_output=False)(tool)
     return server
 
@@ -78,7 +78,7 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
     ) -> str:
         """Answer one question about a recording with the first rows of its tables.
 
-        Name one `table` to get what its columns mean and more of its rows, `rows` for as many.
+        Pass `table` for the meanings of its columns and more of its rows; `rows` is their number.
         """
         return _sent(lambda: answers.answer(recording, question, table, rows))
 
@@ -89,7 +89,7 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
     def inspect_kernel(target: str, kernel: str | None = None) -> str:
         """Show how wide the accesses of a kernel are, and why, in a .ptx, .cubin or recording.
 
-        Without `kernel`, those of many kernels are summed up.
+        Without `kernel`, a target with many kernels gets a summary.
         """
         return _sent(lambda: answers.kernel(target, kernel))
 
@@ -98,7 +98,7 @@ def _tools(answers: Answers) -> list[Callable[..., str]]:
     ) -> str:
         """Say what changed between two versions, from one or more recordings of each.
 
-        `force` compares those that are refused otherwise, such as of different GPUs.
+        `force` compares recordings that are refused otherwise, such as those of different GPUs.
         """
         return _sent(lambda: answers.compare(before, after, rows, force))
 
