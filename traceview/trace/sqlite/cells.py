@@ -279,7 +279,7 @@ def _integers(records: Bytes, kind: int, start: int) -> Integers | int:
     if kind not in INTEGER_BYTES:
         raise DeclinedError("a column of integers holds something else")
     width = INTEGER_BYTES[kind]
-    # numpy has no 3- or 6-byte integers: read 4 or 8 bytes, which begin in the column or header before.
+    # numpy has no 3- or 6-byte integers: read 4 or 8 bytes, which begin before the value.
     whole = 1 << (width - 1).bit_length()
     extra = whole - width
     strided = np.ndarray(
