@@ -91,7 +91,7 @@ def run_process(
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a program and what it has started, which is in its group."""
+    """Kill a program and the processes that it started, which are in its process group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
