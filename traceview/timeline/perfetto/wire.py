@@ -48,7 +48,7 @@ def text(field: int, value: str) -> bytes:
 
 
 def constants(rows: int, content: bytes) -> Bytes:
-    """The same bytes in every row."""
+    """An array of `rows` rows that all are `content`."""
     return np.broadcast_to(np.frombuffer(content, np.uint8), (rows, len(content)))
 
 
