@@ -61,7 +61,7 @@ class ToolNotFoundError(TraceviewError):
 
 
 class RecordingError(TraceviewError):
-    """nsys left no usable recording."""
+    """A program could not be recorded, or its recording could not be exported."""
 
 
 class PtxSyntaxError(TraceviewError):
