@@ -41,11 +41,11 @@ class _Move(NamedTuple):
 
 @record
 class TensorOp:
-    """Equal tensor-core instructions of a function, counted.
+    """A group of identical tensor-core instructions of a function, with their count.
 
     `operation` is mma, wmma.mma, wgmma.mma_async or tcgen05.mma, with .sp if sparse. `shape` is
-    such as m16n8k16, None if it is in a descriptor. `types` are those of D, A, B and C as
-    written, or `kind::` alone.
+    e.g. m16n8k16, None where a descriptor holds it. `types` are the element types of D, A, B and C
+    as written, or the `kind::` modifier alone.
     """
 
     operation: str
@@ -56,7 +56,7 @@ class TensorOp:
 
 
 def accesses(function: Function) -> tuple[Access, ...]:
-    """The function's memory accesses in order; equal ones of a source line are counted.
+    """The function's memory accesses in order; identical ones on a source line are merged.
 
     Excluded are constants, parameters, operands that tensor cores read through descriptors, tensor
     memory, and barriers.
@@ -92,7 +92,7 @@ def _tensor_op(instruction: Instruction) -> TensorOp | None:
 
 
 def access_of(instruction: Instruction) -> Access | None:
-    """The access of one instruction, with a count of 1; None if it makes none.
+    """The memory access of one instruction, with a count of 1; None if it makes none.
 
     `accesses` lists what is excluded.
     """
@@ -127,9 +127,9 @@ def _plain(kind: Kind) -> Callable[[Words, str], _Move]:
 
 
 def _matrix(kind: Kind) -> Callable[[Words, str], _Move]:
-    """ldmatrix and stmatrix: one register per thread for an 8 × 8 matrix of 16-bit elements.
+    """ldmatrix and stmatrix: one register per thread per 8 × 8 matrix of 16-bit elements.
 
-    An m16n16 matrix of bytes takes two.
+    An m16n16 matrix of bytes takes two registers.
     """
 
     def move(opcode: Words, _: str) -> _Move:
@@ -194,7 +194,7 @@ def _texture(_: Words, __: str) -> _Move:
 
 
 def _surface(kind: Kind) -> Callable[[Words, str], _Move]:
-    """sust.p converts to the format in the surface's descriptor; the others copy bits."""
+    """A surface access; sust.p has no width, as it converts to the format in the descriptor."""
 
     def move(opcode: Words, _: str) -> _Move:
         converted = opcode.root == "sust" and opcode.modifiers[:1] == ("p",)

@@ -1,8 +1,8 @@
 """Asynchronous copies and matrix products in flight at each wait of the hottest loop, from PTX.
 
-The code before the loop and some iterations of it are followed in the order of the listing, with a
-queue per kind: cp.async and bulk copies wait for all but the latest N groups, wgmma likewise, TMA
-loads and tcgen05 products for the oldest whose mbarrier is waited for.
+Simulates the code before the loop and some iterations of the loop, in the order of the listing,
+with a queue per kind. A wait for cp.async, bulk stores or wgmma leaves the latest N groups in
+flight; an mbarrier wait completes the oldest group of TMA loads or tcgen05 products.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Place = tuple[SourceLine | None, ...]
 class AsyncWait:
     """A wait in the hottest loop, in the steady state.
 
-    `kind` is what it waits for: cp.async, TMA, bulk store, wgmma, tcgen05. `in_flight` is how many
-    groups are in flight when it begins, `left` how many when it ends. `meanwhile` counts the
-    arithmetic between the issue of the youngest group that it waits for and the wait, by class:
-    with none nothing overlaps.
+    `kind` is the kind of work waited for: cp.async, TMA, bulk store, wgmma, tcgen05. `in_flight` is
+    the number of groups in flight when the wait begins, `left` the number when it ends. `meanwhile`
+    counts the arithmetic between the issue of the youngest group waited for and the wait, by class;
+    it is empty if nothing overlaps.
     """
 
     source: SourceLine | None
@@ -57,7 +57,7 @@ class AsyncWait:
 
     @property
     def is_serial(self) -> bool:
-        """Whether it waits for what was issued last, with no arithmetic in between."""
+        """Whether it drains the queue with no arithmetic since the last group was issued."""
         return self.left == 0 < self.in_flight and not self.meanwhile
 
 
@@ -74,12 +74,12 @@ def async_waits(function: Function, mix: InstructionMix) -> tuple[AsyncWait, ...
     waits: list[AsyncWait] = []
     for _ in range(_ITERATIONS):
         waits = [wait for each in body for wait in queues.step(each)]
-    # A wait for what was waited for already does nothing.
+    # Leave out waits for groups that an earlier wait completed.
     return tuple(wait for wait in waits if wait.in_flight > wait.left)
 
 
 def _mbarrier_kinds(body: list[Instruction]) -> Mapping[Place, str]:
-    """The kind of signal at each place, where there is only one."""
+    """The kind of work that signals an mbarrier at each place, for places with one kind."""
     kinds: dict[Place, set[str]] = defaultdict(set)
     for instruction in body:
         kind = _kind(instruction.opcode, _COMMITS)
@@ -105,7 +105,7 @@ class _Queues:
         self._work: list[str] = []
 
     def step(self, instruction: Instruction) -> list[AsyncWait]:
-        """Follow one instruction; the wait that it is, if any."""
+        """Simulate one instruction; return the wait that it is, if any."""
         waits = list(self._waits(instruction))
         if kind := _kind(instruction.opcode, _COMMITS):
             self._groups[self._queue(kind, _place(instruction))].append(len(self._work))
@@ -125,12 +125,12 @@ class _Queues:
                 yield self._wait(instruction, queue, max(0, len(self._groups[queue]) - 1))
 
     def _queue(self, kind: str, place: Place) -> tuple[str, Place]:
-        """One queue per kind; several places of one kind of mbarrier have one each."""
+        """The key of a queue: one per kind, or one per place if several places signal the kind."""
         several = list(self._mbarriers.values()).count(kind) > 1
         return kind, place if several else ()
 
     def _signalled_at(self, place: Place) -> Place | None:
-        """The place whose mbarriers are waited for at a place: its own, or the only one."""
+        """The place that signals the mbarriers waited for at `place`: the same, or the only one."""
         if place in self._mbarriers:
             return place
         return next(iter(self._mbarriers)) if len(self._mbarriers) == 1 else None
@@ -141,10 +141,10 @@ class _Queues:
 
     def _wait(self, instruction: Instruction, queue: tuple[str, Place], allowed: int) -> AsyncWait:
         groups = self._groups[queue]
-        done = groups[: max(0, len(groups) - allowed)]
-        self._groups[queue] = groups[len(done) :]
-        counts = Counter(self._work[done[-1] :] if done else ())
+        completed = groups[: max(0, len(groups) - allowed)]
+        self._groups[queue] = groups[len(completed) :]
+        counts = Counter(self._work[completed[-1] :] if completed else ())
         meanwhile = {name: counts[name] for name in CLASSES if counts[name]}
         return AsyncWait(
-            instruction.source, queue[0], len(groups), len(groups) - len(done), meanwhile
+            instruction.source, queue[0], len(groups), len(groups) - len(completed), meanwhile
         )

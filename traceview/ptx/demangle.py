@@ -1,4 +1,4 @@
-"""Names of C++ functions: the plain one of a symbol, and the short one of a demangled name."""
+"""Names of C++ functions: unqualified from a mangled symbol, short from a demangled name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABI_TAG = re.compile(r"\[abi:\w*\]")
 def short_name(demangled: str) -> str:
     """A demangled name without return type, parameters and ABI tags: `ops::scale<__half, 8>`.
 
-    What is not understood is returned as it is.
+    A name that is not understood is returned unchanged.
     """
     name = _ABI_TAG.sub("", demangled)
     at = _parameters_at(name)

@@ -33,7 +33,7 @@ def pointee_bits(argument: Argument) -> int | None:
 
 
 def bits_at_deepest(accesses: Iterable[Access]) -> int:
-    """The bits that all instructions at the greatest loop depth of accesses move."""
+    """The bits that the accesses at the greatest loop depth move, over all their instructions."""
     accesses = list(accesses)
     deepest = max((access.loop_depth for access in accesses), default=0)
     return sum(

@@ -92,8 +92,8 @@ class Source:
         """Raise PtxSyntaxError at an offset, quoting the text there."""
         line = self.text.count("\n", 0, offset) + 1
         column = offset - self.text.rfind("\n", 0, offset)
-        there = self.text[offset : offset + SHOWN_CHARACTERS].partition("\n")[0].rstrip()
-        seen = f"{what}: {there!a}" if there else what
+        excerpt = self.text[offset : offset + SHOWN_CHARACTERS].partition("\n")[0].rstrip()
+        seen = f"{what}: {excerpt!a}" if excerpt else what
         raise PtxSyntaxError(self.name, line, column, seen, remedy)
 
     def statements(self) -> Iterator[Statement]:

@@ -85,8 +85,8 @@ class FileTable:
     def origin(self, chain: Chain, home: str) -> Origin:
         """The kernel's line of a chain, and the lines of inlined helpers, innermost first.
 
-        `home` is the number of the function's file: a bare name that several files share means
-        that one. A compiler writes line 0 where there is no source line.
+        `home` is the number of the function's file, which is meant by a bare name that several
+        files share. Places with line 0, which have no source line, are left out.
         """
         key = (chain, home)
         if key not in self._origins:

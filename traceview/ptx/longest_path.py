@@ -63,10 +63,10 @@ class Passes:
         return [block for block, (begin, end) in blocks for _ in range(begin, end)]
 
     def heaviest(self, weights: Iterable[tuple[Instruction, int]]) -> list[Instruction]:
-        """Those of the instructions that one pass of their innermost loop executes, in order.
+        """The given instructions that one pass of their innermost loop executes, in order.
 
-        It is the pass with the greatest sum of weights. Instructions outside of the deepest of
-        their loops are left out.
+        Of all passes, the one with the greatest sum of weights counts. Instructions outside the
+        deepest of the loops are left out.
         """
         by_loop: dict[int | None, dict[int, int]] = {}
         for instruction, weight in weights:
@@ -85,7 +85,7 @@ class Passes:
         return 0 if loop is None else self._nest.depth(loop)
 
     def _pass(self, loop: int | None, weighed: dict[int, int]) -> dict[int, int]:
-        """The instructions, with their weights, on the heaviest path from the loop's header."""
+        """The weights, by instruction, on the heaviest path from the loop's header."""
         if len({self._block_of[at] for at in weighed}) == 1:
             return weighed
         first = 0 if loop is None else self._block_of[loop]

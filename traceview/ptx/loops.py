@@ -42,7 +42,7 @@ class LoopNest:
         return [at for at, each in enumerate(self.innermost) if each is not None and inside[each]]
 
     def depth(self, loop: int) -> int:
-        """The number of loops around its instructions, itself included."""
+        """The nesting depth of a loop, itself included; 1 for an outermost loop."""
         return 1 + (self.depth(outer) if (outer := self.outer[loop]) is not None else 0)
 
     def _is_inside(self, inner: int | None, loop: int) -> bool:
@@ -52,7 +52,7 @@ class LoopNest:
 
 
 def loop_nest(count: int, jumps: Iterable[Jump]) -> LoopNest:
-    """The loops around each of `count` instructions; arguments as those of `loop_depths`."""
+    """The loops around each of `count` instructions; arguments as for `loop_depths`."""
     jumps = list(jumps)
     starts = block_starts(count, jumps)
     order, outer, is_header = _loops(block_edges(starts, jumps))
@@ -117,9 +117,9 @@ def _block_depths(edges: Edges) -> list[int]:
 
 
 def _loops(edges: Edges) -> tuple[list[int], list[int], list[bool]]:
-    """Blocks in preorder, the header of the loop around each or -1, and whether it is a header.
+    """Blocks in preorder; for each, the header of the loop around it or -1, and whether it is one.
 
-    A header is its number in preorder; the loop around it is not the one that it heads.
+    Headers are preorder numbers. The loop around a header is the next outer one, not its own.
     """
     order, parents = _depth_first(edges)
     number = {block: place for place, block in enumerate(order)}
@@ -148,7 +148,7 @@ def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
 
 
 def _nesting(before: Edges, dominators: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """The header around each block and whether it is one; all block numbers are preorder."""
+    """Per block, the header around it or -1, and whether it is one; all in preorder numbers."""
     size = len(before)
     outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
     dominates = _dominance(dominators)

@@ -26,8 +26,11 @@ class SourceLine:
 
 
 def source_path(written: str) -> str:
-    """The path that a compiler wrote. PTX has bytes beyond ASCII as \\303, MLIR and LLVM as \\C3;
-    what is no UTF-8 then was no such escape."""
+    """The path that a compiler wrote, with its escaped bytes decoded.
+
+    PTX writes bytes beyond ASCII as \\303, MLIR and LLVM as \\C3. A path that would not be UTF-8
+    was not escaped and is returned unchanged.
+    """
     if "\\" not in written:
         return written
     try:
@@ -62,10 +65,10 @@ class Instruction:
 
 @record
 class RequestCost:
-    """The cost of one warp's request on average; None where it does not apply or is not known.
+    """The mean cost of one warp's request; None where it does not apply or is not known.
 
-    `sectors` are those of 32 bytes in global memory, `wavefronts` the passes through shared
-    memory; the ideal ones hold the same data without gaps, and without bank conflicts.
+    `sectors` counts 32-byte sectors of global memory, `wavefronts` passes through shared memory.
+    The ideal sectors hold the same data without gaps; the ideal wavefronts have no bank conflicts.
     """
 
     sectors: float | None = None
@@ -75,17 +78,17 @@ class RequestCost:
 
     @property
     def is_uncoalesced(self) -> bool:
-        """Whether it touches at least twice the sectors that hold its data."""
+        """Whether a request touches at least twice the ideal number of sectors."""
         return bool(self.sectors and self.ideal_sectors and self.sectors >= 2 * self.ideal_sectors)
 
 
 @record
 class Access:
-    """Equal memory accesses of one source line, counted.
+    """A group of identical memory accesses on one source line, with their count.
 
     `width_bits` is bits per thread per instruction, None for a bulk copy, whose size is in a
     descriptor or a register. `scope` is that of an atomic (cta, cluster, gpu, sys). `hints` are
-    cache operators and eviction hints as written. `cost` is what a warp's request costs.
+    cache operators and eviction hints as written. `cost` is the cost of a warp's request.
     `helper_lines` are the lines in the user's inlined helpers where it is made, `source` the line
     of the kernel that calls them.
     """
@@ -124,7 +127,7 @@ class Function:
 
 @record
 class Listing:
-    """A parsed PTX or SASS text. `target` is such as sm_90a, `version` that of PTX."""
+    """A parsed PTX or SASS text. `target` is e.g. sm_90a; `version` is None for SASS."""
 
     level: Level
     target: str
@@ -199,12 +202,12 @@ class Compiled:
 
     @property
     def by_nvvm(self) -> bool:
-        """Whether NVIDIA's NVVM made it, for code per thread: nvcc, numba-cuda, Warp."""
+        """Whether NVVM compiled it from per-thread code, as for nvcc, numba-cuda and Warp."""
         return _NVVM in (self.ptx or "")[:_HEAD_LETTERS]
 
     @property
     def is_gluon(self) -> bool:
-        """Whether it is a Gluon kernel, whose source has the layouts: it begins at TTGIR."""
+        """Whether it is a Gluon kernel: its source has layouts, so compilation starts at TTGIR."""
         return "ttgir" in self.stages and "ttir" not in self.stages
 
     @property

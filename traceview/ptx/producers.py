@@ -1,7 +1,7 @@
-"""The program that made a PTX text or a cubin, and a kernel's own name in the symbol it wrote.
+"""The framework and compiler that produced a PTX text or cubin, and a kernel's unmangled name.
 
-Compilers leave a comment at the top, frameworks a name mangling of their own; both are read as the
-producers of late 2026 write them. What is not recognized is None.
+Compilers leave a comment at the top, and frameworks mangle names each in their own way; both are
+recognized as the producers of late 2026 write them. Anything else is None.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Producer:
 
     @property
     def described(self) -> str:
-        """Such as `Warp (NVVM of CUDA 13.4)`; empty where nothing is known."""
+        """A description such as `Warp (NVVM of CUDA 13.4)`; empty where nothing is known."""
         of = f" of CUDA {self.release}" if self.release else ""
         compiler = f"{self.compiler}{of}" if self.compiler else ""
         if not self.framework:
@@ -72,7 +72,7 @@ class Producer:
 
 
 def producer_of(symbol: str, ptx: str | None) -> Producer:
-    """The producer of the kernel `symbol` of a PTX text, or of a cubin without one."""
+    """The producer of the kernel `symbol`; `ptx` is None for a cubin without PTX."""
     head = (ptx or "")[:_HEAD_CHARACTERS]
     release = _RELEASE.search(head)
     compiler = "NVVM" if _NVVM in head else "LLVM" if _LLVM in head else None
@@ -81,7 +81,7 @@ def producer_of(symbol: str, ptx: str | None) -> Producer:
 
 
 def own_name(symbol: str) -> str | None:
-    """The kernel's name in the program, where a framework has mangled it; None elsewhere.
+    """The kernel's name in the user's program, if a framework mangled it; None otherwise.
 
     `gelu.forward` for Warp's gelu_1a2b3c4d_cuda_kernel_forward.
     """
@@ -94,7 +94,7 @@ def own_name(symbol: str) -> str | None:
 
 
 def dynamic_shared_variables(ptx: str) -> Sequence[str]:
-    """The names of shared variables that a launch allocates."""
+    """The names of the `extern .shared` variables, which a launch allocates."""
     return _EXTERN_SHARED.findall(ptx)
 
 

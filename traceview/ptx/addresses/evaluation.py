@@ -1,11 +1,12 @@
 """Evaluate the registers of a PTX function for sample launches, all threads at once.
 
 Integers are computed as the GPU does. Loaded values and floats are stand-ins that depend on the
-operands alone. A register that a loop changes keeps its value from before the first iteration.
-A parameter of unknown type or a loaded value may be a stride: an address that scales with it is
-not determined.
-So differences between addresses are meaningful, the addresses themselves are not. Shared variables
-start at multiples of 1,024.
+operands alone. A register that a loop changes keeps its value from before the first iteration. A
+parameter of unknown type or a loaded value may be a stride: an address that scales with it is not
+determined.
+
+Only the differences between addresses are meaningful, not the addresses themselves. Shared
+variables start at multiples of 1,024.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]]+")
 class Launch:
     """A sample launch: its arguments, one block of the grid, and its number of threads.
 
-    `shape` is that of the block; without one all threads run along x. `unknown` are the parameters
-    of unknown type, as all are of PTX that is given as a file.
+    `shape` is the block's (x, y, z) size; without it all threads run along x. `unknown` names the
+    parameters of unknown type: all of them for PTX that is given as a file.
     """
 
     parameters: Mapping[str, int]
@@ -60,7 +61,7 @@ class Launch:
 def launches(
     order: Sequence[str], known: Mapping[str, Argument], threads: int | None
 ) -> list[Launch]:
-    """Sample launches, different in all but this: sizes and addresses are multiples of 16.
+    """Sample launches that differ in every value; sizes and addresses are multiples of 16.
 
     `order` names the kernel's parameters, `known` maps some of them to arguments.
     """
@@ -77,9 +78,10 @@ def as_launched(
     shape: tuple[int, int, int],
     compiled: Compiled,
 ) -> list[Launch]:
-    """Launches with integers as passed and arrays aligned as far as declared, of several blocks.
+    """Launches of the first and the middle block, with the arguments that the kernel has.
 
-    Integers that are not known are multiples of 16. Without a grid it is the first block alone.
+    Integers are as passed, arrays aligned as far as declared; unknown integers are multiples of 16.
+    Without a grid there is only the first block.
     """
     values = {
         name: _as_passed(at, known.get(name), compiled.how == "launched")
@@ -139,7 +141,7 @@ class Registers:
         return start + (int(offset[1]) if offset else 0)
 
     def is_made_up(self, register: str) -> bool:
-        """Whether the threads of a warp have stand-ins: values that the code does not determine."""
+        """Whether a register holds stand-ins: values per thread that the code does not fix."""
         self._of(register)
         return register in self._made_up
 
@@ -179,7 +181,7 @@ class Registers:
         return result
 
     def _judge(self, register: str, writer: Instruction, result: Values, *, exact: bool) -> None:
-        """Note whether the code determines a result, for the threads of a warp."""
+        """Record whether a result is made up (it differs in a warp), unknown (uniform) or exact."""
         inputs = set(_inputs(writer))
         if inputs & self._scaled or self._scales(writer):
             # Whatever the stand-in for the stride, 0 included.
@@ -192,7 +194,7 @@ class Registers:
             self._unknown.add(register)
 
     def _scales(self, writer: Instruction) -> bool:
-        """Whether it multiplies or divides what differs between threads by an unknown."""
+        """Whether an instruction scales a value that differs between threads by an unknown one."""
         root = writer.opcode.partition(".")[0]
         factors = _operands(writer)[: 2 if root == "mad" else None]
         if root not in _SCALING or not any(factor in self._unknown for factor in factors):
@@ -200,7 +202,7 @@ class Registers:
         return any(_differs_in_warp(self._value(factor)) for factor in factors)
 
     def _parameter(self, register: str, writer: Instruction) -> Values:
-        """A parameter, or a member of one that is a structure: another value at each offset."""
+        """The value of a parameter or of a structure's member: different at each offset."""
         text = address_text(writer.operands)
         name = next(iter(re.findall(r"[\w$]+", text)), "")
         offset = _OFFSET.search(text)
@@ -261,7 +263,7 @@ class Registers:
         return self._opaque([hash_of(register)]) if value is None else value
 
     def _symbol(self, name: str) -> Values:
-        """The address of a variable: that of no other."""
+        """The address of a variable, distinct from that of every other variable."""
         return self._all(hash_of(name.strip("[] ")) << _ALIGNMENT_BITS)
 
     def _all(self, value: int) -> Values:
@@ -283,7 +285,10 @@ def _differs_in_warp(values: Values) -> bool:
 
 
 def _broadcast(values: Values, lane: int) -> Values:
-    """Each warp's value of one lane; the last lane there is where a warp is not full."""
+    """The value of one lane of each warp, for all its threads.
+
+    A partial last warp without that lane gives its last lane's value.
+    """
     at = np.arange(len(values))
     return values[np.minimum(at // _WARP * _WARP + lane, len(values) - 1)]
 

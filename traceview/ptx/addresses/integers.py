@@ -32,7 +32,7 @@ def integer_result(opcode: str, inputs: Sequence[Values]) -> Values | None:
 
 
 def input_hash(start: Values, inputs: Iterable[Values | int]) -> Values:
-    """A hash of the inputs, not negative."""
+    """A non-negative hash of the inputs, per thread."""
     state = start
     for each in inputs:
         state = (state ^ each) * _MIX

@@ -16,19 +16,19 @@ _MOST_DEPTH = 40
 
 @record
 class LoopSteps:
-    """The steps of the registers of a function from one iteration of a loop to the next."""
+    """How far the registers of a function advance from one loop iteration to the next."""
 
     slices: Slices
 
     def of(self, access: Instruction) -> int | None:
-        """The step of the address of an access; None outside of loops, and where it varies."""
+        """The bytes by which an access's address advances; None outside loops or if it varies."""
         if not access.loop_depth:
             return None
         base = registers_in(address_text(access.operands))
         return self._step(base[0], access.loop_depth, 0) if base else 0
 
     def _step(self, text: str, depth: int, level: int) -> int | None:
-        """The step of an operand: of a register that a loop carries, what it adds to it."""
+        """The step of an operand; for a loop-carried register, what the loop adds to it."""
         inside = self._inside(text, depth)
         if not inside:
             return 0
@@ -75,7 +75,7 @@ def _operands(writer: Instruction) -> list[str]:
 
 
 def _combined(writer: Instruction, steps: Sequence[int]) -> int | None:
-    """The step of a result from those of its operands; None if it is no constant."""
+    """The step of a result, given the steps of its operands; None if it is not constant."""
     root, operands = writer.opcode.partition(".")[0], _operands(writer)
     if root in _COPIES:
         return steps[0]

@@ -96,9 +96,9 @@ class Provenance:
         return sizes.pop() if len(sizes) == 1 else None
 
     def in_one_pass(self, instructions: Iterable[Instruction]) -> list[Instruction]:
-        """Those that a thread executes in one pass of the innermost loop around them.
+        """The instructions that a thread executes in one pass of the innermost loop around them.
 
-        Of alternative paths it is the one that moves the most bits.
+        Of alternative paths, the one that moves the most bits counts.
         """
         return self.passes.heaviest((each, _bits(each)) for each in instructions)
 
@@ -107,7 +107,7 @@ class Provenance:
         return sum(map(_bits, self.in_one_pass(instructions)))
 
     def bits_of(self, accesses: Iterable[Access]) -> int:
-        """The bits that a thread moves in one pass by accesses."""
+        """The bits that a thread moves through accesses in one pass of their innermost loop."""
         return self.bits_per_pass(each for a in accesses for each in self.instructions(a))
 
     def streams(self, accesses: Iterable[Access]) -> int:
@@ -116,7 +116,7 @@ class Provenance:
         return len({self.slices.address(each).pointers for each in instructions})
 
     def unused_lanes(self, access: Access) -> int:
-        """The number of values that a vector load brings and no instruction reads."""
+        """The number of values of a vector load that no instruction reads."""
         loads = self.instructions(access) if access.kind == "load" else ()
         return sum(name not in self.slices.read_registers for i in loads for name in results(i))
 
@@ -129,7 +129,7 @@ def _bits(instruction: Instruction) -> int:
 def _arguments_by_parameter(
     function: Function, arguments: Sequence[Argument]
 ) -> dict[str, Argument]:
-    """The arguments by the names of PTX parameters; empty if the numbers of both do not match."""
+    """The arguments by PTX parameter name; empty if their numbers do not match."""
     parameters = function.parameters
     passed = [argument for argument in arguments if argument.type != "constexpr"]
     if not len(passed) <= len(parameters) <= len(passed) + _SCRATCH:

@@ -66,51 +66,51 @@ class RequestCosts:
         return self.cost_of(access, instructions) if access.width_bits else None
 
     def cost_of(self, access: Access, instructions: Sequence[Instruction]) -> RequestCost | None:
-        """The cost of some of them."""
+        """The mean cost of some of an access's instructions; None where it is not known."""
         spread = instructions[:: max(1, len(instructions) // _MOST_INSTRUCTIONS)]
         width = (access.width_bits or 0) // 8
         is_copy = access.kind == "async-copy"
         moved = access.kind in ("load", "store") or is_copy
         if not moved or not width or (is_copy and access.opcode.startswith("cp.async.bulk")):
             return None
-        found = _Mean.of(self._sectors(spread, width) if access.space == "global" else ())
+        moved_sectors = _Mean.of(self._sectors(spread, width) if access.space == "global" else ())
         in_shared = access.space == "shared" or is_copy
         passes = _Mean.of(self._wavefronts(spread, width) if in_shared else ())
-        if found is None and passes is None:
+        if moved_sectors is None and passes is None:
             return None
         return RequestCost(
-            sectors=found.cost if found else None,
-            ideal_sectors=found.least if found else None,
+            sectors=moved_sectors.cost if moved_sectors else None,
+            ideal_sectors=moved_sectors.least if moved_sectors else None,
             wavefronts=passes.cost if passes else None,
             ideal_wavefronts=passes.least if passes else None,
         )
 
     def used_fraction(self, instructions: Sequence[Instruction], width: int) -> float | None:
-        """The part of the sectors touched by a block's threads in these that it needs."""
-        parts = []
+        """The fraction of the bytes in the sectors a block touches that it needs, if known."""
+        fractions = []
         for registers in self.each:
-            found = [self._warps(registers, i, _source(i)) for i in instructions]
-            if any(each is None for each in found):
+            warps = [self._warps(registers, i, _source(i)) for i in instructions]
+            if any(each is None for each in warps):
                 return None
-            pairs = [each for each in found if each is not None]
+            pairs = [each for each in warps if each is not None]
             address = np.concatenate([address.ravel() for address, _ in pairs])[None]
             active = np.concatenate([active.ravel() for _, active in pairs])[None]
             if not active.any():
                 continue
             touched = distinct(address // SECTOR_BYTES, active)[0] * SECTOR_BYTES
             needed = needed_bytes(address, active, width)[0]
-            parts.append(min(1.0, needed / max(touched, 1)))
-        return sum(parts) / len(parts) if parts else None
+            fractions.append(min(1.0, needed / max(touched, 1)))
+        return sum(fractions) / len(fractions) if fractions else None
 
     def _sectors(
         self, instructions: Sequence[Instruction], width: int
     ) -> Iterator[tuple[Values, Values] | None]:
         for registers, instruction in self._pairs(instructions):
-            found = self._warps(registers, instruction, _source(instruction))
-            if found is None:
+            warps = self._warps(registers, instruction, _source(instruction))
+            if warps is None:
                 yield None
                 continue
-            address, active = found
+            address, active = warps
             least = -(-needed_bytes(address, active, width) // SECTOR_BYTES)
             yield sectors(address, active, width), least
 
@@ -118,11 +118,11 @@ class RequestCosts:
         self, instructions: Sequence[Instruction], width: int
     ) -> Iterator[tuple[Values, Values] | None]:
         for registers, instruction in self._pairs(instructions):
-            found = self._warps(registers, instruction, _destination(instruction))
-            if found is None:
+            warps = self._warps(registers, instruction, _destination(instruction))
+            if warps is None:
                 yield None
                 continue
-            address, active = found
+            address, active = warps
             root, modifiers = words(instruction.opcode)
             if root in _MATRICES:
                 count = next((MATRIX_COUNT[m] for m in modifiers if m in MATRIX_COUNT), 1)
@@ -156,7 +156,7 @@ class RequestCosts:
 
 @record
 class _Mean:
-    """The mean cost over all requests, and the least that they could cost."""
+    """The mean cost per request, and the mean of the least possible cost."""
 
     cost: float
     least: float
@@ -177,9 +177,10 @@ def _per(total: int, requests: int) -> float:
 
 
 def _shape(function: Function, num_warps: int | None) -> tuple[int, int, int]:
-    """The block as declared; where only its size is known all threads along x.
+    """The block size (x, y, z) as declared; if only its product is known, all threads along x.
 
-    A kernel that uses y has a warp along x, as nearly all such blocks have or a multiple of it.
+    A kernel that reads %tid.y gets 32 threads along x, as nearly all such blocks have a multiple of
+    32.
     """
     exact = function.directives.get("reqntid", ())
     if exact and exact[0] > 0 and math.prod(exact) <= _MOST_THREADS:
@@ -194,7 +195,7 @@ def _shape(function: Function, num_warps: int | None) -> tuple[int, int, int]:
 
 
 def _by_warp(values: Values) -> Values:
-    """Values of whole warps, shape (warps, 32); a part of a warp is filled up with its first."""
+    """Values by warp, shape (warps, 32); a partial warp is padded with the first value."""
     missing = -len(values) % WARP
     whole = np.concatenate([values, np.repeat(values[:1], missing)]) if missing else values
     return whole.reshape(-1, WARP)

@@ -66,7 +66,7 @@ def fewest_wavefronts(address: Addresses, active: Active, width: int) -> Counts:
 
 
 def _phases(active: Active, threads: int) -> Counts:
-    """The phases of `threads` threads in which any takes part."""
+    """The number of phases of `threads` threads in which any thread takes part, per request."""
     phases = active.reshape(len(active), -1, threads)
     counts: Counts = phases.any(axis=2).sum(axis=1, dtype=np.int64)
     return counts
@@ -88,7 +88,7 @@ def matrix_wavefronts(address: Addresses, matrices: int) -> Counts:
 
 
 def _in_phases(address: Addresses, active: Active, words: int, threads: int) -> Counts:
-    """The sum over phases of `threads` threads, each of which moves `words` words."""
+    """The wavefronts summed over phases of `threads` threads that move `words` words each."""
     rows = len(address)
     word = address.reshape(rows, -1, threads, 1) // _BANK_BYTES + np.arange(words)
     taking = np.broadcast_to(active.reshape(rows, -1, threads, 1), word.shape)
@@ -109,7 +109,7 @@ def _busiest_bank(word: Addresses, active: Active) -> Counts:
 
 
 def _first_of_each(values: Addresses, active: Active) -> tuple[Addresses, Active]:
-    """The values of each row in order, and a mask of the first of equal active ones."""
+    """The values of each row, sorted, and a mask of the first in each run of equal active ones."""
     end = np.iinfo(np.int64).max
     ordered = np.sort(np.where(active, values, end), axis=1)
     is_new = np.diff(ordered, axis=1, prepend=ordered[:, :1] - 1) != 0

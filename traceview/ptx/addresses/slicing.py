@@ -70,7 +70,7 @@ class Slices:
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
 
     def writer(self, register: str) -> Instruction | None:
-        """The first instruction that writes a register; a load, if there is one.
+        """The first instruction that writes a register, a load if there is one; None without any.
 
         Triton writes a masked load's `other` value first and then loads over it.
         """
@@ -126,7 +126,7 @@ class Slices:
         )
 
     def _behind(self, registers: Iterable[str]) -> set[str]:
-        """All registers that values depend on, be it through loaded data."""
+        """All registers that the given ones depend on, including through the addresses of loads."""
         seen, waiting = set[str](), list(registers)
         while waiting:
             register = waiting.pop()
@@ -180,13 +180,13 @@ def registers_in(text: str) -> list[str]:
 
 
 def address_text(operands: str) -> str:
-    """The text in brackets; of an asynchronous copy, which has two addresses, the source."""
+    """The address operand without its brackets; of an asynchronous copy, the source address."""
     brackets = re.findall(r"\[([^\]]*)\]", operands)
     return brackets[-1] if brackets else ""
 
 
 def together(origins: Iterable[Origin]) -> Origin:
-    """The union of what several values are computed from."""
+    """The union of several origins."""
     listed = list(origins)
     return Origin(
         frozenset().union(*(origin.parameters for origin in listed)),

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def walked(self) -> bool:
-        """Whether a thread's elements are apart while the loop walks along those between."""
+        """Whether a thread's elements are apart and the loop steps through those between them."""
         step, apart = self.loop_step or 0, self.step
         between = apart is not None and (apart.parameter is not None or abs(step) < abs(apart.of))
         return self.scattered and between and 0 < abs(step) < SECTOR_BYTES
@@ -142,8 +142,8 @@ class Samples:
         for axis in range(3):
             further = [self._further(number, axis) for number in range(len(self.each))]
             yield self._rule(
-                _first(there, instruction) - _first(here, instruction)
-                for here, there in zip(self.each, further, strict=True)
+                _first(next_block, instruction) - _first(block, instruction)
+                for block, next_block in zip(self.each, further, strict=True)
             )
 
     def _further(self, number: int, axis: int) -> Registers:

@@ -24,11 +24,11 @@ _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail|__assert_fail)\b")
 
 @record
 class Traffic:
-    """Bytes and arithmetic of a thread on its longest path; None with a reason where unknown.
+    """Bytes and arithmetic of a thread on its longest path; None where unknown.
 
-    `bytes_moved` are those of its global loads and stores; an address that all threads of a block
-    share counts as 0 bytes. `issue_slots` counts arithmetic instructions, weighted by the issue
-    slots of an fp32 instruction.
+    `bytes_moved` counts its global loads and stores; an address that all threads of a block share
+    counts as 0 bytes. `issue_slots` counts arithmetic instructions, weighted by the issue slots of
+    an fp32 instruction. `unknown` is the reason for None.
     """
 
     bytes_moved: int | None
@@ -37,7 +37,7 @@ class Traffic:
 
 
 def traffic_of(ptx: Function | None, sass: Function | None) -> Traffic:
-    """The traffic by PTX, or by SASS without PTX or where ptxas has unrolled its loops."""
+    """A thread's traffic from its PTX; from SASS without PTX, or if ptxas unrolled its loops."""
     by_ptx = _of_ptx(ptx) if ptx else None
     if sass and (by_ptx is None or by_ptx.unknown == LOOPS):
         by_sass = _of_sass(sass)

@@ -17,7 +17,7 @@ CLASSES = (
     *("async copy", "atomic", "tensor memory", "MMA", "fp32", "fp16", "fp64", "integer"),
     *("conversion", "special function", "shuffle", "barrier", "control", "move", "other"),
 )
-"""In the order in which they are listed. "integer" includes addresses, logic and selection."""
+"""All classes, in listing order. "integer" includes addresses, logic and selection."""
 
 _SASS_ROOTS: Mapping[str, str] = {
     "global load": "LD LDG LDGMC TEX TLD TLD4 TXD SULD",

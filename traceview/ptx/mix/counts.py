@@ -12,26 +12,26 @@ from traceview.ptx.model import Function, Instruction, Level, SourceLine
 from traceview.records import record
 
 _WORK = frozenset(CLASSES[:13]) - {"integer"}
-"""Classes of which a loop that only polls (for a barrier, free memory) has none."""
+"""Classes of useful work: a loop without any only polls (for a barrier, free memory)."""
 _LOCK = {"atomic", "shared load", "shared store"}
 """The classes of a loop that polls for a lock: Triton hands the atomic's result to all threads."""
 
 
 @record
 class ClassCounts:
-    """Instructions by class, in the order of CLASSES; those with none are left out."""
+    """Instructions by class, in the order of CLASSES; classes without any are left out."""
 
     by_class: Mapping[str, int]
 
     @classmethod
     def of(cls, classes: Iterable[str]) -> ClassCounts:
-        """Count classes."""
+        """Count a sequence of class names, one per instruction."""
         counts = Counter(classes)
         return cls({name: counts[name] for name in CLASSES if counts[name]})
 
     @property
     def total(self) -> int:
-        """All instructions."""
+        """The number of instructions of all classes."""
         return sum(self.by_class.values())
 
 
@@ -39,8 +39,8 @@ class ClassCounts:
 class LoopMix:
     """The instructions of a loop, those of inner loops included.
 
-    `source` is the line of its jump back, which is that of the `for`, `depth` counts from 1,
-    `header` is its first instruction.
+    `source` is the line of its back edge, normally the `for`; `depth` counts from 1; `header` is
+    the index of its first instruction.
     """
 
     header: int
@@ -54,7 +54,7 @@ class LoopMix:
 class LineMix:
     """The instructions of a source line. `loop_depth` is that of its deepest instruction.
 
-    `in_hottest_loop` is how many of them are in the hottest loop.
+    `in_hottest_loop` is the number of its instructions that are in the hottest loop.
     """
 
     source: SourceLine | None
@@ -83,9 +83,9 @@ class InstructionMix:
 
 
 def hottest(loops: Sequence[LoopMix]) -> LoopMix | None:
-    """The most deeply nested loop; of several one with matrix products, the largest.
+    """The most deeply nested loop; among equals one with matrix products, then the largest.
 
-    Trip counts are not in the code, so that nesting stands for them.
+    The code does not contain trip counts, so nesting stands in for them.
     """
     return max(loops, key=_heat, default=None)
 

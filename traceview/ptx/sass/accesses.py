@@ -57,10 +57,10 @@ _CONDITION_LAST = re.compile(r".*, *!?U?P\d+")
 
 
 def accesses(function: Function) -> tuple[Access, ...]:
-    """The memory accesses of a function in order; equal ones of a source line are counted.
+    """The memory accesses of a function in order; identical ones on a source line are merged.
 
-    A copy between global and shared memory has space global. Instructions that never execute
-    (@!PT, which ptxas inserts where the hardware needs a pause) are excluded, as are callees.
+    A copy between global and shared memory has space global. Instructions that never execute (@!PT,
+    which ptxas inserts where the hardware needs a pause) are excluded, as are callees.
     """
     counts = Counter(
         access for instruction in function.instructions if (access := access_of(instruction))

@@ -35,7 +35,7 @@ _AGAIN = "build or copy the file again"
 
 @record
 class FatbinEntry:
-    """One PTX or cubin of a fatbin, as stored. `arch` is that of the entry, such as sm_90."""
+    """One PTX or cubin of a fatbin, as stored. `arch` is e.g. sm_90."""
 
     kind: Literal["ptx", "cubin"]
     arch: str
@@ -171,7 +171,7 @@ def _lz4(stored: bytes, size: int) -> bytes:
 
 
 def _length(stored: bytes, at: int, first: int) -> tuple[int, int]:
-    """A length that goes on in further bytes where the first four bits are all set."""
+    """A length, continued in further bytes if its four bits are all set, and the next offset."""
     count = first
     while first == 15:
         more = stored[at]

@@ -35,7 +35,7 @@ _MMA = frozenset({"HMMA", "IMMA", "QMMA", "BMMA", "DMMA", "OMMA"})
 class LiveRegisters:
     """The live registers at each instruction, and the first instruction with the most.
 
-    `holders` counts the registers that are live there by the source line that wrote them.
+    `holders` counts the registers that are live at that instruction by the line that wrote them.
     """
 
     counts: tuple[int, ...]
@@ -70,7 +70,7 @@ def written_registers(instruction: Instruction) -> Iterator[int]:
 
 
 def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int]) -> list[int]:
-    """A mask of registers per instruction: those live before it that it does not end, and after."""
+    """A mask of registers per instruction: those live before it or after it."""
     code = function.instructions
     starts = block_starts(len(code), function.jumps)
     edges = block_edges(starts, function.jumps)
@@ -96,13 +96,13 @@ def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int])
 def _holders(
     code: Sequence[Instruction], writes: Sequence[int], held: int, peak: int
 ) -> Iterator[tuple[SourceLine | None, int]]:
-    """The lines that wrote what is held, the most registers first; the last write counts."""
+    """The source lines that last wrote the registers in `held`, with the most registers first."""
     counts = Counter[SourceLine | None]()
     for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
-        found = writes[at] & held
-        if found:
-            counts[code[at].source] += found.bit_count()
-            held &= ~found
+        registers = writes[at] & held
+        if registers:
+            counts[code[at].source] += registers.bit_count()
+            held &= ~registers
     yield from counts.most_common()
 
 
@@ -177,7 +177,7 @@ def _source_width(at: int, root: str, modifiers: Sequence[str], opcode: str) -> 
 
 
 def _fragment(at: int, modifiers: Sequence[str]) -> int:
-    """The registers of A, B and C of a warp's matrix product."""
+    """The number of registers of operand `at` (A, B or C) of a warp's matrix product."""
     if at == 2:
         return 2 if "F16" in modifiers[1:2] or modifiers[:1] == ["8816"] else 4
     small = modifiers[:1] in (["1688"], ["16816"]) and not {"F32", "F16"} & set(modifiers[1:2])

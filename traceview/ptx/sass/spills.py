@@ -1,7 +1,7 @@
-"""Spilled values: which source line computed what ptxas stores to the stack, and where it returns.
+"""Spilled values: the source lines that computed what ptxas stores to the stack, and its reloads.
 
 A spill store writes a register to a slot relative to R1; its value was computed where that register
-was written last. A load returns what was stored to its slot last. Both follow the listing.
+was written last. A load returns the value stored to its slot last. Both follow the listing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class SpilledValue:
 
 
 def spilled_values(function: Function, hottest: Collection[int]) -> tuple[SpilledValue, ...]:
-    """The spilled values by source line, those with most bytes first.
+    """The spilled values by source line, the most bytes first.
 
-    `hottest` are the instructions of the hottest loop.
+    `hottest` holds the indices of the instructions of the hottest loop.
     """
     totals: dict[SourceLine | None, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for source, numbers in _spills(function, hottest):
@@ -59,7 +59,7 @@ def _spills(
             source = slots.get(first, each.source)
             yield source, (0, size, 1, int(at in hottest))
         for register in written_registers(each):
-            # What returns from the stack is still what was spilled.
+            # A reloaded value keeps the line that computed it.
             is_load = slot is not None and each.opcode.startswith("LDL")
             written[register] = slots.get(first, each.source) if is_load else each.source
 

@@ -14,7 +14,7 @@ from traceview.ptx.ttgir.parser import Places
 from traceview.records import record
 
 STAGES = ("ttir", "ttgir", "llir")
-"""From the source to the PTX."""
+"""In compilation order."""
 
 _LOCATION = re.compile(r"^#loc(?P<name>\d*) = loc\((?P<text>.*)\)$", re.MULTILINE)
 _AT = re.compile(r"\s*loc\(#loc(\d*)\)")
@@ -29,7 +29,7 @@ _DEEPEST = 100
 
 @record
 class StageLine:
-    """A line of code. `number` is that in the text of the stage, from 1."""
+    """A line of code. `number` is its line number in the stage's text, from 1."""
 
     text: str
     number: int
@@ -70,7 +70,7 @@ def _llir(text: str) -> Iterator[StageLine]:
 
 
 def _debug_lines(text: str) -> Callable[[str], SourceLine | None]:
-    """The function from the number of debug metadata to the outermost line of its inlining."""
+    """A function from a debug metadata number to the outermost line of its inlining chain."""
     nodes = {match[1]: (match[2], match[3]) for match in _METADATA.finditer(text)}
     known: dict[str, SourceLine | None] = {}
 
@@ -97,7 +97,7 @@ def _outermost(number: str, nodes: Mapping[str, tuple[str, str]]) -> SourceLine 
 
 
 def _file(number: str, nodes: Mapping[str, tuple[str, str]]) -> str | None:
-    """The file of a scope: its own, or that of the scope around it."""
+    """The file of a debug scope; if it has none, that of the scope around it."""
     for _ in range(_DEEPEST):
         kind, text = nodes.get(number, ("", ""))
         match = _FILE.search(text) if kind == "File" else None

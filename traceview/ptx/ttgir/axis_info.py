@@ -34,7 +34,7 @@ _SAME = frozenset(
 
 @record
 class AxisInfo:
-    """The known facts of a value along each axis; scalars have one axis of length one."""
+    """What is known of a value along each axis; scalars have one axis of length one."""
 
     contiguity: tuple[int, ...]
     divisibility: tuple[int, ...]
@@ -43,10 +43,10 @@ class AxisInfo:
 
 
 def axis_infos(module: IrModule, *, aligned_remainders: bool = True) -> Mapping[str, AxisInfo]:
-    """The information of all values; loops are followed until nothing changes.
+    """The AxisInfo of every value, repeated until the values that loops carry settle.
 
-    `aligned_remainders` False is the analysis before Triton 3.9, to which a scalar `a % b` may be
-    any number.
+    `aligned_remainders` False gives the analysis before Triton 3.9, which assumes nothing about a
+    scalar `a % b`.
     """
     analysis = _Analysis(module, aligned_remainders)
     for _ in range(8):
@@ -58,13 +58,13 @@ def axis_infos(module: IrModule, *, aligned_remainders: bool = True) -> Mapping[
 
 
 def unknown(shape: Sequence[int]) -> AxisInfo:
-    """Nothing is known."""
+    """The AxisInfo of a value of which nothing is known."""
     ones = (1,) * max(1, len(shape))
     return AxisInfo(ones, ones, ones)
 
 
 class _Analysis:
-    """One pass after another over the operations, until the values that loops carry settle."""
+    """The AxisInfo of each value so far; each `run` is one pass over the operations."""
 
     def __init__(self, module: IrModule, aligned_remainders: bool) -> None:
         self.module = module
@@ -129,12 +129,12 @@ class _Analysis:
             return info
         # Equal numbers of all axes are written once: dense<16> for [16, 16].
         each = {
-            name: given * _rank(info) if len(given) == 1 else given for name, given in hints.items()
+            name: hint * _rank(info) if len(hint) == 1 else hint for name, hint in hints.items()
         }
         parts = {
-            name: tuple(map(max, getattr(info, name), given))
-            for name, given in each.items()
-            if len(given) == _rank(info)
+            name: tuple(map(max, getattr(info, name), hint))
+            for name, hint in each.items()
+            if len(hint) == _rank(info)
         }
         return AxisInfo(**{**info.__dict__, **parts})
 
@@ -158,7 +158,7 @@ def _rank(info: AxisInfo) -> int:
 
 
 def _of_rank(info: AxisInfo, shape: Sequence[int]) -> AxisInfo:
-    """The information, or nothing where it is that of a value of another rank."""
+    """The AxisInfo if it is of the rank of the shape, else that of an unknown value."""
     return info if _rank(info) == max(1, len(shape)) else unknown(shape)
 
 
@@ -208,10 +208,10 @@ def _splat(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
 
 
 def _expand(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
-    found, value = _AXIS.search(op.rest), inputs[0]
-    if not found:
+    match, value = _AXIS.search(op.rest), inputs[0]
+    if not match:
         return None
-    at = int(found[1])
+    at = int(match[1])
 
     def with_axis(values: tuple[int, ...], new: int) -> tuple[int, ...]:
         return (*values[:at], new, *values[at:])
@@ -248,10 +248,10 @@ def _broadcast(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 
 def _transposed(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
-    found, value = _ORDER.search(op.rest), inputs[0]
-    if not found:
+    match, value = _ORDER.search(op.rest), inputs[0]
+    if not match:
         return None
-    order = [int(n) for n in found[1].split(",")]
+    order = [int(n) for n in match[1].split(",")]
     return AxisInfo(
         tuple(value.contiguity[a] for a in order),
         tuple(value.divisibility[a] for a in order),
@@ -290,7 +290,7 @@ def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
 
 
 def _of_elements(a: AxisInfo, at: int, other: AxisInfo) -> int:
-    """The divisibility of every element: that of a run's first does not hold for the others."""
+    """The divisibility of every element: that of a run holds for its first element only."""
     return 1 if a.contiguity[at] > 1 and other.constant != 1 else a.divisibility[at]
 
 
@@ -364,7 +364,7 @@ def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 
 def element_bytes(type_: str) -> int:
-    """The size of what pointers of a type point to, in bytes."""
+    """The size in bytes of the elements that pointers of a type point to."""
     pointed = type_.rpartition("!tt.ptr<")[2].partition(">")[0].partition(",")[0]
     if pointed.startswith("f8") or pointed == "i1":
         return 1

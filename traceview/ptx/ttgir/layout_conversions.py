@@ -1,8 +1,8 @@
 """Layout conversions in TTGIR: from which layout to which, how, and the bytes that they move.
 
-A conversion whose elements stay in their threads is free or some moves. Within a warp it takes
-shuffles or shared memory, as Triton judges; between warps always shared memory: each program
-writes the tensor, waits at a barrier, and reads it back.
+A conversion that keeps elements in their threads costs nothing or a few register moves. Within a
+warp it takes shuffles or shared memory, as Triton judges; between warps always shared memory: each
+program writes the tensor, waits at a barrier, and reads it back.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _NUMBER = re.compile(r"(\w+) = (\d+)")
 
 @record
 class LayoutConversion:
-    """A tensor that goes from one layout to another.
+    """The conversion of a tensor from one layout to another.
 
-    `path` is how, None where that cannot be told. `size_bytes` is the size of the tensor, written
-    once and read once per program if it goes through shared memory. `variable` is the name in the
-    source, where it has one. `in_deepest_loop` is False also without a loop. `feeds_mma` is True
-    for an operand of a matrix product.
+    `path` is how the elements move, None where that is not known. `size_bytes` is the size of the
+    tensor, written once and read once per program if it goes through shared memory. `variable` is
+    the name in the source, if there is one. `in_deepest_loop` is also False if there is no loop.
+    `feeds_mma` is True for an operand of a matrix product.
     """
 
     source: SourceLine | None
@@ -76,7 +76,7 @@ def loop_depths_of(module: IrModule) -> tuple[int, ...]:
 
 
 def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
-    """Within what elements stay that go from one layout to another; None where not understood."""
+    """How far elements move between two layouts; None if a layout is not understood."""
     if prod(shape) > _MOST_ELEMENTS:
         return None
     first, second = bases_of(before, shape), bases_of(after, shape)
@@ -97,7 +97,10 @@ def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
 
 @record
 class _Evidence:
-    """Exchanges between threads in the PTX of each line, and lines where other operations do it."""
+    """Shared stores and shuffles in the PTX per source line.
+
+    On `ambiguous` lines another operation may have made them.
+    """
 
     stores: Mapping[SourceLine | None, int]
     shuffles: Mapping[SourceLine | None, int]
@@ -167,7 +170,7 @@ def _users(module: IrModule) -> Mapping[str, list[IrOperation]]:
 def _stored(
     op: IrOperation, users: Mapping[str, list[IrOperation]], module: IrModule, type_: str
 ) -> tuple[str, str, bool]:
-    """The layouts of a tensor stored to shared memory: its own, and that in which it is read."""
+    """The layouts in which a tensor is stored to shared memory and read, and if it feeds an MMA."""
     using = [user for result in op.results for user in users.get(result, ())]
     loads = [layout_of(u.type, module.layouts) for u in using if u.opcode == "ttg.local_load"]
     feeds = any("dot" in user.opcode or "mma" in user.opcode for user in using)
@@ -176,7 +179,7 @@ def _stored(
 
 
 def size_bytes(type_: str) -> int:
-    """The bytes of a tensor type; an i1 takes one."""
+    """The size of a tensor type in bytes; an i1 element takes one byte."""
     match = _ELEMENT.match(type_.partition("tensor<")[2])
     bits = 64 if match and match["pointer"] else int((match and match["bits"]) or 32)
     return prod(shape_of(type_)) * max(8, bits) // 8

@@ -17,7 +17,7 @@ _IN_TENSOR = re.compile(r"(#[\w.]+(?:<\{.*\}>)?)>$")
 
 @record
 class ThreadShare:
-    """Axes from the fastest to the slowest, and a thread's adjacent elements along the first."""
+    """Axes from the fastest to the slowest, and a thread's adjacent elements along the fastest."""
 
     order: tuple[int, ...]
     adjacent: int

@@ -76,14 +76,14 @@ def _bases(layout: str, shape: Sequence[int]) -> Bases | None:
 
 
 def elements(bases: Bases, shape: Sequence[int]) -> Array:
-    """The element of each warp, lane and register, as its place in row-major order."""
+    """The element that each warp, lane and register holds, as its index in row-major order."""
     register, lane, warp = (_places(each, shape) for each in bases.parts)
     places: Array = warp[:, None, None] ^ lane[None, :, None] ^ register[None, None, :]
     return places
 
 
 def _places(bases: Iterable[Basis], shape: Sequence[int]) -> Array:
-    """The place that each number adds, for the numbers 0, 1, 2 … of these bits."""
+    """The row-major offset that each of the numbers 0, 1, 2 … of the given bits adds."""
     weights = np.cumprod([1, *reversed(shape[1:])])[::-1]
     # Sizes are powers of two, so that the axes are fields of bits of the place.
     flat = [int(np.dot(basis, weights)) for basis in bases]
@@ -114,16 +114,18 @@ class _Tile:
 
     def spread(self, sizes: Sequence[int], order: Sequence[int]) -> tuple[Basis, ...]:
         """Bits that repeat the tile along the axes, the fastest axis first."""
-        found: list[Basis] = []
+        bits: list[Basis] = []
         for axis in order:
             for _ in range(sizes[axis].bit_length() - 1):
-                found.append(self.unit(axis, self.covered[axis]))
+                bits.append(self.unit(axis, self.covered[axis]))
                 self.covered[axis] *= 2
-        return tuple(found)
+        return tuple(bits)
 
     def rest(self, order: Sequence[int]) -> tuple[Basis, ...]:
         """Registers that repeat the tile until it covers the shape."""
-        left = [max(1, size // done) for size, done in zip(self.shape, self.covered, strict=True)]
+        left = [
+            max(1, size // covered) for size, covered in zip(self.shape, self.covered, strict=True)
+        ]
         return self.spread(left, order)
 
     def unit(self, axis: int, offset: int) -> Basis:
@@ -165,7 +167,7 @@ def _powers(begin: int, end: int) -> Iterator[int]:
 
 
 def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
-    """Accumulators: two neighbours along a row, and the same eight rows below."""
+    """Bases of accumulators: two neighbours along a row, and two more eight rows below."""
     lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
     is_wgmma = numbers.get("versionMajor") == "3"
     if not is_wgmma and numbers.get("versionMajor") != "2":
@@ -199,11 +201,11 @@ def _dot_operand(layout: str, shape: Sequence[int]) -> Bases | None:
 def _operand_warps(
     tile: _Tile, warps: Sequence[int], across: int, is_wgmma: bool
 ) -> tuple[Basis, ...]:
-    """Warps side by side in the product along the other axis hold the same operand."""
-    found: list[Basis] = []
+    """The warp bases of an operand; warps apart along the product's other axis hold copies."""
+    bases: list[Basis] = []
     for axis in (0, 1) if is_wgmma else (1, 0):
         if axis == across:
-            found += tile.spread([n if at == axis else 1 for at, n in enumerate(warps)], (axis,))
+            bases += tile.spread([n if at == axis else 1 for at, n in enumerate(warps)], (axis,))
         else:
-            found += [(0, 0)] * (warps[axis].bit_length() - 1)
-    return tuple(found)
+            bases += [(0, 0)] * (warps[axis].bit_length() - 1)
+    return tuple(bases)

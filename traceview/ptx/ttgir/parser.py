@@ -42,9 +42,10 @@ _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
 
 @record
 class IrOperation:
-    """One operation. `rest` is its text behind the name, `type` that of its last result.
+    """One operation. `rest` is its text after the name, `type` the type of its last result.
 
-    `inputs` are its operands in order. `line` is the user's line, `name` the variable it makes.
+    `inputs` are its operands in order. `line` is the user's line, `name` the variable assigned
+    there.
     """
 
     opcode: str
@@ -63,7 +64,7 @@ class IrOperation:
 
     @property
     def type_of_inputs(self) -> str:
-        """The type before the arrow: that of its first operand; empty without an arrow."""
+        """The type of its first operand, which is before the arrow; empty without an arrow."""
         before, arrow, _ = self.rest.rpartition(" -> ")
         types = before.rpartition(" : ")[2].strip("( )")
         return types.partition(", tensor<")[0] if arrow else ""
@@ -99,7 +100,7 @@ def shape_of(type_: str) -> tuple[int, ...]:
 
 
 def parse_ttgir(text: str) -> IrModule:
-    """Parse a module; what is not an operation is passed over."""
+    """Parse a module; lines that are not operations are skipped."""
     places = Places({match["name"]: match["text"] for match in _LOCATION.finditer(text)})
     layouts = {match["name"]: match["text"] for match in _LAYOUT.finditer(text)}
     function = _FUNCTION.search(text)
@@ -170,7 +171,7 @@ class _Scopes:
         self._open[-1][name] = name if count == 1 else f"{name}.{count}"
 
     def resolve(self, text: str) -> str:
-        return _VALUE.sub(lambda found: self._of(found[0]), text)
+        return _VALUE.sub(lambda match: self._of(match[0]), text)
 
     def _of(self, name: str) -> str:
         base, _, at = name.partition("#")
@@ -182,7 +183,7 @@ class _Scopes:
 
 def _operations(body: str, places: Places) -> list[IrOperation]:
     scopes, listed = _Scopes(), list[IrOperation]()
-    # The places of the operations whose regions are open; None for other braces.
+    # Indices of the operations whose regions are open; None for other braces.
     around: list[int | None] = []
     for line in body.splitlines():
         at = None
@@ -203,7 +204,7 @@ def _operations(body: str, places: Places) -> list[IrOperation]:
 
 
 def _closed(op: IrOperation, end: str, places: Places) -> IrOperation:
-    """An operation with what stands behind its regions: its types and its location."""
+    """An operation completed by the types and the location that follow its regions."""
     location = _END_LOCATION.search(end)
     types = end[: location.start()] if location else end
     _, colon, types = types.partition(" : ")
@@ -217,7 +218,7 @@ def _closed(op: IrOperation, end: str, places: Places) -> IrOperation:
 
 
 def _resolved(rest: str, scopes: _Scopes, opens: bool) -> str:
-    """The operands with unique names; what a loop defines is known inside of it alone."""
+    """The operands with unique names; the names that a loop defines exist only inside it."""
     loop = _FOR.match(rest) if opens else None
     if loop is None:
         text = scopes.resolve(rest)
@@ -258,7 +259,7 @@ def _operation(match: re.Match[str], places: Places, scopes: _Scopes, opens: boo
 
 
 def _defined(names: list[str], scopes: _Scopes, opens: bool) -> tuple[str, ...]:
-    """Unique names of results, which belong to the region around what an operation opens."""
+    """Unique names of results, which belong to the region around those an operation opens."""
     bases = dict.fromkeys(name.partition("#")[0] for name in names)
     inner = scopes.pop() if opens else None
     for base in bases:
@@ -270,7 +271,7 @@ def _defined(names: list[str], scopes: _Scopes, opens: bool) -> tuple[str, ...]:
 
 
 def _result_type(opcode: str, types: str) -> str:
-    """The type of the result; an operation without an arrow has that of its first operand."""
+    """The type of the result; without an arrow, that of the first operand."""
     if "->" in types:
         return types.rpartition("->")[2].strip()
     several = _FIRST_OF_TWO.match(types) if opcode in ("tt.addptr", "ttg.async_copy") else None

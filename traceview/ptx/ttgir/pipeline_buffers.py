@@ -26,7 +26,7 @@ class PipelineBuffer:
 def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
     """The tiles in shared memory that are indexed by stage; barriers are left out."""
     indexed = {op.inputs[0] for op in module.operations if op.opcode == "ttg.memdesc_index"}
-    found = []
+    buffers = []
     for op in module.operations:
         type_ = _MEMDESC.search(op.type)
         is_buffer = op.opcode == "ttg.local_alloc" and not op.inputs and indexed & {*op.results}
@@ -34,5 +34,5 @@ def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
             continue
         count, *tile = (int(size) for size in type_[1].rstrip("x").split("x"))
         size = count * prod(tile) * int(type_["bits"]) // 8
-        found.append(PipelineBuffer(op.line, op.name, count, size))
-    return tuple(found)
+        buffers.append(PipelineBuffer(op.line, op.name, count, size))
+    return tuple(buffers)

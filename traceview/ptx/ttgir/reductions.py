@@ -1,7 +1,7 @@
 """Reductions in a TTGIR module: those across warps in loops, and those of a whole tile.
 
 Within a warp a reduction takes shuffles; between warps each warp writes its result to shared
-memory, waits at a barrier, and reads those of the others.
+memory, waits at a barrier, and reads the results of the other warps.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
 
 
 def scalar_reduction_lines(module: IrModule) -> frozenset[SourceLine | None]:
-    """The lines of reductions to one value, of which each warp exchanges its part alone."""
+    """The lines of reductions to a scalar, for which each warp exchanges one partial result."""
     reductions = (op for op in module.operations if op.opcode == "tt.reduce")
     return frozenset(op.line for op in reductions if not op.shape)
 
 
 @record
 class TileReduction:
-    """A reduction outside of loops of `size` elements along an axis, whose result is stored.
+    """A reduction of `size` elements along an axis, outside loops, whose result is stored.
 
     `masked`: the elements were loaded under a mask, so that a larger tile has the same result.
     """
@@ -80,7 +80,7 @@ def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
 
 
 def _loads_behind(op: IrOperation, module: IrModule) -> list[IrOperation]:
-    """The loads of tensors that a value is computed from; none of another reduction's tile."""
+    """The tensor loads that a reduction's input comes from, up to any earlier reduction."""
     seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
     while waiting:
         value = waiting.pop()
@@ -94,7 +94,10 @@ def _loads_behind(op: IrOperation, module: IrModule) -> list[IrOperation]:
 
 
 def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> bool:
-    """Whether a store writes what is computed from a result; atomics add up the same parts."""
+    """Whether tt.store writes a value computed from the result; atomics do not count.
+
+    They combine the partial results of several programs.
+    """
     seen, waiting = set[str](), list(op.results)
     while waiting:
         value = waiting.pop()
@@ -141,7 +144,7 @@ def _is_index(op: IrOperation, module: IrModule) -> bool:
 
 
 def _maker(value: str, module: IrModule) -> IrOperation | None:
-    """The operation that makes a value, behind changes of its type and shape."""
+    """The operation that computes a value, before any changes of its type and shape."""
     maker = module.makers.get(value)
     while maker and _PASSING.fullmatch(maker.opcode) and maker.inputs:
         maker = module.makers.get(maker.inputs[0])
@@ -149,7 +152,7 @@ def _maker(value: str, module: IrModule) -> IrOperation | None:
 
 
 def _accumulates(results: Sequence[str], users: Mapping[str, Sequence[IrOperation]]) -> bool:
-    """Whether values go nowhere but to the next iteration, by themselves or added to another."""
+    """Whether results reach only the next iteration, directly or after one accumulation."""
     using = [user for result in results for user in users.get(result, ())]
     sums = [user for user in using if _ACCUMULATING.match(user.opcode)]
     after = [user for each in sums for result in each.results for user in users.get(result, ())]

@@ -1,4 +1,4 @@
-"""The names that the user's program gives to what its lines compute, as TTGIR has them."""
+"""The user's variables that the lines of a kernel assign, as TTGIR names them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from traceview.ptx.ttgir.parser import IrModule
 
 
 def variables_by_line(module: IrModule) -> Mapping[SourceLine, str]:
-    """The variable of each line that names a single one: a `for` carries several."""
+    """The variable of each line that names exactly one; a `for` carries several."""
     names: dict[SourceLine, set[str]] = defaultdict(set)
     for op in module.operations:
         if op.line and op.name:

@@ -1,8 +1,8 @@
 """Why Triton moves so few elements per instruction in an access: layout, address, or mask.
 
 The number is the least of four: a thread's adjacent elements by the layout, those that are adjacent
-in memory, those that the alignment of the address allows, and those with one common mask. What
-makes that one small is followed back to the operation or the argument that it comes from.
+in memory, those that the alignment of the address allows, and those with one common mask. The cause
+of the smallest is traced back to the operation or the argument that it comes from.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _EXTREMES = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 
 @record
 class Culprit:
-    """The origin of a small number: an operation, or else a parameter.
+    """What keeps a vector narrow: an operation, a parameter, or a loop.
 
-    `operands` are the names of what the operation combines, as the user's variables.
+    `operands` are the user's names of the variables that the operation combines.
     """
 
     opcode: str
@@ -71,7 +71,7 @@ class VectorLimit:
 
     @property
     def widest(self) -> int:
-        """The elements that an instruction moves at most."""
+        """The most elements that one instruction can move."""
         return max(1, self.vector_bytes // self.element_bytes)
 
     @property
@@ -93,7 +93,7 @@ def vector_limits(
     """The limit of each access of global memory whose layout is understood, in program order.
 
     `vector_bytes` is the most that a load or a store moves; a copy to shared memory moves up to 16.
-    `aligned_remainders` is that of the analysis of Triton's version.
+    `aligned_remainders` is as in `axis_infos`.
     """
     infos = axis_infos(module, aligned_remainders=aligned_remainders)
     for op in module.operations:
@@ -129,7 +129,7 @@ def _limit(
 
 
 def _by_smallest(access: VectorLimit, trace: _Trace, pointer: str, mask: str | None) -> VectorLimit:
-    """The access with what limits it; of equals the address, then the mask, then the layout."""
+    """The access with its limit; of equal ones the address, then the mask, then the layout."""
     wide, common = access.widest, access.mask
     least = min(wide, access.contiguity, access.alignment, wide if common is None else common)
     if least >= min(wide, max(access.share.adjacent, 2)):
@@ -157,7 +157,7 @@ def pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
 
 
 def _mask(op: IrOperation) -> str | None:
-    """The mask of an access; a load has it before its `other` value, the rest after the data."""
+    """The mask of an access: the second operand of a load, the third of others; or None."""
     at = 1 if op.opcode == "tt.load" else 2
     return op.inputs[at] if len(op.inputs) > at else None
 
@@ -173,14 +173,14 @@ class _Trace:
     def pointers(self, value: str) -> set[str]:
         """The pointer parameters that an address starts from."""
         parameters = {p.name for p in self.module.parameters if "!tt.ptr" in p.type}
-        seen, waiting, found = set[str](), [value], set[str]()
+        seen, waiting, pointers = set[str](), [value], set[str]()
         while waiting:
             name = waiting.pop()
             if name in seen:
                 continue
             seen.add(name)
             if name in parameters:
-                found.add(name)
+                pointers.add(name)
             maker = self.module.makers.get(name)
             if maker and maker.opcode in ("tt.addptr", *_PASSING):
                 waiting += maker.inputs[:1]
@@ -188,10 +188,10 @@ class _Trace:
                 waiting += maker.inputs
             elif maker is None and name not in parameters:
                 waiting += self._starts(name)
-        return found
+        return pointers
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
-        """The operation that keeps a property of a value below what is needed."""
+        """The operation that keeps a property of a value below `need`; None if it is not found."""
         axis = self.axis
         for _ in range(200):
             maker = self.module.makers.get(value)
@@ -215,7 +215,7 @@ class _Trace:
     def _step(
         self, maker: IrOperation, wanted: Property, axis: int, need: int
     ) -> tuple[str, Property, int, int] | None:
-        """The operand to blame, or None where the operation itself is."""
+        """The operand to follow, with its property, need and axis; None to blame the operation."""
         inputs = [value for value in maker.inputs if value.startswith("%")]
         opcode = maker.opcode
         if opcode in _PASSING and inputs:
@@ -249,7 +249,7 @@ class _Trace:
             return inputs[0], wanted, need, axis
         if wanted != "contiguity":
             return self._worse(inputs, wanted, axis, need)
-        # One of them runs along the axis, and the other must stay equal.
+        # One operand runs along the axis; the other must stay constant.
         runs = sorted(inputs[:2], key=lambda value: self._value(value, "contiguity", axis))
         if self._value(runs[1], "contiguity", axis) >= need:
             return runs[0], "constancy", need, axis
@@ -281,7 +281,7 @@ class _Trace:
         )
 
     def _is_index(self, value: str) -> bool:
-        """Whether a value is the program id: nobody can align that."""
+        """Whether a value is the program id, which nobody can align."""
         maker = self.module.makers.get(value)
         while maker and maker.opcode in _PASSING and maker.inputs:
             maker = self.module.makers.get(maker.inputs[0])
@@ -300,7 +300,7 @@ class _Trace:
         return info.constant if info else None
 
     def _starts(self, value: str) -> list[str]:
-        """The values of a loop-carried variable before the loop and at its end."""
+        """The value of a loop-carried variable before the loop, in a list; empty for others."""
         loop = self._loop(value)
         head = loop.rest.partition(f"{value} = ")[2] if loop else ""
         return [head.split(",")[0].split(" ")[0].rstrip(")")] if head.startswith("%") else []
