@@ -8,7 +8,7 @@ from traceview.records import record
 
 @record
 class WhatIf:
-    """One configuration, compiled; `failure` says why another one was not.
+    """One configuration, compiled; `failure` is the reason if it does not compile.
 
     `tile` has the constexprs that are tiles. Registers and spills are per thread, shared memory per
     block. `waves` is the grid ÷ the blocks that the GPU holds at once.

@@ -1,6 +1,6 @@
-"""Lines of accesses in the user's helpers, which the compiler inlined into the kernel's line.
+"""Lines in the user's helpers, inlined into the kernel, where accesses are made.
 
-A library's functions (tl.zeros, cuda_fp16.h) are not a place to change: their lines are left out.
+Functions of a library (tl.zeros, cuda_fp16.h) are not a place to change: their lines are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _in_helper(instruction: Instruction) -> SourceLine | None:
 
 
 def _is_of_project(file: str, kernel_file: str) -> bool:
-    """Whether a file is no library's beside the kernel's, which may be in a package itself."""
+    """Whether a file is in the kernel's own package or project, and not in a library."""
     if file == kernel_file:
         return True
     return _package(file) == _package(kernel_file) and not _LIBRARY.search(file)

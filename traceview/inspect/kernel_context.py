@@ -80,7 +80,7 @@ class KernelContext:
         return self.code.resources.spill_bytes if self.code.resources else None
 
     def is_cuda(self, source: SourceLine | None) -> bool:
-        """Whether a source line, or else the kernel, is code per thread and not Triton's."""
+        """Whether a source line, or the kernel if None, is code per thread rather than Triton."""
         if self.compiled.by_nvvm:
             return True
         return not (source.file if source else self.compiled.source_file or "").endswith(".py")
@@ -125,7 +125,7 @@ class KernelContext:
 
     @cached_property
     def accesses_with_costs(self) -> tuple[Access, ...]:
-        """The accesses, those of the PTX with the cost of a warp's request."""
+        """The accesses; those in PTX have the cost of a warp's request."""
         costs = self.request_costs
         return tuple(
             replace(access, cost=costs.cost(access)) if costs and access.level == "ptx" else access
@@ -144,7 +144,7 @@ class KernelContext:
         return {stream: tuple(contexts) for stream, contexts in streams.items()}
 
     def bits_per_pass(self, contexts: Iterable[AccessContext]) -> int:
-        """The bits that a thread moves by accesses in one pass of the innermost loop around them.
+        """The bits that a thread moves through accesses in one pass of the innermost loop.
 
         Alternative paths count once, by the one that moves the most.
         """

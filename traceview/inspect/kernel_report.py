@@ -44,7 +44,7 @@ def subject_of(source: SourceLine | None, compiled: Compiled) -> Subject:
 
 
 def source_of(finding: Finding) -> SourceLine | None:
-    """The source line that a finding on a kernel is about; None of the kernel as a whole."""
+    """The source line that a finding is about; None if it is about the whole kernel."""
     file, line = finding.subject.file, finding.subject.line
     return SourceLine(file, line) if file is not None and line is not None else None
 
@@ -116,9 +116,9 @@ class KernelReport:
 
     @property
     def short_name(self) -> str:
-        """Its name in the program, in C++ without return type and parameters.
+        """The kernel's name in the program, in C++ without return type and parameters.
 
-        The name itself if it is not mangled.
+        A name that is not mangled is returned as it is.
         """
         if own := own_name(self.name):
             return own

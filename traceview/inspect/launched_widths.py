@@ -43,10 +43,10 @@ class MainWidth:
 class RunningWidths:
     """The accesses of one kernel in PTX and SASS, and the widths at which it moves most.
 
-    `loads` and `stores` are those of the SASS, which runs, or else of the PTX (`level`); None
-    without accesses of known width in global memory. `narrow` are the findings on accesses below
-    128 bits, the worst first; the values of their evidence have the `cause`, a clause or None, and
-    whether it is `proven`. `notes` say what is missing.
+    `loads` and `stores` are from the SASS, or from the PTX without SASS (see `level`); None without
+    global accesses of known width. `narrow` are the findings on accesses below 128 bits, the worst
+    first; the values of their evidence have the `cause`, a clause or None, and whether it is
+    `proven`. `notes` say what is missing.
     """
 
     accesses: tuple[Access, ...]
@@ -66,9 +66,9 @@ def running_widths(
 ) -> list[RunningWidths]:
     """The widths of each kernel. Code that cannot be read has no accesses, and a note.
 
-    The kernels come in order of importance. nvdisasm takes a quarter of a second for each, so that
-    beyond the first `most_disassembled` only PTX is read, where there is any. Results are cached
-    by their code. PTX without a cubin is not assembled, as the result may not be what ran.
+    `kernels` are in order of importance. nvdisasm takes a quarter of a second for each, so beyond
+    the first `most_disassembled` only PTX is read, if there is any. Results are cached by code. PTX
+    without a cubin is not assembled, as the result may not be what ran.
     """
     ptx_only = [replace(k, cubin=None) if k.ptx else k for k in kernels[most_disassembled:]]
     widths = _cached([*kernels[:most_disassembled], *ptx_only])
@@ -80,12 +80,12 @@ def running_widths(
 def _cached(kernels: Sequence[Compiled]) -> list[RunningWidths]:
     keys = [_key(kernel) for kernel in kernels]
     fresh = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in _kept}
-    made = dict(zip(fresh, _all_of(list(fresh.values())), strict=True))
-    known = {**{key: _kept[key] for key in keys if key in _kept}, **made}
-    if len(_kept) + len(made) > _MOST_KEPT:
+    computed = dict(zip(fresh, _all_of(list(fresh.values())), strict=True))
+    known = {**{key: _kept[key] for key in keys if key in _kept}, **computed}
+    if len(_kept) + len(computed) > _MOST_KEPT:
         _kept.clear()
     # A tool that is missing now may be there the next time.
-    _kept.update({key: widths for key, widths in made.items() if not widths.notes})
+    _kept.update({key: widths for key, widths in computed.items() if not widths.notes})
     return [known[key] for key in keys]
 
 
@@ -98,7 +98,7 @@ def _key(kernel: Compiled) -> bytes:
 
 
 def _all_of(kernels: Sequence[Compiled]) -> list[RunningWidths]:
-    """Disassemble ahead in threads, a few at a time: the texts of all would fill the memory."""
+    """The widths of each kernel; threads disassemble a few at a time to bound the memory."""
     result: list[RunningWidths] = []
     if not kernels:
         return result
@@ -146,7 +146,7 @@ def _of_code(compiled: Compiled, code: Code) -> RunningWidths:
 def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:
     """The width at which these kinds move most bits of global memory, in the innermost loop.
 
-    Of two that move as much, the wider. None without an access of known width.
+    Of two widths that move as much, the wider. None without an access of known width.
     """
     listed = [a for a in accesses if a.space == "global" and a.kind in kinds and a.width_bits]
     deepest = max((access.loop_depth for access in listed), default=0)

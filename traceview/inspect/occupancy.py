@@ -24,13 +24,13 @@ class SmCount:
 
     @property
     def described(self) -> str:
-        """Such as `132 SMs (assuming H100 SXM and H200; --sms N for another GPU)`."""
+        """The count as `132 SMs (assuming H100 SXM and H200; --sms N for another GPU)`."""
         why = f" (assuming {self.assumed}; --sms N for another GPU)" if self.assumed else ""
         return f"{units.counted(self.count, 'SM')}{why}"
 
 
 def sm_count_of(compiled: Compiled, sm_count: int | None) -> SmCount | None:
-    """The number as given, else that of the GPU that stands for the kernel's architecture."""
+    """The SM count as given, else of the GPU that stands for the architecture, if known."""
     if sm_count:
         return SmCount(sm_count)
     try:

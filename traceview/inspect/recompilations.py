@@ -25,12 +25,12 @@ MOST_TRIALS = 16
 
 
 Recompile = Callable[[Change, Change | None], Compiled]
-"""Compile the same kernel with a change, and begin with the one that follows.
+"""Compile the kernel with a change, and start to compile it with the one expected next.
 
-Raises TraceviewError where that fails."""
+Raises TraceviewError if the kernel does not compile with the change."""
 
 Compare = Callable[[Change], Equivalence]
-"""Whether the kernel computes the same with a change."""
+"""Whether the kernel computes the same results with a change."""
 
 
 @record
@@ -114,7 +114,7 @@ class Recompilations:
         return any(outcome is not None for outcome in self._outcomes.values())
 
     def expect(self, changes: Iterable[Change]) -> None:
-        """Say which outcomes are asked for next, so that two compile at the same time."""
+        """Announce the changes to try next, so that two compile at the same time."""
         self._expected = list(changes)
 
     def _following(self, change: Change) -> Change | None:
@@ -136,7 +136,10 @@ class Recompilations:
         return self._outcomes[change]
 
     def together(self, change: Change) -> Outcome | None:
-        """The same for changes that were each tried before: these count for no budget."""
+        """The kernel after several changes, each tried before; None if it does not compile.
+
+        Such a combination does not count towards `MOST_TRIALS`.
+        """
         if change not in self._outcomes:
             self._combined[change] = self._combined.get(change) or self._tried(change)
         return self._outcomes.get(change, self._combined.get(change))
@@ -148,7 +151,7 @@ class Recompilations:
         return self._original
 
     def equivalence(self, change: Change) -> Equivalence:
-        """Whether the kernel computes the same with a change; only `resizes` may change that."""
+        """Whether results stay the same with a change; they do unless it `resizes` a tile."""
         if not change.resizes:
             return Equivalence("same", "")
         key = Change(constexprs=change.constexprs)
@@ -157,7 +160,7 @@ class Recompilations:
         return self._compared[key]
 
     def _differs_already(self, key: Change) -> Equivalence | None:
-        """The answer for another value of the same constexprs, if results differ with it."""
+        """An earlier answer `differs` for another value of the same constexprs; else None."""
         names = {name for name, _ in key.constexprs}
         for other, answer in self._compared.items():
             if answer.verdict == "differs" and {name for name, _ in other.constexprs} <= names:
@@ -170,7 +173,7 @@ class Recompilations:
         return self.compare(change)
 
     def is_left_out(self, change: Change) -> bool:
-        """Whether there was no time for a change."""
+        """Whether a change was not compiled because the time was spent."""
         return change in self._left_out
 
     def refused(self, change: Change) -> bool:
@@ -190,8 +193,8 @@ class Recompilations:
         outcome = self.outcome(change)
         if outcome is None:
             return None
-        here = outcome.provenance.by_array(a for a in outcome.ptx_accesses if _is_at(a, place))
-        counts = widths(here.get(array, ()))
+        by_array = outcome.provenance.by_array(a for a in outcome.ptx_accesses if _is_at(a, place))
+        counts = widths(by_array.get(array, ()))
         return next(
             (w for w in counts if narrower_fraction(counts, w) <= narrow_fraction / 2), None
         )
@@ -199,7 +202,7 @@ class Recompilations:
     def _tried(self, change: Change) -> Outcome | None:
         try:
             outcome = Outcome(self.recompile(change, self._following(change)))
-            # Damaged code shows here.
+            # Damaged PTX raises here.
             return outcome if outcome.ptx_accesses else None
         except TimeUpError:
             self._left_out.add(change)

@@ -42,8 +42,8 @@ def differences(
     listed = list(accesses)
     written, running = by_place(listed, "ptx"), by_place(listed, "sass")
     both = (place for place in written if place in running and place not in ignored)
-    found = (_difference(place, written[place], running[place]) for place in both)
-    return tuple(difference for difference in found if difference)
+    compared = (_difference(place, written[place], running[place]) for place in both)
+    return tuple(difference for difference in compared if difference)
 
 
 def stores_of_tensor_maps(function: Function) -> set[Place]:

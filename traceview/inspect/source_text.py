@@ -55,7 +55,7 @@ def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
 
 
 def _read(path: Path) -> str:
-    """The text of a source file. Raises OSError, or ValueError for what is none."""
+    """The text of a source file. Raises OSError, or ValueError if it cannot be shown."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         # Code names any file it likes: a device may have no end, a pipe no writer.
@@ -66,7 +66,7 @@ def _read(path: Path) -> str:
 
 
 def _neighbours(number: int, numbers: set[int], most: int) -> range:
-    """The lines to show for one: a few around it, and all up to the next unless that is far."""
+    """The lines to show around `number`: a few, and all up to the next unless that is far."""
     following = min((n for n in numbers if n > number), default=number)
     end = following if following - number <= _FAR_APART else number
     return range(max(1, number - _AROUND), min(most, end + _AROUND) + 1)

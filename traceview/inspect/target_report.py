@@ -21,7 +21,7 @@ from traceview.ptx.model import Compiled
 
 @dataclass(frozen=True, repr=False)
 class PtxReport:
-    """The kernels of a target, in their order, and whether they are as expected, if asked."""
+    """The kernels of a target, in order, and verdicts on the expectations, if there are any."""
 
     target: str
     kernels: tuple[KernelReport, ...]
@@ -95,8 +95,10 @@ def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) ->
 
 
 def _is_tested(compiled: Compiled) -> bool:
-    """Whether causes are tested: not for variants that an autotuner compiles and never launches,
-    as there are dozens of them."""
+    """Whether causes are tested by recompiling.
+
+    They are not for the dozens of variants that an autotuner compiles and never launches.
+    """
     return compiled.how != "launched" or bool(compiled.launches)
 
 

@@ -1,8 +1,8 @@
 """Occupancy of a kernel at other warps, stages and tiles, each one compiled.
 
 The neighbours of the configuration: half and twice the warps, one stage less and more where Triton
-pipelines a loop, half and twice each tile, and pairs of these. What the kernel computes with
-another tile is not looked at.
+pipelines a loop, half and twice each tile, and pairs of these. Whether results stay the same with
+another tile is not checked.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def what_if(
     time_s: float = TIME_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[tuple[WhatIf, ...], tuple[str, ...]]:
-    """The configuration and its neighbours, by tile, stages and warps, with notes.
+    """The configuration and its neighbours, sorted by tile, stages and warps, with notes.
 
-    Neighbours with one change come first, until `time_s` is over.
+    Neighbours with one change are compiled first, until `time_s` is over.
     """
     rows = [_measured(compiled, sms, current=True)]
     changes, ends = neighbours(compiled), clock() + time_s
-    made = 0
+    tried = 0
     for change, following in zip(changes, (*changes[1:], None), strict=False):
         if clock() > ends:
             break
@@ -54,9 +54,9 @@ def what_if(
             rows.append(_tried(compiled, change, following, recompile, sms))
         except TimeUpError:
             break
-        made += 1
+        tried += 1
     ordered = sorted(rows, key=lambda row: (row.tile, row.num_stages or 0, row.num_warps or 0))
-    left = len(changes) - made
+    left = len(changes) - tried
     late = f"what-if: {units.counted(left, 'configuration')} not compiled within {time_s:g} s"
     return tuple(ordered), (late,) if left else ()
 
@@ -79,7 +79,7 @@ def _warps(compiled: Compiled) -> list[Change]:
 
 
 def _stages(compiled: Compiled) -> list[Change]:
-    """Stages matter only where Triton pipelines a loop."""
+    """Neighbouring numbers of stages, which matter only if Triton pipelines a loop."""
     now = compiled.num_stages or 0
     if not now or not _PIPELINED.search(compiled.stages.get("ttgir", "")):
         return []
@@ -132,7 +132,7 @@ def _tried(
 
 
 def _reason(error: TraceviewError) -> str:
-    """The compiler's own words, without which kernel and which change."""
+    """The compiler's message, without the prefix that names the kernel and the change."""
     return (
         error.what.rpartition("does not compile with ")[2].partition(": ")[2][:_LONGEST_FAILURE]
         or error.what[:_LONGEST_FAILURE]

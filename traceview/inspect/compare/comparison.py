@@ -1,6 +1,6 @@
 """Versions of kernels side by side: what is equal, what differs, which findings come and go.
 
-It compares finished reports; versions.py has how versions are requested.
+Compares finished reports; versions.py plans the versions to compile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Quantity:
 class Comparison:
     """One kernel in all versions.
 
-    `findings` has a tuple for each finding, with None where a version does not have it.
+    `findings` has one tuple per finding, with None for each version that does not have it.
     """
 
     kernels: tuple[KernelReport, ...]
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def short_name(self) -> str:
-        """The same as short C++ names."""
+        """The kernel's short C++ name; all its short names where the versions differ."""
         return " → ".join(dict.fromkeys(kernel.short_name for kernel in self.kernels))
 
 
@@ -96,7 +96,7 @@ def compare(
     option: str | None = None,
     varied: frozenset[str] = frozenset(),
 ) -> Diff:
-    """Put versions side by side. `varied` is as `match_kernels` takes it.
+    """Put versions side by side. `varied` is as in `match_kernels`.
 
     Raises InputError if no kernel has a counterpart in every version.
     """
@@ -120,8 +120,8 @@ def compare(
 
 def _whole(kernels: Sequence[KernelReport | None]) -> tuple[KernelReport, ...] | None:
     """The kernels, if there is one of each version."""
-    there = tuple(kernel for kernel in kernels if kernel)
-    return there if len(there) == len(kernels) else None
+    present = tuple(kernel for kernel in kernels if kernel)
+    return present if len(present) == len(kernels) else None
 
 
 def _nothing_in_common(versions: Sequence[ComparedVersion]) -> tuple[str, str]:
@@ -148,9 +148,9 @@ def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
 
 
 def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
-    """The properties of a kernel that are a word or number and known in some version.
+    """The properties of a kernel that are a word or a number, if any version knows them.
 
-    Counts of PTX and of SASS instructions do not compare: they need one level in all versions.
+    Instruction counts are left out if some versions have PTX and others only SASS.
     """
     counted = len({kernel.ptx is None for kernel in kernels}) == 1
     for topic, properties in _TOPICS.items():

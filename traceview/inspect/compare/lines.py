@@ -27,7 +27,7 @@ class LevelAccesses:
 
     @property
     def count(self) -> int:
-        """All instructions there."""
+        """The number of instructions, those of unknown width included."""
         return sum(self.widths.values()) + self.unsized
 
 
@@ -35,8 +35,8 @@ class LevelAccesses:
 class PlaceAccesses:
     """The accesses of one source line in each version.
 
-    `levels` has them in PTX and in SASS; None where a version has no code of that level. A level at
-    which no version has an access there is left out.
+    `levels` has the accesses in PTX and in SASS, None for a version without code at that level. A
+    level without an access in any version is left out.
     """
 
     kind: Kind
@@ -53,8 +53,8 @@ class PlaceAccesses:
 def compared_lines(kernels: Sequence[KernelReport]) -> tuple[PlaceAccesses, ...]:
     """The accesses of all versions, matched by source line.
 
-    That is the same line of one file, else a line of the same text, else the n-th of the loads
-    (stores, …) of a space, if each version has as many.
+    Lines match if they are the same line of one file; else if they have the same text; else by
+    their order among the loads (stores, …) of a memory space, if each version has as many.
     """
     places = [_places(kernel.accesses) for kernel in kernels]
     known = [_levels(kernel) for kernel in kernels]
@@ -78,8 +78,8 @@ def compared_lines(kernels: Sequence[KernelReport]) -> tuple[PlaceAccesses, ...]
 def _levels(kernel: KernelReport) -> set[Level]:
     """The levels at which a kernel's code is known."""
     functions: dict[Level, Function | None] = {"ptx": kernel.ptx, "sass": kernel.sass}
-    there = {level for level, function in functions.items() if function}
-    return there | {access.level for access in kernel.accesses}
+    known = {level for level, function in functions.items() if function}
+    return known | {access.level for access in kernel.accesses}
 
 
 def _places(accesses: Sequence[Access]) -> dict[Place, list[Access]]:
@@ -105,7 +105,9 @@ def _moves(
     known: Sequence[set[Level]],
 ) -> PlaceAccesses:
     _, kind, space = next(place for place in same if place)
-    each = [there[place] if place else () for place, there in zip(same, versions, strict=True)]
+    each = [
+        by_place[place] if place else () for place, by_place in zip(same, versions, strict=True)
+    ]
     levels: dict[Level, tuple[LevelAccesses | None, ...]] = {
         level: tuple(
             _moved(accesses, level) if level in levels else None
@@ -118,5 +120,5 @@ def _moves(
 
 
 def _moved(accesses: Sequence[Access], level: Level) -> LevelAccesses:
-    found = [access for access in accesses if access.level == level]
-    return LevelAccesses(widths(found), sum(a.count for a in found if not a.width_bits))
+    at_level = [access for access in accesses if access.level == level]
+    return LevelAccesses(widths(at_level), sum(a.count for a in at_level if not a.width_bits))

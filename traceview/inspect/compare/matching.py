@@ -1,7 +1,7 @@
 """Matching of items across versions: kernels by configuration, lines, findings.
 
-A rule gives an item a key; items of one key in different versions match. Rules are tried from the
-strictest to the loosest, and what one has matched the next leaves alone.
+A rule gives an item a key; items with the same key in different versions match. Rules are tried
+from the strictest to the loosest, and each leaves alone the items that earlier rules matched.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class MatchRule(Generic[T]):
 
 
 def match(versions: Sequence[Sequence[T]], rules: Iterable[MatchRule[T]]) -> list[Matched[T]]:
-    """Items that match, one or None of each version, in the order of the first of each.
+    """Tuples of matching items, one item or None per version, in order of first appearance.
 
     An item without a counterpart in any other version is alone in its tuple.
     """
     rules = tuple(rules)
     places: dict[_Position, _Position] = {}
     count = len(versions)
-    # First those that every version has: in three, the second and third must not be joined early.
+    # Keys that every version has come first: of three, two must not be matched too early.
     for least in range(count, 1, -1):
         for rule in rules:
             _join(versions, rule, least, places)
@@ -56,21 +56,21 @@ def _join(
     least: int,
     places: dict[_Position, _Position],
 ) -> None:
-    """Match the items that one rule pairs in at least so many versions.
+    """Match the items that have the same key by one rule in at least `least` versions.
 
     Without `in_order` matched items still count as items of their key: the last two left over need
     not be alike.
     """
     keyed = [_by_key(items, rule) for items in versions]
     for key in dict.fromkeys(key for each in keyed for key in each):
-        there = [[(v, i) for i in each.get(key, ())] for v, each in enumerate(keyed)]
+        positions = [[(v, i) for i in each.get(key, ())] for v, each in enumerate(keyed)]
         if rule.in_order:
-            there = [[place for place in each if place not in places] for each in there]
-        there = [each for each in there if each]
-        counts = {len(each) for each in there}
-        if len(there) < least or len(counts) > 1 or not (rule.in_order or counts == {1}):
+            positions = [[place for place in each if place not in places] for each in positions]
+        positions = [each for each in positions if each]
+        counts = {len(each) for each in positions}
+        if len(positions) < least or len(counts) > 1 or not (rule.in_order or counts == {1}):
             continue
-        for same in zip(*there, strict=True):
+        for same in zip(*positions, strict=True):
             if not any(place in places for place in same):
                 places.update(dict.fromkeys(same, same[0]))
 

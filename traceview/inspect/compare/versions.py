@@ -49,7 +49,7 @@ class Plan:
 
 
 def option_label(option: str | None, label: str) -> str:
-    """The label of a version behind the option that it is a value of."""
+    """A version's label, after the option whose value it is."""
     if option is None:
         return label
     return f"{option}{'=' if option.startswith('--constexpr') else ' '}{label}"

@@ -74,7 +74,10 @@ class AccessWidth:
 
 @record
 class Condition:
-    """A quantity, an access or the name of a figure, compared to a limit in bits, bytes or %."""
+    """A quantity (an access width or the name of a figure) compared with a limit.
+
+    The limit is in bits, bytes or %, or it is a count.
+    """
 
     text: str
     quantity: AccessWidth | str
@@ -82,13 +85,13 @@ class Condition:
     limit: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value meets it."""
+        """Whether a value meets the condition."""
         return _COMPARISONS[self.comparison](value, self.limit)
 
 
 @record
 class Expectation:
-    """The conditions that the kernels of a name or a glob must meet; None is every kernel."""
+    """Conditions for the kernels that a name or a glob matches; `kernel` None means all."""
 
     text: str
     kernel: str | None

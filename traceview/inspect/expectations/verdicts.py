@@ -1,4 +1,4 @@
-"""Whether kernels are as expected, and what was found where they are not."""
+"""Whether kernels meet expectations, and the values found in them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _MOST_PLACES = 3
 class ExpectationResult:
     """Whether one kernel meets one condition.
 
-    `kernel` is its name; where no kernel has the name of the expectation, that name. `found` is
-    what was found instead or as well, and `sources` the source lines of accesses that fail.
+    `kernel` is its name, or that of the expectation if no kernel has it. `found` is the value
+    found, and `sources` are the source lines of accesses that fail.
     """
 
     expectation: str
@@ -48,7 +48,7 @@ class ExpectationResult:
 def judge(
     expectations: Sequence[Expectation], kernels: Sequence[KernelReport]
 ) -> tuple[ExpectationResult, ...]:
-    """A verdict per condition and kernel it is of; a name that no kernel has is not met."""
+    """A verdict per condition and matching kernel; a name that matches no kernel is not met."""
     return tuple(verdict for each in expectations for verdict in _judged(each, kernels))
 
 
@@ -112,7 +112,10 @@ def _figure_text(name: str, value: float) -> str:
 def _widths(
     condition: Condition, wanted: AccessWidth, kernel: KernelReport
 ) -> tuple[bool, str, tuple[str, ...]]:
-    """Whether all accesses of a kind are so wide; a bulk copy (TMA) is wide enough for all."""
+    """Whether all accesses of a kind are wide enough, the widths, and the lines that fail.
+
+    Bulk copies (TMA) are always wide enough.
+    """
     accesses = list(_matching(wanted, kernel))
     sized = [access for access in accesses if access.width_bits]
     failing = [a for a in sized if not condition.holds(a.width_bits or 0)]
@@ -149,8 +152,10 @@ def _places(accesses: Sequence[Access]) -> str:
 
 
 def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
-    """The accesses meant; in global memory, one that all threads share moves one value, and is
-    left out."""
+    """The accesses that a condition is about.
+
+    A global access with the same address in all threads moves one value, and is left out.
+    """
     level = wanted.level or ("ptx" if kernel.ptx else "sass")
     of_ptx = kernel.ptx if (level, wanted.space) == ("ptx", "global") else None
     provenance = Provenance.of(of_ptx, kernel.compiled.arguments) if of_ptx else None

@@ -49,17 +49,17 @@ RULES: tuple[Rule, ...] = (
     narrow_shared_accesses,
     tail_wave,
 )
-"""In reading order, which is also the order in which they spend the budget of recompilations."""
+"""All rules in reading order, in which they also spend the budget of recompilations."""
 
 
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
-    found = [_by(rule, each) for rule in RULES for each in rule(kernel)]
+    results = [_by(rule, each) for rule in RULES for each in rule(kernel)]
     if kernel.trials:
         inspected = partial(_inspected, kernel)
-        findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(found)
+        findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(results)
     else:
-        findings = [_bare(each) for each in found]
+        findings = [_bare(each) for each in results]
     if kernel.compiled.how in ("called", "guessed"):
         findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
@@ -74,7 +74,7 @@ def _bare(found: Finding | Advice) -> Finding:
 
 
 def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Finding]]:
-    """The findings on a recompiled kernel, as in the next report."""
+    """The findings on a recompiled kernel by rule, as its own report would have them."""
     compiled = replace(outcome.compiled, notes=outcome.code.remarks)
     sms = kernel.sms if compiled.grid else None
     after = KernelContext(compiled, outcome.code, outcome.ptx_accesses, outcome.occupancy, sms)

@@ -53,7 +53,7 @@ class Reconciliation:
     _inspected: dict[int, Found] = field(default_factory=dict)
 
     def settle(self, findings: Iterable[Finding | Advice]) -> list[Finding]:
-        """All findings in their order, with those remedies that hold together."""
+        """The findings in their order, with only the remedies that hold together."""
         listed = list(findings)
         tuned = [each for each in listed if isinstance(each, Advice)]
         tuned.sort(key=lambda advice: SEVERITIES.index(advice.finding.severity))
@@ -85,7 +85,7 @@ class Reconciliation:
         )
 
     def _is_solved(self, advice: Advice) -> bool:
-        """Whether the remedies of findings before it remove this one, too."""
+        """Whether the remedies of earlier findings remove this one, too."""
         own = {remedy.change for remedy in advice.remedies}
         settled = self.applied == Change() or self.applied.resizes or self.applied in own
         if settled or not own or not advice.rule:
@@ -132,7 +132,7 @@ class Reconciliation:
         return self._inspected[id(outcome)]
 
     def _worse(self, outcome: Outcome, severity: Severity) -> Finding | None:
-        """A finding that the change brings, as bad as the one that it removes."""
+        """A finding that only the recompiled kernel has, at least of this severity; or None."""
         before = self._found(self.trials.original(self.compiled))
         after = self._found(outcome)
         bad = SEVERITIES.index(severity)
@@ -169,7 +169,7 @@ def merged(one: Change, other: Change) -> Change | None:
 
 
 def _is_new(finding: Finding, known: Sequence[Finding]) -> bool:
-    """Whether no finding of the same rule was as bad about the same lines."""
+    """Whether no known finding of the same rule is as severe about the same lines."""
     for other in known:
         same = not _lines(finding) or bool(_lines(finding) & _lines(other))
         if same and SEVERITIES.index(other.severity) <= SEVERITIES.index(finding.severity):

@@ -87,7 +87,7 @@ def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[Acces
 
 
 def _waits(opcode: str) -> bool:
-    """Whether it reads what other blocks may be writing meanwhile."""
+    """Whether an opcode reads values that other blocks may be writing meanwhile."""
     return opcode.startswith(_POLLING) and ".shared" not in opcode
 
 
@@ -133,7 +133,10 @@ def _counted(listed: Iterable[Access]) -> str:
 def _fences_shown(
     compiled: Compiled, lines: Collection[int], sass: Function | None
 ) -> tuple[str, dict[str, Value]]:
-    """The fences in SASS, and those left once these lines of the PTX are relaxed."""
+    """The fences in SASS, and those left if the atomics on these PTX lines are relaxed.
+
+    As text for the basis of a finding, and as values for its evidence.
+    """
     if sass is None or not compiled.ptx:
         return "", {}
     before = _fences(sass.instructions)
@@ -155,7 +158,7 @@ def _fences(instructions: Iterable[Instruction]) -> int:
 
 
 def _relaxed(ptx: str, lines: Collection[int]) -> str:
-    """The text with the atomics of these lines, numbered from 1, relaxed."""
+    """The PTX with the atomics on `lines`, numbered from 1, relaxed."""
     return "\n".join(
         _ORDERED.sub(r"\1.relaxed", text) if number in lines else text
         for number, text in enumerate(ptx.split("\n"), 1)

@@ -1,4 +1,4 @@
-"""Whether a kernel computes the same with other constexprs, in words."""
+"""Sentences on whether a kernel computes the same results with other constexprs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from traceview.headless.equivalence import Equivalence
 
 
 def results_text(change: str, compared: Equivalence) -> str:
-    """A clause for the basis of a finding, of a change that does not make results differ."""
+    """A clause for the basis of a finding: whether results stay the same with a change."""
     if compared.verdict == "same":
         return f"results with {change} are the same in Triton's interpreter ({compared.detail})"
     return f"not verified that results with {change} are the same: {compared.detail}"
 
 
 def with_grid(compared: Equivalence) -> str:
-    """The grid to launch where the program passes a fixed one, to be appended to a remedy."""
+    """The grid to launch, as the end of a remedy; empty unless the program fixes its grid."""
     if compared.grid is None:
         return ""
     blocks = units.counted(compared.grid[0] * compared.grid[1] * compared.grid[2], "block")

@@ -56,45 +56,47 @@ def local_memory(kernel: KernelContext) -> Iterator[Finding]:
 
 
 def _angles(instructions: Iterable[Instruction], *, triton: bool) -> _Use | None:
-    there, symbol = _naming(_ANGLES, instructions)
-    if not there:
+    instructions_shown, symbol = _naming(_ANGLES, instructions)
+    if not instructions_shown:
         return None
     fast = "libdevice.fast_sinf, fast_cosf or fast_tanf" if triton else "__sinf, __cosf or __tanf"
-    of = " in fp32" if _naming(_IN_FP64, there)[0] else ""
+    of = " in fp32" if _naming(_IN_FP64, instructions_shown)[0] else ""
     return _Use(
         "a sine, cosine or tangent{at} reduces large angles there",
         f"If angles stay small and six digits suffice, use {fast}{of}, which need no local memory",
-        there,
+        instructions_shown,
         symbol,
     )
 
 
 def _prints(instructions: Iterable[Instruction], *, triton: bool) -> _Use | None:
-    there, symbol = _naming(_PRINTS, instructions)
+    instructions_shown, symbol = _naming(_PRINTS, instructions)
     printed = "tl.device_print" if triton else "printf"
     template = f"it holds the arguments of {printed}{{at}}"
     remedy = f"Remove {printed} once the kernel is debugged"
-    return _Use(template, remedy, there, symbol) if there else None
+    return _Use(template, remedy, instructions_shown, symbol) if instructions_shown else None
 
 
 def _array(instructions: Iterable[Instruction], *, triton: bool) -> _Use:
-    there = tuple(i for i in instructions if i.opcode.startswith(("ld.local", "st.local")))
+    instructions_shown = tuple(
+        i for i in instructions if i.opcode.startswith(("ld.local", "st.local"))
+    )
     if triton:
         return _Use(
             "likely an array of a library function{at}, as Triton has no local arrays",
             "Use a less precise function if that suffices (libdevice.fast_…)",
-            there,
+            instructions_shown,
         )
     return _Use(
         "likely an array indexed at run time{at}",
         "Unroll the loop that indexes the array, so that it can live in registers",
-        there,
+        instructions_shown,
     )
 
 
 def _naming(
     symbols: re.Pattern[str], instructions: Iterable[Instruction]
 ) -> tuple[tuple[Instruction, ...], str]:
-    """The instructions that name such a symbol, and the first symbol found."""
-    found = [(i, symbol[0]) for i in instructions if (symbol := symbols.search(i.operands))]
-    return tuple(instruction for instruction, _ in found), found[0][1] if found else ""
+    """The instructions whose operands name one of the symbols, and the first symbol named."""
+    matches = [(i, symbol[0]) for i in instructions if (symbol := symbols.search(i.operands))]
+    return tuple(instruction for instruction, _ in matches), matches[0][1] if matches else ""

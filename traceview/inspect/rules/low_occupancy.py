@@ -76,7 +76,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[Advice]:
 
 
 def _otherwise(limiter: Limiter, withdrawn: Sequence[Remedy]) -> str:
-    """The advice where no remedy holds, without what was withdrawn."""
+    """The advice if no remedy holds; it does not repeat the withdrawn ones."""
     if limiter == "registers" and any(remedy.change.num_warps for remedy in withdrawn):
         return "Try a smaller tile, which likely lowers the registers per thread"
     return _RELIEF[limiter]

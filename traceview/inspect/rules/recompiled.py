@@ -1,4 +1,4 @@
-"""Remedies against register pressure as recompilations showed them, for the basis of a finding."""
+"""Remedies against register pressure, tested by recompiling, and their results as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ T = TypeVar("T")
 def relieving_remedies(
     compiled: Compiled, trials: Recompilations | None, measure: Callable[[Outcome], int | None]
 ) -> list[Tested[int]]:
-    """More warps and fewer stages, which keep the program; smaller tiles where these fail."""
+    """Tested remedies: more warps and fewer stages, then smaller tiles, then both.
+
+    Each group is tested only if no remedy of the groups before it measures 0.
+    """
     tries = tested_remedies(chain(more_warps(compiled), fewer_stages(compiled)), trials, measure)
     if any(each.after == 0 for each in tries):
         return tries

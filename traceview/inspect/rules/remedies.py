@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @record
 class Remedy:
-    """An imperative, and the change that shows whether it helps."""
+    """An action as an imperative, and the change that tests whether it helps."""
 
     action: str
     change: Change
@@ -49,7 +49,7 @@ def more_warps(compiled: Compiled) -> Iterator[Remedy]:
 
 
 def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
-    """One stage less, and half of them, at least two: with one nothing is prefetched."""
+    """One stage fewer, and half of them, but at least two: with one nothing is prefetched."""
     stages = compiled.num_stages or 0
     for fewer in dict.fromkeys((stages - 1, stages // 2)):
         if 2 <= fewer < stages:

@@ -17,9 +17,10 @@ def lines_in_message(
 ) -> tuple[str, dict[str, Value]]:
     """A template that lists lines, `{line}, {line_2} and {line_3}`, and its values.
 
-    `leads` end in `at` and go before the lines, one per line: `loads at {line} and stores at
-    {line_2}`; one that repeats is left out, and several of one line are joined. Of more than three
-    lines the rest are counted. Code without a line table has the leads alone: `loads and stores`.
+    `leads`, one per line, end in `at` and precede the lines: `loads at {line} and stores at
+    {line_2}`. A repeated lead is left out, and several leads of one line are joined. Beyond three
+    lines only the number of the others is given. Code without a line table has only the leads:
+    `loads and stores`.
     """
     if leads and not any(lines):
         alone = (lead.removesuffix(_AT) for lead in leads)
@@ -46,7 +47,7 @@ def lines_in_message(
 def _of_each_line(
     lines: Sequence[SourceLine | None], leads: Sequence[str]
 ) -> tuple[list[SourceLine | None], list[str]]:
-    """Each line once, with the leads of it joined: `loads and stores at `."""
+    """Each line once, with its leads joined: `loads and stores at `."""
     joined: dict[SourceLine | None, list[str]] = {}
     for line, lead in zip(lines, leads, strict=True):
         joined.setdefault(line, []).append(lead)

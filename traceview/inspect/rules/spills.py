@@ -18,7 +18,7 @@ _RELIEF = (
 
 
 def spills(kernel: KernelContext) -> Iterator[Advice]:
-    """Registers that do not fit."""
+    """A finding on spilled registers, with the remedies that reduce the spills."""
     spilled = kernel.spill_bytes
     if not spilled:
         return

@@ -19,9 +19,9 @@ _LARGE_IDLE = 0.25
 def tail_wave(kernel: KernelContext) -> Iterator[Finding]:
     """A grid smaller than the GPU, or one whose last wave is mostly idle.
 
-    The idle fraction is of the block slots of all waves, as if all blocks took as long; no time is
-    claimed. A grid between one block per SM and a whole wave is left alone: persistent kernels
-    have one.
+    The idle fraction is of the block slots of all waves, assuming that all blocks take equally
+    long; no time is claimed. A grid between one block per SM and a whole wave is not reported, as
+    persistent kernels have one.
     """
     compiled, occupancy, sms = kernel.compiled, kernel.occupancy, kernel.sms
     if occupancy is None or sms is None or compiled.grid is None:

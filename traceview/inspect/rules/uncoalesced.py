@@ -27,8 +27,8 @@ _ADJACENT = "Let the threads of a warp access adjacent addresses"
 def uncoalesced_accesses(kernel: KernelContext) -> Iterator[Finding]:
     """Accesses at full width whose warps touch at least twice the sectors that hold their data.
 
-    What the threads of the block use of these sectors in one pass counts as used. Narrow accesses
-    are left out: what is said of their width covers it.
+    Bytes of these sectors that any thread of the block uses in one pass count as used. Narrow
+    accesses are left out, as the rule on narrow accesses covers them.
     """
     contexts = [context for each in kernel.global_accesses.values() for context in each]
     total = sum(kernel.bits_per_pass([context]) for context in contexts)

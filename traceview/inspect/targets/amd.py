@@ -1,4 +1,4 @@
-"""Code for AMD GPUs, which is refused in one line."""
+"""Refuse code for AMD GPUs, with a one-line error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refuse_amd_code(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(_READ_BYTES)
     except OSError:
-        # Whoever reads the file tells.
+        # The error is reported where the file is read.
         return
     if path.suffix in _SUFFIXES or is_amd(start):
         named = _ARCH.search(start.decode("latin-1"))

@@ -1,4 +1,4 @@
-"""Kernels of files that the user gives: cubins, PTX, and what nvcc put them into."""
+"""Kernels in the user's files: cubins, PTX, and the files that nvcc embeds these in."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
     Raises InputError if a file cannot be read or holds no kernel, ToolNotFoundError without
     pyelftools, TraceFormatError for damaged code, and PtxSyntaxError.
     """
-    found: list[Compiled] = []
+    compiled: list[Compiled] = []
     for path in map(Path, paths):
         kernels = list(_kernels(path))
         if not kernels:
             raise InputError(f"{path} holds no kernel", "name a cubin, or what nvcc made")
-        found += kernels
-    return paired_code(found)
+        compiled += kernels
+    return paired_code(compiled)
 
 
 def _kernels(path: Path) -> Iterator[Compiled]:
@@ -68,7 +68,7 @@ def _of_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
 
 
 def _inside(path: Path) -> Iterator[Compiled]:
-    """The kernels that nvcc put into a file of the host: cubins; PTX where it has nothing else."""
+    """The kernels that nvcc embedded in a host file: the cubins, or the PTX if there are none."""
     try:
         entries = fatbin.entries(path) if fatbin.has_fatbin(path) else []
         cubins = [entry for entry in entries if entry.kind == "cubin"]

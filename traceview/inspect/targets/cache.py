@@ -35,23 +35,24 @@ _STAGES = ("ttir", "ttgir", "llir")
 def read_cache(folder: Path, *, note: Callable[[str], None] = lambda _: None) -> list[Compiled]:
     """The kernels in a folder and below it, by name and path.
 
-    One that is damaged is left out, and `note` is told so. Raises InputError if there is none.
+    A damaged kernel is left out, and `note` gets a message. Raises InputError if there is no
+    kernel.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", "pass the folder of a cache")
     generated = Generated.in_folder(folder)
     each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
-    found = [generated.described(compiled) for compiled in each]
-    if not found:
+    kernels = [generated.described(compiled) for compiled in each]
+    if not kernels:
         refuse_amd_cache(folder)
         refuse_debug_folder(folder)
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
-    return sorted(found, key=lambda compiled: compiled.name)
+    return sorted(kernels, key=lambda compiled: compiled.name)
 
 
 def _descriptions(folder: Path) -> Iterator[Path]:
-    """The JSON files that lie beside code."""
+    """The JSON files beside compiled code, each of which describes a kernel."""
     for path in folder.rglob("*.json"):
         code = (path.with_suffix(suffix) for suffix in (".ptx", ".cubin"))
         if not path.name.startswith("__grp__") and any(file.is_file() for file in code):

@@ -1,4 +1,4 @@
-"""Kernels in what nvcc links: .so, .o, .fatbin, programs."""
+"""Kernels embedded by nvcc: in .so, .o and .fatbin files and in programs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def embedded_kernels(
 ) -> list[Compiled]:
     """The kernels in a file for one architecture: `options.arch`, else sm_90, else the newest.
 
-    Cubins come with the PTX that is stored for the same architecture. Raises InputError if there
-    is not a kernel or none for the architecture, and what `fatbin.entries` raises.
+    Cubins come with the PTX that is stored for the same architecture. Raises InputError if the file
+    has no kernel or none for the architecture, and what `fatbin.entries` raises.
     """
     try:
         entries = fatbin.entries(path)
@@ -57,7 +57,7 @@ def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
 
 
 def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
-    """The kernels, with PTX and cubin of one together where there are both."""
+    """The kernels, with the PTX and the cubin of the same kernel and architecture joined."""
     ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
     cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]
     both = {(k.name, k.arch) for k in cubins}

@@ -1,4 +1,4 @@
-"""What torch.compile leaves behind besides compiled kernels, and the file in it to pass instead."""
+"""Refuse debug folders and logs of torch.compile, naming the file to pass instead."""
 
 from __future__ import annotations
 

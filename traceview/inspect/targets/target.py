@@ -64,8 +64,11 @@ def kernels_of(
 
 
 def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
-    """Whether a kernel is meant by a name or a glob: its symbol, its own name in a framework, its
-    plain, short or whole C++ name. None means every kernel."""
+    """Whether a name or a glob selects a kernel; None selects every kernel.
+
+    It may be the symbol, the kernel's own name in its framework, or its plain, short or whole C++
+    name.
+    """
     names = (
         symbol,
         own_name(symbol) or symbol,
@@ -77,7 +80,7 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
 
 
 def check_arch(arch: str | None) -> None:
-    """Raise InputError unless it has the form of a GPU architecture, such as sm_90a."""
+    """Raise InputError unless `arch` is None or of the form of an architecture, such as sm_90a."""
     if arch:
         refuse_amd_arch(arch)
     if arch and not _ARCH.fullmatch(arch):

@@ -22,7 +22,7 @@ _MINOR_SHARE = 0.25
 
 @record
 class _Passes:
-    """Wavefronts of shared accesses in one pass of the innermost loop, and those that would do."""
+    """Wavefronts taken by shared accesses in one pass of the innermost loop, and those needed."""
 
     needed: float
     taken: float
@@ -33,9 +33,9 @@ class _Passes:
 
 
 def bank_conflicts(kernel: KernelContext) -> Iterator[Finding]:
-    """Accesses that take at least twice the wavefronts for conflicts, where it matters.
+    """Shared accesses that take at least twice the wavefronts because of bank conflicts.
 
-    It matters in the innermost loop that uses shared memory, if conflicts take a quarter of its
+    Reported for the innermost loop that uses shared memory, if conflicts cause a quarter of its
     wavefronts or more.
     """
     listed = _innermost(kernel.accesses_with_costs)
@@ -83,12 +83,12 @@ def _finding(
 
 
 def _remedies(kernel: KernelContext, before: _Passes) -> list[Tested[_Passes]]:
-    """Other numbers of warps, which lay shared memory out anew, that halve the excess."""
+    """Larger num_warps, which change the layout of shared memory, that halve the excess."""
 
     def after(outcome: Outcome) -> _Passes | None:
         costs = RequestCosts.of(outcome.provenance, outcome.compiled)
-        found = [a for a in outcome.ptx_accesses if _is_shared(a)]
-        now = _passes(_innermost([_with_cost(access, costs) for access in found]))
+        shared = [a for a in outcome.ptx_accesses if _is_shared(a)]
+        now = _passes(_innermost([_with_cost(access, costs) for access in shared]))
         return now if now.factor - 1 <= (before.factor - 1) / 2 else None
 
     return tested_remedies(more_warps(kernel.compiled), kernel.trials, after)

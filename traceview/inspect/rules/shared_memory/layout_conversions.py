@@ -20,7 +20,7 @@ _REMEDY = (
 
 
 def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[Finding]:
-    """Conversions in the hottest loop; operands of matrix products have to be in shared memory."""
+    """Conversions in the hottest loop, except operands of MMA, which need shared memory."""
     costly = [each for each in in_hottest_loop(kernel) if not each.feeds_mma]
     total = sum(each.size_bytes for each in costly)
     if total < _LEAST_BYTES:

@@ -30,7 +30,7 @@ _NARROW_BITS = 32
 def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
     """Many narrow accesses of shared memory in loops; outside of loops they cost little.
 
-    What a reduction to one value exchanges between warps is one value each, and is left out.
+    Exchanges of a reduction to a scalar are left out, as each warp has only one value.
     """
     compiled, trials = kernel.compiled, kernel.trials
     exchanges = scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
@@ -44,9 +44,9 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[Advice]:
 
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
         """The accesses of shared memory in loops; None if any of them is still narrow."""
-        found = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
-        found = tuple(access for access in found if access.source not in exchanges)
-        return None if _narrow(found) else tuple(a for a in found if _is_in_loop(a))
+        remaining = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
+        remaining = tuple(access for access in remaining if access.source not in exchanges)
+        return None if _narrow(remaining) else tuple(a for a in remaining if _is_in_loop(a))
 
     tries = tested_remedies(_remedies(compiled), trials, left)
     values: dict[str, Value] = {

@@ -36,7 +36,7 @@ class Cause:
 class Suspects:
     """The arguments that the address and the mask of an access depend on.
 
-    `loaded_from` are those that loads on which the address depends start from.
+    `loaded_from` are the arguments that the address depends on through loaded values.
     """
 
     address: tuple[Argument, ...]
@@ -51,7 +51,10 @@ def not_declared_divisible(suspects: Suspects) -> list[Argument]:
 
 
 def single_causes(suspects: Suspects, few: Sequence[Cause]) -> list[Cause]:
-    """Causes that one change can prove, the likeliest first; `few` are of too few elements."""
+    """Causes that one change can prove, the likeliest first.
+
+    `few` are the causes of too few elements per thread.
+    """
     return [*(not_divisible(argument) for argument in not_declared_divisible(suspects)), *few]
 
 
@@ -76,7 +79,7 @@ def not_divisible(argument: Argument) -> Cause:
 
 
 def specialized(arguments: Sequence[Argument]) -> str:
-    """What lets the compiler see the values of these arguments, as the end of a remedy."""
+    """The end of a remedy that lets the compiler see the values of arguments, if needed."""
     unseen = [argument.name for argument in arguments if not argument.is_specialized]
     return f", and take {in_words(unseen)} out of do_not_specialize" if unseen else ""
 
@@ -115,7 +118,7 @@ def too_few_elements(compiled: Compiled, factor: int, *, tiles: bool) -> Iterato
 
 
 def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
-    """The same for constexprs of other names, which may be sizes of the data or of a tile."""
+    """Causes of too few elements: constexprs not named as tiles, perhaps sizes of the data."""
     for name, larger in _larger(compiled, factor):
         if not named_as_tile(name):
             remedy = f"If {name} is a free choice, use {name}={larger}"
@@ -125,7 +128,8 @@ def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
 def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     """Constexprs that may be sizes, each with the size that would suffice.
 
-    The size of a tile that is reduced as a whole, without a mask, is that of a group of the data.
+    A tile that is reduced as a whole, without a mask, is left out: its size is that of a group of
+    the data.
     """
     groups = {reduction.size for reduction in reduced_tiles(compiled) if not reduction.masked}
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
@@ -156,7 +160,7 @@ def both(cause: Cause, few: Cause) -> Cause:
 
 
 def run_time_integers(arguments: Sequence[Argument]) -> Iterator[Cause]:
-    """Causes: run-time multiples of less than 16, which help only as constants."""
+    """Causes: run-time integers that are no multiples of 16, which help only as constants."""
     for argument in arguments:
         name, value = argument.name, argument.value
         if _is_integer(argument) and isinstance(value, int) and value > 1 and value % 16:
@@ -215,7 +219,7 @@ def _is_integer(argument: Argument) -> bool:
 
 
 def _may_be_divisible(argument: Argument) -> bool:
-    """Whether it is a pointer or an integer; nothing else has that property."""
+    """Whether an argument is a pointer or an integer; others have no divisibility."""
     return argument.type.startswith(("*", "i", "u")) and argument.type != "i1"
 
 

@@ -1,4 +1,4 @@
-"""The reason for a narrow access as Triton's own layouts and axis analysis in the TTGIR give it."""
+"""The reason for a narrow access, from Triton's layouts and axis analysis in the TTGIR."""
 
 from __future__ import annotations
 
@@ -161,18 +161,18 @@ def _multiple(culprit: Culprit) -> str:
 
 def _described(culprit: Culprit) -> str:
     """A culprit in words: `a quotient (offsets // group, gn.py:89)`; empty for an unknown kind."""
-    made = _MADE.get(culprit.opcode, "")
-    if not made:
+    kind = _MADE.get(culprit.opcode, "")
+    if not kind:
         return ""
     name, sign = culprit.name, _SIGNS.get(culprit.opcode)
     terms = [*culprit.operands, *([str(culprit.constant)] if culprit.constant is not None else [])]
     shown = f" {sign} ".join(terms) if sign and len(terms) == 2 else (name or "")
     if culprit.opcode == "loop":
         return (
-            f"{made} at {line_name(culprit.line)}" if culprit.line else "a value advanced by a loop"
+            f"{kind} at {line_name(culprit.line)}" if culprit.line else "a value advanced by a loop"
         )
     inside = ", ".join(filter(None, (shown, line_name(culprit.line) if culprit.line else "")))
-    what = f"{made} value" if culprit.opcode in ("tt.load",) else made
+    what = f"{kind} value" if culprit.opcode in ("tt.load",) else kind
     what = f"a {what}" if culprit.opcode == "tt.load" else what
     return f"{what} ({inside})" if inside else what
 

@@ -25,7 +25,7 @@ _MOST_PARTS = 16
 
 
 def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
-    """The likely reason. `tried` says that no recompilation that could show one is left."""
+    """The likely reason. `tried`: no recompilation that could prove a reason is left."""
     return (
         _seen(narrow, compiled)
         or from_layout(narrow, compiled)
@@ -100,7 +100,7 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
 
 
 def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:
-    """The reason that elements are apart; a loop may walk along those between them."""
+    """The reason for elements that are apart; a loop may step through those between them."""
     cause, layout = f"a thread's elements are {far} apart", narrow.layout
     if not layout.walked:
         return NarrowReason(cause, remedy, basis, proven=True)
@@ -173,7 +173,7 @@ def _declare_runs(narrow: Narrow) -> str:
 
 
 def _loaded_from(narrow: Narrow) -> str:
-    """The arrays of integers that an address is loaded from, by the names of the program."""
+    """The integer arrays that an address is loaded from: ` from index`; empty if unknown."""
     integers = [a.name for a in narrow.suspects.loaded_from if a.type.startswith(("*i", "*u"))]
     return f" from {in_words(integers)}" if integers else ""
 
@@ -239,7 +239,7 @@ def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
 
 
 def _names(narrow: Narrow) -> str:
-    """The arrays that an access may be to, by the names of the program."""
+    """The names of the arrays that an access may touch: `x or y`."""
     return " or ".join(sorted(narrow.array))
 
 

@@ -76,7 +76,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
 def _of_one_remedy(
     alike: Mapping[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]],
 ) -> Iterator[tuple[NarrowReason, list[tuple[Narrow, Severity]]]]:
-    """The accesses by reason; those whose reasons differ in a name alone are together."""
+    """The accesses grouped by reason; reasons that differ only in a name are joined."""
     waiting = [(reason, list(same)) for (_, reason), same in alike.items()]
     while waiting:
         reason, same = waiting.pop(0)
@@ -84,14 +84,14 @@ def _of_one_remedy(
         whole = reason.joined([other for other, _ in others])
         if others and whole:
             waiting = [each for each in waiting if each not in others]
-            same = [*same, *(narrow for _, found in others for narrow in found)]
+            same = [*same, *(narrow for _, members in others for narrow in members)]
         yield whole or reason, same
 
 
 def _narrow(
     kernel: KernelContext, contexts: Sequence[AccessContext], samples: Samples
 ) -> Narrow | None:
-    """The narrow ones among the accesses of a place to an array, if they move half of its bits."""
+    """The narrow accesses of a place to an array; None if they move less than half its bits."""
     place, array, provenance = contexts[0].place, contexts[0].array, kernel.provenance
     narrow = [c for c in contexts if c.access.width_bits and c.access.width_bits < WIDE_BITS]
     if place[1] == "atomic":
@@ -121,7 +121,7 @@ def _narrow(
 
 
 def _is_merged(narrow: Narrow, sass: Sequence[Access]) -> bool:
-    """Whether ptxas makes a few loads of what the PTX loads again and again."""
+    """Whether ptxas merges loads that the PTX repeats, to at most half of the bits."""
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return again and 0 < 2 * _bits(sass) <= _bits(narrow.accesses)
 
@@ -133,7 +133,7 @@ def _bits(listed: Sequence[Access]) -> int:
 def _severity(narrow: Narrow, *, minor: bool) -> Severity:
     if minor:
         return "low"
-    # The same element again comes from the cache.
+    # A repeated element comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
 
@@ -145,7 +145,7 @@ def _finding(
     compiled: Compiled,
     total_bits: int,
 ) -> Finding:
-    """One cause at all the lines that have it; `total_bits` are the kernel's in one pass."""
+    """The finding on one cause at all its lines; `total_bits` is what the kernel moves per pass."""
     # A line that touches several arrays is named once.
     lines = list(
         dict.fromkeys((narrow.place[0], f"{KINDS[narrow.place[1]]} at ") for narrow in group)
@@ -178,7 +178,7 @@ def _finding(
 
 
 def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
-    """The sectors per request where they are the most."""
+    """The sectors per request of the access with the most; empty if they are not known."""
     costs = [narrow.cost for narrow in group if narrow.cost and narrow.cost.sectors]
     worst = max(costs, key=lambda cost: cost.sectors or 0, default=None)
     if worst is None:
@@ -190,7 +190,7 @@ def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
 
 
 def _far_apart(group: Sequence[Narrow]) -> str:
-    """A clause on the cost of distance, which is more than that of narrowness."""
+    """A clause on sectors per request if elements are far apart, the greater cost; or empty."""
     far = (n for n in group if n.layout.scattered and n.cost and n.cost.is_uncoalesced)
     if not any(far):
         return ""

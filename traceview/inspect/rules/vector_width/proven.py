@@ -71,19 +71,19 @@ class _Case:
         return self._at_a_price(harmful) if harmful else None
 
     def likely(self) -> NarrowReason:
-        """The reason that is left once no recompilation widened it, if all were tried."""
+        """The inferred reason, for an access that no recompilation widened."""
         changes = [cause.change for causes in self._tiers() for cause in causes]
-        made = any(self.trials.outcome(change) for change in changes)
+        any_compiled = any(self.trials.outcome(change) for change in changes)
         refused = any(self.trials.refused(change) for change in changes)
         reason = inferred_reason(
-            self.narrow, self.compiled, tried=not refused and (made or not changes)
+            self.narrow, self.compiled, tried=not refused and (any_compiled or not changes)
         )
-        if not made or refused or self.narrow.layout.scattered:
+        if not any_compiled or refused or self.narrow.layout.scattered:
             return reason
         return replace(reason, basis=f"{reason.basis}; no recompilation widened it")
 
     def _tiers(self) -> Iterator[list[Cause]]:
-        """Causes to try, each tier only where none of those before it widened the access."""
+        """Tiers of causes; each is tried only if no earlier one widened the access."""
         layout = self.narrow.layout
         if layout.scattered:
             yield list(self._strides())
@@ -135,7 +135,7 @@ class _Case:
         return in_loop or self.narrow.layout.moves_with_block
 
     def _together(self) -> Iterator[Cause]:
-        """Causes that hide one another: several arguments, then these with more elements."""
+        """Causes that hide one another: several arguments, then also too few elements."""
         names = [argument.name for argument in not_declared_divisible(self.narrow.suspects)]
         if len(names) > 1:
             yield all_divisible(names)
@@ -158,7 +158,7 @@ class _Case:
         return _Widened(cause, width, "; and ".join(harms))
 
     def _changes_results(self, cause: Cause) -> str:
-        """A clause if the kernel computes something else without the cause."""
+        """A clause if the kernel computes other results without the cause; else empty."""
         compared = self.trials.equivalence(cause.change)
         return f"it changes what is computed: {compared.detail}" * (compared.verdict == "differs")
 
@@ -274,7 +274,7 @@ class _Case:
         return all_divisible(names)
 
     def _another_size(self, width: int) -> _Widened | None:
-        """A constexpr that may be a free choice, where it widens as much."""
+        """A larger constexpr, perhaps a free choice, that widens the access as much; or None."""
         for cause in perhaps_too_few(self.compiled, WIDE_BITS // self.narrow.width):
             widened = self._widened(cause) if self._tiles() else None
             if widened and not widened.harm and widened.width >= width:

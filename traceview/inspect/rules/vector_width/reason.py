@@ -21,9 +21,9 @@ _MOST_NAMES = 3
 class Narrow:
     """The narrow accesses of one line to one array, and what their addresses and masks depend on.
 
-    `fraction` is the part of the bits moved there that they move, `moved` the bits that a
-    thread moves by them in one pass. `cost` is that of a request of most of them.
-    `helpers` are the lines of inlined helpers where they are.
+    `fraction` is their share of the bits that the line moves to or from the array, `moved` the bits
+    that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
+    them. `helpers` are the lines of inlined helpers that make them.
     """
 
     place: Place
@@ -39,7 +39,7 @@ class Narrow:
 
     @property
     def width(self) -> int:
-        """The widest of them, in bits."""
+        """The width of the widest access, in bits."""
         return max(widths(self.accesses))
 
     def is_cuda(self, compiled: Compiled) -> bool:

@@ -25,32 +25,32 @@ _MOST = 2
 
 def harm(before: Outcome, after: Outcome) -> str:
     """A clause on what got worse; empty if nothing did."""
-    found = [
+    harms = [
         *_narrowed(before, after),
         *_scattered(before, after),
         *_shared(before, after),
         *_lost(before, after),
     ]
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return " and ".join(found[:_MOST]) + more
+    more = f" and {len(harms) - _MOST} more" if len(harms) > _MOST else ""
+    return " and ".join(harms[:_MOST]) + more
 
 
 def harm_of_requests(text: str) -> bool:
-    """Whether a harm is that uncoalesced accesses get more."""
+    """Whether a harm is that there are more uncoalesced accesses."""
     return text.startswith(_UNCOALESCED)
 
 
 def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
-    there = _reached(after)
+    widths_after = _reached(after)
     for (place, array), width in _reached(before).items():
-        left = there.get((place, array), width)
+        left = widths_after.get((place, array), width)
         if left < width:
             kind = KINDS["load" if place[1] == "async-copy" else place[1]]
             yield f"{kind} at {line_name(place[0])} fall from {width} to {left} bits"
 
 
 def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
-    """A clause for uncoalesced accesses that stay as narrow and get more.
+    """Clauses on uncoalesced accesses that are as narrow as before, but more.
 
     The more elements a thread takes, the further apart are those that one request moves.
     """
@@ -64,26 +64,26 @@ def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
 
 def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
     """The number of uncoalesced accesses at each place, by width in bits."""
-    found: dict[tuple[Place, int], int] = {}
+    counts: dict[tuple[Place, int], int] = {}
     for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
         for access in listed if place[1] in ("load", "store") and place[2] == "global" else ():
             cost = outcome.request_costs.cost(access)
             if cost and cost.is_uncoalesced:
                 key = place, access.width_bits or 0
-                found[key] = found.get(key, 0) + access.count
-    return found
+                counts[key] = counts.get(key, 0) + access.count
+    return counts
 
 
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
-    """The width of most of the bits moved at each place; a load and a copy are one kind."""
-    found: dict[tuple[Place, Array], list[Access]] = {}
+    """The width that most bits at each place move at; loads and async copies are one kind."""
+    accesses: dict[tuple[Place, Array], list[Access]] = {}
     for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
         source, kind, space = place
         if space == "global" and kind in KINDS:
             one = (source, "load" if kind == "async-copy" else kind, space)
             for array, part in outcome.provenance.by_array(listed).items():
-                found.setdefault((one, array), []).extend(part)
-    counts = {at: widths(listed) for at, listed in found.items()}
+                accesses.setdefault((one, array), []).extend(part)
+    counts = {at: widths(listed) for at, listed in accesses.items()}
     return {
         at: next(w for w in each if narrower_fraction(each, w) <= 0.5)
         for at, each in counts.items()
