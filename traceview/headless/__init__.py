@@ -1,4 +1,4 @@
 """Run a Triton or PyTorch script without a GPU, in a process of its own, and gather its kernels.
 
-It knows no trace and judges no kernel. What breaks with a new Triton or PyTorch is in `fakes`.
+It knows nothing of traces or findings. What a new Triton or PyTorch may break is in `fakes`.
 """

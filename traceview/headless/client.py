@@ -105,8 +105,11 @@ class Worker:
 
     @property
     def _is_to_stop(self) -> bool:
-        """Whether a script at its limit is to be interrupted: as asked, or because it has
-        compiled a kernel and need not run for its values."""
+        """Whether a script at its limit is interrupted.
+
+        It is if the limit was set by the user, or once it has compiled a kernel, unless it runs for
+        the values that it computes.
+        """
         options = self._options
         if options.timeout_s is not None:
             return True
@@ -166,7 +169,7 @@ class Worker:
         self._temporary.cleanup()
 
     def _line(self, is_over: Callable[[], bool] = lambda: False) -> str:
-        """Wait for a line; empty if the process ends or `is_over` first.
+        """Wait for a line from the process; empty if it ends or `is_over` first.
 
         The process itself is polled, as a fork of it may keep the pipe open.
         """
@@ -177,7 +180,7 @@ class Worker:
         return ""
 
     def _ended(self) -> str:
-        """Wait for a process whose pipe is closed: it exits a moment later."""
+        """Wait for the process to exit, a moment after it closed its pipe; an empty line."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         return ""
@@ -205,7 +208,7 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
 
 
 def _environment(folder: Path, request: Request) -> dict[str, str]:
-    # The interpreter fails on helpers of a kernel that was found compiled.
+    # The interpreter fails on the helpers of a kernel that comes from the cache.
     target = str(Path(request.file).resolve()) if request.file else str(request.module)
     compiled = None if request.options.emulate else kernel_cache(target)
     kept = {name: value for name, value in os.environ.items() if name not in _UNSET}

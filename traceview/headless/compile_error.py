@@ -24,7 +24,7 @@ NOT_ASCII = "Unexpected non-ASCII character"
 
 
 def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
-    """An error on one line. `functions` are jitted functions: one of them has the line."""
+    """An error on one line, with its place if it is in one of the jitted `functions`."""
     inner = _innermost(error)
     # Without a message of its own, its text is the source around the line.
     message = inner.error_message or "" if hasattr(inner, "error_message") else str(inner)
@@ -39,14 +39,17 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
 
 
 def on_one_line(message: str) -> str:
-    """A message, shortened. Triton's of a failure of ptxas goes on with a command and all PTX."""
+    """A message, shortened. Triton's message on a failure of ptxas includes all PTX."""
     reasons = _PTXAS.findall(message)
     return " ".join((f"ptxas: {reasons[0]}" if reasons else message).split())[:_MOST_LETTERS]
 
 
 def is_of_source(error: BaseException) -> bool:
-    """Whether a kernel compiles with no arguments at all: it has a name that nothing defines, or
-    calls what this Triton does not have or a module that is not installed."""
+    """Whether a kernel cannot be compiled with any arguments.
+
+    It uses a name that nothing defines, something that this Triton lacks, or a module that is not
+    installed.
+    """
     inner = _innermost(error)
     message = str(getattr(inner, "error_message", None) or inner)
     if _NEVER_RIGHT.search(message):
@@ -59,7 +62,7 @@ def is_of_source(error: BaseException) -> bool:
 
 
 def _gathered_keywords(message: str, error: BaseException) -> str | None:
-    """The name of `**meta` in the function that an error says is not defined."""
+    """The name of the `**meta` parameter that an error says is not defined; else None."""
     undefined, source = _UNDEFINED.search(message), getattr(error, "src", None)
     for node in ast.walk(_parsed(source)) if undefined and source else ():
         keywords = node.args.kwarg if isinstance(node, ast.FunctionDef) else None
@@ -102,7 +105,7 @@ def _first_line(function: Any) -> int:
 
 
 def _bound(source: str) -> set[str]:
-    """The names that a function binds somewhere."""
+    """The names that a function binds anywhere, and the builtins."""
     tree = _parsed(source)
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_store(n)}
     return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | set(dir(builtins))

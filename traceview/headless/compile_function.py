@@ -17,7 +17,7 @@ from traceview.ptx.model import Argument, Compiled
 def compile_function(function: Any, options: CompileOptions, arch: str) -> Compiled:
     """Compile a function for the argument types of `options.signature`.
 
-    Of an autotuned function its first configuration counts, under what `options` replaces. Raises
+    An autotuned function gets its first configuration, in which `options` replace values. Raises
     InputError if it is not a @triton.jit function, its arguments are not declared or it does not
     compile, ToolNotFoundError without Triton.
     """
@@ -31,11 +31,11 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
     arguments = notation.bind(options.signature, jitted.parameters, {} if whole else constexprs)
     launch = dict(configuration.options) | options.launch_options
     try:
-        made = compile_for(_target(arch), jitted, arguments, launch)
+        kernel = compile_for(_target(arch), jitted, arguments, launch)
     except Exception as error:
         what = f"{jitted.name} does not compile as declared: {in_words(error, [jitted.function])}"
         raise InputError(what) from error
-    return _compiled(jitted, made, arguments, arch)
+    return _compiled(jitted, kernel, arguments, arch)
 
 
 def _jitted(function: Any) -> Jitted:

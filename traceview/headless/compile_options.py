@@ -25,22 +25,22 @@ _OF_SOURCES = {
     "budget_s": "--budget",
     "arguments": "arguments after --",
 }
-"""What only Triton sources take, as on the command line."""
+"""Options that only Triton sources take, as written on the command line."""
 
 
 @record
 class CompileOptions:
-    """Kernels of a target to compile, and options; None leaves it to the target.
+    """The kernels of a target to compile, and options; None leaves an option to the target.
 
     `kernel` selects one kernel by name. `arch` is such as "sm_90"; Python and CUDA C++ targets
-    default to it. `signature` declares argument types in Triton's notation. `constexprs` maps
-    names to values as written on the command line; like `num_warps` and `num_stages` they also
-    replace what a script passes. Of an autotuned kernel a few configurations are compiled, or all
-    with `all_configs`, or one with `first_config`. `guess` goes on where a script fails before it
+    default to it. `signature` declares argument types in Triton's notation. `constexprs` maps names
+    to values as written on the command line; like `num_warps` and `num_stages` they also replace
+    what a script passes. Of an autotuned kernel a few configurations are compiled, or all with
+    `all_configs`, or one with `first_config`. `guess` continues if a script fails before it
     launches a kernel. `emulate` runs kernels in Triton's interpreter, so that tensors get their
-    values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and
-    is interrupted after `timeout_s`. The answer is to come within `budget_s`: shortly before, the
-    last trial ends, be it of guessed arguments, a recompilation or a comparison of results.
+    values. `compile_torch` compiles what torch.compile generates. A script gets `arguments`, and is
+    interrupted after `timeout_s`. All trials (guessed arguments, recompilations, comparisons of
+    results) end shortly before `budget_s` is over.
     """
 
     kernel: str | None = None
@@ -100,6 +100,6 @@ class CompileOptions:
 
     @property
     def launch_options(self) -> dict[str, int]:
-        """Those of num_warps and num_stages that are set."""
+        """num_warps and num_stages, as far as they are set."""
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         return {name: value for name, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The moment until which all trials of one invocation may go on."""
+"""The time limit that all trials of one invocation share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The moment in so many seconds."""
+        """The moment `seconds` from now."""
         return cls(time.monotonic() + seconds)
 
     @property
@@ -26,13 +26,13 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing more is to be begun."""
+        """Whether it has passed, so that no more work is to begin."""
         return self.left_s <= 0.0
 
     def shared(self, among: int) -> Deadline:
-        """The end of the first of so many equal parts of what is left."""
+        """The end of the first of `among` equal parts of the time left."""
         return Deadline.after(self.left_s / max(among, 1)) if math.isfinite(self.at_s) else self
 
     def no_sooner_than(self, seconds: float) -> Deadline:
-        """This moment, or the one in so many seconds if that is later."""
+        """This moment, or `seconds` from now if that is later."""
         return Deadline(max(self.at_s, time.monotonic() + seconds))

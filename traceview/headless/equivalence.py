@@ -1,4 +1,4 @@
-"""Whether a kernel computes the same with other constexprs."""
+"""Whether a kernel computes the same results with other constexprs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from traceview.records import record
 
 @record
 class Equivalence:
-    """Whether the results are the same, and how that is known or why it is not.
+    """Whether results stay the same with a change, and how that is known or why it is not.
 
-    `grid` is the one that the launch then needs, where the program passes a fixed grid.
+    `grid` is the grid that the changed launch needs, if the program passes a fixed one.
     """
 
     verdict: Literal["same", "differs", "unknown"]

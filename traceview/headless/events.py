@@ -32,7 +32,7 @@ class Events:
     """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 
     `is_whole` tells whether the script ran to its end, so that launch counts are complete.
-    `left_out` is what the time did not suffice for.
+    `left_out` names the trials that there was no time for.
     """
 
     compiled: list[Compiled]

@@ -15,16 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 MOST_BYTES = 1 << 30
-"""The size that the folder is brought back to."""
-# What another run may be reading stays.
+"""The size to which the folder is reduced."""
+# Younger kernels stay, as another run may be reading them.
 _YOUNG_S = 3600.0
 
 
 def kernel_cache(target: str) -> Path | None:
-    """The folder of a target (an absolute path, or a module), made if needed.
+    """The folder of a target (an absolute path, or a module), created if needed.
 
-    It lies in $TRACEVIEW_CACHE_DIR, else in the user's cache. None where that variable is empty or
-    the folder cannot be written.
+    It is in $TRACEVIEW_CACHE_DIR, else in the user's cache. None if that variable is empty or the
+    folder cannot be written.
     """
     named = os.environ.get("TRACEVIEW_CACHE_DIR")
     if named == "":

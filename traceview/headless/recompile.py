@@ -65,18 +65,18 @@ class Recompiler:
         self.broken = TraceviewError(broken) if broken else None
 
     def share(self, kernels: int) -> None:
-        """Begin with the next of so many kernels that are left."""
+        """Give the next of `kernels` remaining kernels an equal part of the time left."""
         if self._worker:
             self._deadline = self._worker.deadline.shared(kernels)
 
     def allow(self, seconds: float) -> None:
-        """Begin work that has a time of its own, after all trials."""
+        """Set a new time limit, for work after all trials."""
         if self._worker:
             self._deadline = self._worker.deadline = Deadline.after(seconds)
 
     @property
     def left_out(self) -> list[str]:
-        """The trials that the time did not suffice for."""
+        """The trials that there was no time for, as text."""
         trials = [
             f"{len(missed)} of {units.counted(len(self._trials[name]), 'trial')} of {name}"
             for name, missed in self._trials_left_out.items()
@@ -86,9 +86,9 @@ class Recompiler:
     def compile(
         self, compiled: Compiled, change: Change, following: Change | None = None
     ) -> Compiled:
-        """Recompile a kernel with a change, and begin with the following one.
+        """Recompile a kernel with a change, and start to compile it with the `following` one.
 
-        Raises TraceviewError if it does not compile, TimeUpError where no time is left.
+        Raises TraceviewError if it does not compile, TimeUpError if no time is left.
         """
         self._need_time(compiled, change)
         description = change.description or "no change"
@@ -132,7 +132,7 @@ class Recompiler:
         return min(COMPARISON_S, self._deadline.left_s)
 
     def compare(self, compiled: Compiled, change: Change) -> Equivalence:
-        """Whether the kernel computes the same with a change, as Triton's interpreter shows."""
+        """Whether results stay the same with a change, as Triton's interpreter shows."""
         arguments = [asdict(each) for each in changed_arguments(compiled.arguments, change)]
         request = {
             "variant": compiled.variant,
@@ -157,7 +157,7 @@ class Recompiler:
                 return self._worker.ask(request)
         except (OSError, ValueError):
             if self._worker.deadline.passed:
-                # It was stopped for that.
+                # The worker was stopped because of the deadline.
                 raise self._time_up(compiled, change) from None
             self.broken = TraceviewError("the worker process has ended")
             raise self.broken from None

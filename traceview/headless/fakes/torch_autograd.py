@@ -105,10 +105,10 @@ def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
         # Finds the fake tensor that Dynamo has made of this tensor.
         known = mode.from_tensor(value)
         with mode:
-            made = torch.empty_strided(
+            tensor = torch.empty_strided(
                 known.shape, known.stride(), dtype=known.dtype, device=device
             )
-        return made.requires_grad_(known.requires_grad)
+        return tensor.requires_grad_(known.requires_grad)
 
     return [alike(value) for value in inputs]
 

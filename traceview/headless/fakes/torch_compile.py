@@ -66,7 +66,7 @@ def run_generated(gpu: Gpu, trials: Trials) -> None:
 
 
 def places_of(name: str) -> Sequence[str]:
-    """A remark with the source lines of the operations in a kernel of Inductor."""
+    """A remark on the source lines of the operations in an Inductor kernel, if known."""
     import sys
 
     debug = sys.modules.get("torch._inductor.debug")
@@ -87,7 +87,7 @@ def _experimental(version: str) -> str:
 
 
 def _torch() -> Any:
-    """PyTorch as Any, as its types forbid to patch it."""
+    """PyTorch as Any, as its types forbid patching it."""
     import torch
 
     return torch

@@ -137,7 +137,7 @@ class _Properties:
 
 
 def _torch() -> Any:
-    """PyTorch as Any, as its types forbid to patch it."""
+    """PyTorch as Any, as its types forbid patching it."""
     import torch
 
     return torch
@@ -273,7 +273,7 @@ def _replace_defaults(torch: Any) -> None:
 
 
 def _replace_tensor(torch: Any) -> None:
-    real_to, real_device, here = torch.Tensor.to, torch.Tensor.device, torch.device("cuda", 0)
+    real_to, real_device, gpu = torch.Tensor.to, torch.Tensor.device, torch.device("cuda", 0)
 
     def to(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if "device" in keywords:
@@ -281,12 +281,12 @@ def _replace_tensor(torch: Any) -> None:
         return real_to(self, *map(_on_cpu, arguments), **keywords)
 
     def cuda(self: Any, *_: Any, **__: Any) -> Any:
-        return real_to(self, here) if _is_traced_on_gpu() else self
+        return real_to(self, gpu) if _is_traced_on_gpu() else self
 
     def device(self: Any) -> Any:
         # Fake tensors, and those that torch.compile traces, report their own device.
         really = real_device.__get__(self)
-        return here if really.type == "cpu" and not tracing.on_cpu else really
+        return gpu if really.type == "cpu" and not tracing.on_cpu else really
 
     torch.Tensor.to, torch.Tensor.cuda = to, cuda
     torch.Tensor.pin_memory = lambda self, *_, **__: self

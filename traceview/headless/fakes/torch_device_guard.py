@@ -1,7 +1,8 @@
 """A stub of PyTorch's CUDA device guard, by which its C++ code switches GPUs and finds streams.
 
-A build without CUDA has no such guard. That of a build with CUDA fails without a GPU, and ends the
-process where it cannot throw. The guard of the meta device, which does nothing, replaces either.
+A build without CUDA has no such guard. In a build with CUDA the guard fails without a GPU, and ends
+the process where it cannot throw. In both the guard of the meta device, which does nothing, takes
+its place.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Guards:
         self.of_cuda = self._all[_CUDA]
 
     def stub(self) -> None:
-        """Make the guard that does nothing that of the GPU."""
+        """Use the guard of the meta device, which does nothing, for the GPU."""
         if not torch_cuda.tracing.on_cpu:
             self._all[_CUDA] = self._all[_META]
 

@@ -1,7 +1,7 @@
 """Large tensors without memory, and large operations of PyTorch that are not computed.
 
-No kernel runs here, so the values of a reference beside it decide nothing. What is large is zero,
-in memory that the system provides page by page when something reads it.
+No kernel runs here, so the values of a reference computation decide nothing. Large tensors are
+zeros, in memory that the system provides page by page when it is first accessed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _tensors(args: Sequence[Any]) -> list[Any]:
 def _uncomputed(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any], skipped: Callable[[], None]
 ) -> Any:
-    """The result of a large operation without its values; views are made as they are."""
+    """The result of a large operation, with zeros for values; views are made as usual."""
     import torch
     from torch.utils._pytree import tree_map
 

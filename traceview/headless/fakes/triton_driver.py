@@ -19,7 +19,7 @@ _ONE_MS = 1.0
 
 Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
 Ahead = Callable[[Callable[[], Any]], Callable[[], None]]
-"""Begins a function in another process; the result waits for it."""
+"""Starts a function in another process; returns a function that waits for it."""
 
 
 @record
@@ -67,7 +67,7 @@ class Event:
         return True
 
     def elapsed_time(self, _: Any) -> float:
-        """Milliseconds."""
+        """The elapsed time in milliseconds: always one."""
         return _ONE_MS
 
 
@@ -153,7 +153,7 @@ class NoLaunchDriver:
         return self._gpu.target
 
     def get_device_capability(self, *_: Any) -> tuple[int, int]:
-        """Such as (9, 0)."""
+        """The compute capability, such as (9, 0)."""
         return divmod(self._gpu.number, 10)
 
     def get_current_device(self) -> int:
@@ -167,7 +167,7 @@ class NoLaunchDriver:
         return 0
 
     def map_python_to_cpp_type(self, type_: str) -> str:
-        """C++'s name of a Triton type."""
+        """The C++ name of a Triton type."""
         from triton.backends.nvidia.driver import ty_to_cpp
 
         return str(ty_to_cpp(type_))
@@ -197,7 +197,7 @@ class NoLaunchDriver:
     def clear_cache(self, *_: Any) -> None: ...
 
     def assemble_tensormap_to_arg(self, _: Any, arguments: Any) -> Any:
-        """Tensor maps stay as they are."""
+        """The arguments of a launch, with tensor maps unchanged."""
         return arguments
 
     def allocate_default_profile_scratch(self, *_: Any) -> None: ...
@@ -276,8 +276,10 @@ def install(
 
 
 def track(created: Callable[[Any], None]) -> None:
-    """Call `created` with every jitted, autotuned or heuristic function, also those that a
-    function defines."""
+    """Call `created` with every jitted, autotuned or heuristic function, once it is created.
+
+    Functions that are defined within another function are included.
+    """
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
@@ -302,7 +304,7 @@ def listen(compiled: Callable[..., None] | None) -> None:
 
 
 def allow_plain_globals() -> bool:
-    """Let kernels read globals that are not tl.constexpr, as Triton 2 did; whether that is new."""
+    """Let kernels read plain globals, as Triton 2 did; return False if they already could."""
     from triton import knobs
 
     before = knobs.compilation.allow_non_constexpr_globals

@@ -6,14 +6,14 @@ from typing import Any
 
 
 class _Answer(int):
-    """A truth value that may also be called: an attribute here is a method there."""
+    """A truth value that is also callable, as some versions have a method, not an attribute."""
 
     def __call__(self) -> bool:
         return bool(self)
 
 
 class _CublasLt:
-    """Triton's wrapper of cuBLAS, which computes a reference: nothing is computed."""
+    """A stub of Triton's cuBLAS wrapper, with which programs compute a reference."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -24,7 +24,7 @@ class _CublasLt:
 
 
 def install() -> None:
-    """Answer `GPUTarget.is_cuda_backend` and the like, and load no cuBLAS."""
+    """Answer `GPUTarget.is_cuda_backend` and the like, and replace cuBLAS by a stub."""
     from triton._C.libtriton import nvidia
     from triton.backends.compiler import GPUTarget
 

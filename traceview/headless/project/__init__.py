@@ -1,1 +1,1 @@
-"""The source around a kernel: where a project launches it and with what. None of it is run."""
+"""The source around a kernel: where a project launches it and with what. It is not run."""

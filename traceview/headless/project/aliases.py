@@ -10,7 +10,7 @@ _MOST_STEPS = 8
 
 
 class Aliases:
-    """The names that a module assigns, to follow them to one kernel."""
+    """The assignments of a module, to trace expressions back to one kernel."""
 
     def __init__(self, kernel: str, module: ast.Module) -> None:
         self._kernel = kernel
@@ -37,7 +37,7 @@ class Aliases:
         return any(self.names(each, steps - 1) for each in self._values(node, steps))
 
     def _values(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
-        """The expressions that one may stand for."""
+        """The expressions whose values `node` may have."""
         if steps == 0:
             return
         if isinstance(node, ast.Name):
@@ -49,7 +49,7 @@ class Aliases:
                 yield from _items(container, node.slice)
 
     def _containers(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
-        """The literals that an expression may stand for."""
+        """The dicts, lists and tuples whose values `node` may have."""
         if isinstance(node, (ast.Dict, ast.List, ast.Tuple)):
             yield node
         else:

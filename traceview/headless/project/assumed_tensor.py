@@ -45,23 +45,23 @@ _NEW = re.compile(r"new_(empty|zeros|ones|full|tensor)")
 
 
 class Unknown(Exception):  # noqa: N818 (a state of an expression, no failure of ours)
-    """Raised where an expression does not follow from what is known."""
+    """Raised for an expression whose value cannot be derived."""
 
 
 UNKNOWN = object()
-"""The value of a name that does not follow from what is known."""
+"""The value of a name that cannot be derived."""
 
 
 class AssumedSize(int):
-    """A typical size; what is computed from it is a plain integer, but for 1 as a quotient."""
+    """A typical size. Results of arithmetic on it are plain integers, except the quotient 1."""
 
 
 @dataclass
 class AssumedTensor:
-    """A tensor of which little is known; `dtype` and `rank` are None if nothing says them.
+    """A tensor of which little is known; `dtype` and `rank` are None if nothing shows them.
 
-    Tensors of one `name` without a `dtype` are of one type. `channels_last`: adjacent in memory are
-    the elements along dimension 1.
+    Tensors with the same `name` and without a `dtype` have the same type. `channels_last`: the
+    elements along dimension 1 are adjacent in memory.
     """
 
     name: str

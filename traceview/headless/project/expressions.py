@@ -67,10 +67,10 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 @dataclass
 class Scope:
-    """The names at a place in a function: `known` of the function, `globals_` of its module.
+    """The names at a place in a function: `known` in the function, `globals_` in its module.
 
-    `ranks` are the names that are used as tensors, with the number of dimensions or None. `broken`
-    counts the conditions that do not hold although the program goes on.
+    `ranks` maps the names that are used as tensors to their number of dimensions or None. `broken`
+    counts the conditions that the program needs and that do not hold.
     """
 
     globals_: Mapping[str, Any]
@@ -87,7 +87,7 @@ class Scope:
             return UNKNOWN
 
     def expect(self, test: ast.expr, holds: bool) -> None:
-        """Note if a condition does not have the value that the program needs to go on."""
+        """Count a condition that is known not to have the value that the program needs."""
         value = self.value(test)
         self.broken += isinstance(value, (bool, int)) and bool(value) != holds
 
@@ -188,7 +188,7 @@ class Scope:
         return [scope.value(node.elt) for scope in scopes]
 
     def _turns(self, generator: ast.comprehension) -> Iterator[Scope]:
-        """A scope for each turn of a loop in a comprehension."""
+        """One scope per iteration of a loop in a comprehension."""
         for value in itertools.islice(self._value(generator.iter), _MOST_TURNS):
             inner = Scope(self.globals_, dict(self.known), self.ranks)
             inner.assign(generator.target, value)
@@ -226,18 +226,18 @@ class Scope:
             return AssumedDescriptor(first, tuple(map(int, block)))
         if function is isinstance and isinstance(first, AssumedTensor):
             return "Tensor" in ast.unparse(node.args[1])
-        given = (*arguments, *keywords.values())
-        if any(isinstance(each, (AssumedTensor, Shape)) for each in given):
+        passed = (*arguments, *keywords.values())
+        if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
             return self._of_tensor(function, name)
         return function(*arguments, **keywords)
 
     def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
-        """The tensor of unknown type whose type a call asks for: `dtype=x.dtype`."""
+        """The tensor of unknown type in `dtype=x.dtype` of a call; None without one."""
         for keyword in call.keywords:
-            given = keyword.value
-            if keyword.arg == "dtype" and isinstance(given, ast.Attribute):
-                owner = self.value(given.value)
-                if given.attr == "dtype" and isinstance(owner, AssumedTensor) and not owner.dtype:
+            dtype = keyword.value
+            if keyword.arg == "dtype" and isinstance(dtype, ast.Attribute):
+                owner = self.value(dtype.value)
+                if dtype.attr == "dtype" and isinstance(owner, AssumedTensor) and not owner.dtype:
                     return owner
         return None
 
@@ -258,7 +258,7 @@ class Scope:
                 self.assign(target, _part(value, at, target, count) if starred else value)
 
     def size_named(self, target: ast.expr, value: ast.expr) -> AssumedSize | None:
-        """The size in `heads = x.shape[1]`, which the name on the left tells; None of others."""
+        """The size in `heads = x.shape[1]`, as the name on the left suggests; else None."""
         if not (isinstance(target, ast.Name) and isinstance(value, ast.Subscript)):
             return None
         shape, at = self.value(value.value), self.value(value.slice)

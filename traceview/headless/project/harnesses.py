@@ -1,4 +1,4 @@
-"""Files whose kernels are launched by a harness elsewhere: the call that it makes of them.
+"""Files whose kernels are launched by an external harness, and the call that it makes.
 
 A file in the form of KernelBench defines `ModelNew` (or `Model`), `get_inputs` and
 `get_init_inputs`. The graph of a model that Inductor (torch.compile) has generated defines `call`
@@ -18,7 +18,7 @@ _MODELS = ("ModelNew", "Model")
 
 @record
 class Harness:
-    """A call as text, whose harness makes it, and a function that makes it."""
+    """A call as text, the harness that makes it (`owner`), and a function that makes it."""
 
     text: str
     owner: str

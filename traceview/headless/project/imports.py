@@ -1,4 +1,4 @@
-"""The imports of a file that belongs to a project, or that needs what this machine lacks."""
+"""The imports of a file that belongs to a project, or that needs modules not installed here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProjectImports:
     packages: LazyPackages | None = None
 
     def install(self, package: Package | None) -> None:
-        """Let imports of the package find its own files, and missing modules stand-ins."""
+        """Make imports find the package's own files, and stand-ins for missing modules."""
         if package:
             self.packages = LazyPackages(package)
             for name in [n for n in sys.modules if n.partition(".")[0] == package.top]:

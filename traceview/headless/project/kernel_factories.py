@@ -10,9 +10,9 @@ from typing import Any
 
 
 def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
-    """Call the functions in a file that define kernels and need no argument; `names` has them.
+    """Call the functions of a file, by `names`, that define kernels and need no argument.
 
-    The kernels that a function defines before it raises are there all the same.
+    Kernels that a function defines before it raises are kept.
     """
     for name in _factories(ast.parse(Path(path).read_bytes())):
         with suppress(Exception):

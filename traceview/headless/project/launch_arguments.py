@@ -81,7 +81,7 @@ def _passed(
 
 
 def _several(node: ast.expr, scope: Scope) -> Any:
-    """The value of what is unpacked; of `(a, b) if x is not None else 0` only the pair can be."""
+    """The value that is unpacked; of `(a, b) if x is not None else 0`, the pair."""
     value = scope.value(node)
     if isinstance(node, ast.IfExp) and isinstance(value, int):
         return scope.value(node.body)
@@ -91,7 +91,7 @@ def _several(node: ast.expr, scope: Scope) -> Any:
 def _unpacked(
     argument: ast.Starred, names: Iterator[str], most: int, value: Any
 ) -> Iterator[tuple[str, Any]]:
-    """The arguments of `*x.stride()`, which has as many as there are parameters left for it."""
+    """The arguments of `*x.stride()`, at most as many as there are parameters left for it."""
     if isinstance(value, (tuple, list)):
         # In this order: zip takes a name before it sees that the values end.
         yield from ((name, each) for each, name in zip(value, names, strict=False))

@@ -1,8 +1,8 @@
 """The packages of a project, imported without running their `__init__.py` unless it is needed.
 
 A kernel file needs a few siblings, while the `__init__.py` files above it load the whole project.
-So a package first consists of its submodules. Of a name that its `__init__.py` imports, that one
-import is done; only a name that it defines otherwise makes it run.
+So a package at first has only its submodules. A name that its `__init__.py` imports causes that one
+import; only a name that it defines in another way makes it run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LazyPackages:
         return spec
 
     def survive(self, module: ModuleType, error: Exception) -> None:
-        """Replace what a module lacks because it raised, unless its importer handles that."""
+        """Fill a module that raised with stand-ins, unless its importer handles the failure."""
         if handles_failure():
             raise error
         message = " ".join(str(error).split())[:120]
@@ -72,7 +72,7 @@ class _ModuleLoader(SourceFileLoader):
 
 
 class _PackageLoader(SourceFileLoader):
-    """Leaves `__init__.py` to the first name that needs it."""
+    """Runs `__init__.py` only when a name needs it."""
 
     def __init__(self, name: str, path: str, packages: LazyPackages) -> None:
         super().__init__(name, path)
@@ -110,11 +110,11 @@ class _PackageLoader(SourceFileLoader):
 
 def _imports(path: str) -> dict[str, tuple[int, str, str]]:
     """The names that an `__init__.py` imports from its project: level, module, name there."""
-    found: dict[str, tuple[int, str, str]] = {}
+    imported: dict[str, tuple[int, str, str]] = {}
     for node in _statements(ast.parse(Path(path).read_bytes()).body):
         for alias in node.names:
-            found[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
-    return found
+            imported[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
+    return imported
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.ImportFrom]:

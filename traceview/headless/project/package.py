@@ -54,7 +54,7 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
 
 
 def _outermost(folder: Path) -> Path:
-    """The outermost package around one, over at most one folder without `__init__.py`."""
+    """The outermost package above a folder, across at most one without `__init__.py`."""
     while True:
         above = next((f for f in folder.parents[:2] if _is_package(f)), None)
         if above is None:
@@ -70,7 +70,7 @@ def _named(path: Path, root: Path) -> Package | None:
 
 
 def _project_root(path: Path, level: int) -> Path:
-    """The folder that relative imports end in: a project's, its `src`, or as high as they need."""
+    """The root of relative imports: a project, its `src`, or the folder that they reach up to."""
     needed = path.parents[min(level, len(path.parents) - 1)]
     for folder in (needed, *needed.parents):
         if _is_project(folder):

@@ -24,7 +24,7 @@ _IMPORTLIB = ("<frozen importlib", "importlib/__init__.py")
 _OURS = str(Path(__file__).parents[1])
 # Their own imports of missing modules are theirs to handle.
 _NEVER = ("torch", "triton", "numpy")
-# What packages pass on under these names, such as vllm.triton_utils, is what kernels are made of.
+# Packages such as vllm.triton_utils re-export under these names what kernels are made of.
 _PASSED_ON = {
     "triton": "triton",
     "tl": "triton.language",
@@ -42,9 +42,9 @@ class StandIn:
         self.__name__ = self.__qualname__ = name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """As a decorator return what is decorated, else another stand-in.
+        """Return the decorated object if used as a decorator, else another stand-in.
 
-        `package_available("triton")` is answered.
+        Queries such as `package_available("triton")` get a true answer.
         """
         if len(arguments) == 1 and not keywords and _is_definition(arguments[0]):
             return arguments[0]
@@ -92,7 +92,7 @@ class StandIn:
 
 
 class MissingModules(Loader):
-    """Finds a stand-in for every module that nothing else finds; `names` are those it gave."""
+    """Finds a stand-in for every module that nothing else finds; `names` are those replaced."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -110,11 +110,11 @@ class MissingModules(Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def is_known(self, name: str) -> bool:
-        """Whether a module lies in one that already has a stand-in."""
+        """Whether a module, or one that it lies in, already has a stand-in."""
         return any(name == each or name.startswith(f"{each}.") for each in self.names)
 
     def create_module(self, _: ModuleSpec) -> ModuleType | None:
-        """Python's own."""
+        """None: Python creates the module."""
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -152,7 +152,7 @@ def handles_failure() -> bool:
 
 
 def _is_of_library(frames: Sequence[FrameType]) -> bool:
-    """Whether a library that knows what it may lack does the import."""
+    """Whether torch, triton or numpy does the import: they handle what is missing."""
     importer = next((f.f_globals.get("__name__", "") for f in frames if not _is_ours(f)), "")
     return str(importer).partition(".")[0] in _NEVER
 
@@ -169,7 +169,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_query(frames: Sequence[FrameType]) -> bool:
-    """Whether a finder is asked by importlib.util.find_spec, which loads nothing."""
+    """Whether importlib.util.find_spec is the caller, which loads nothing."""
     for frame in frames:
         if "importlib" in frame.f_code.co_filename and frame.f_code.co_name == "find_spec":
             return True
@@ -218,7 +218,7 @@ def _is_definition(value: Any) -> bool:
 
 
 def _is_importable(name: str) -> bool:
-    """Whether a package is really there."""
+    """Whether a package is installed."""
     try:
         spec = importlib.util.find_spec(name.partition(".")[0])
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""Numbers of dimensions of tensors, as far as code shows them that uses or creates the tensors."""
+"""Ranks of tensors, as far as the code that uses or creates them shows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:
 
 
 def _index(node: ast.expr) -> int:
-    """The constant index of a dimension; the first where it is none."""
+    """The index of a dimension if it is a constant, else 0."""
     try:
         value = ast.literal_eval(node)
     except ValueError:

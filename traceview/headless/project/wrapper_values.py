@@ -1,4 +1,4 @@
-"""The values that a function has computed where it launches a kernel, without running it.
+"""The values that are known in a function where it launches a kernel, without running it.
 
 Its parameters are taken as contiguous tensors and typical sizes, and its statements are followed up
 to the launch.
@@ -49,9 +49,9 @@ def scope_at(
 ) -> Scope:
     """The names that are known where a call is made.
 
-    What a parameter is comes from a caller in the same module, up to `depth` callers away. Tensors
-    are contiguous; they are in channels-last order where that breaks fewer of the function's
-    assertions and conditions of the call.
+    The values of parameters come from a caller in the same module, up to `depth` callers away.
+    Tensors are contiguous; they are in channels-last order where that breaks fewer of the
+    function's assertions and conditions of the call.
     """
     if function is None:
         scope = Scope(globals_)
@@ -92,17 +92,20 @@ def _scope_in(
 def _instance(
     function: Function, module: ast.Module, globals_: Mapping[str, Any]
 ) -> SimpleNamespace | None:
-    """The object that a method is of, with what its `__init__` sets without calling anything."""
+    """The object of a method, with the attributes that `__init__` sets without a call.
+
+    None for a function that is not a method of a class with `__init__`.
+    """
     owner = next(
         (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and function in n.body), None
     )
     methods = [node for node in owner.body if isinstance(node, Function)] if owner else []
-    made = next((method for method in methods if method.name == "__init__"), None)
-    if made is None or not function.args.args:
+    init = next((method for method in methods if method.name == "__init__"), None)
+    if init is None or not function.args.args:
         return None
     scope, instance = Scope(globals_), SimpleNamespace()
-    scope.known |= dict(_parameters(made, scope))
-    for node in ast.walk(made):
+    scope.known |= dict(_parameters(init, scope))
+    for node in ast.walk(init):
         if not isinstance(node, ast.Assign) or any(isinstance(n, ast.Call) for n in ast.walk(node)):
             continue
         value = scope.value(node.value)
@@ -116,17 +119,17 @@ def _caller(
     function: Function, module: ast.Module, globals_: Mapping[str, Any], depth: int
 ) -> dict[str, Any]:
     """The arguments of the first call of a function in its module, as far as they are known."""
-    found = _first_call(module, None, function.name) if depth else None
-    if found is None or found[0] is function:
+    first_call = _first_call(module, None, function.name) if depth else None
+    if first_call is None or first_call[0] is function:
         return {}
-    scope = scope_at(found[1], found[0], module, globals_, depth - 1)
+    scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1)
     names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     passed = (
         {}
-        if any(isinstance(a, ast.Starred) for a in found[1].args)
-        else dict(zip(names, map(scope.value, found[1].args), strict=False))
+        if any(isinstance(a, ast.Starred) for a in first_call[1].args)
+        else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
     )
-    passed |= {k.arg: scope.value(k.value) for k in found[1].keywords if k.arg}
+    passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
     return {name: value for name, value in passed.items() if value is not UNKNOWN}
 
 
@@ -138,9 +141,9 @@ def _first_call(
         called = child.func if isinstance(child, ast.Call) else None
         if isinstance(called, ast.Name) and called.id == name and isinstance(child, ast.Call):
             return inside, child
-        found = _first_call(child, inside, name)
-        if found:
-            return found
+        nested = _first_call(child, inside, name)
+        if nested:
+            return nested
     return None
 
 
@@ -184,7 +187,7 @@ def _typical(name: str, annotation: str) -> Any:
 
 
 def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
-    """Follow statements up to a call; whether it was reached."""
+    """Follow statements up to a call; return whether it was reached."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -212,7 +215,7 @@ def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
         return _run(branches[0], scope, until)
     test = scope.value(node.test)
     if test is UNKNOWN:
-        # Either may be what runs.
+        # Either branch may run.
         return _run(node.body, scope, until) or _run(node.orelse, scope, until)
     return _run(node.body if test else node.orelse, scope, until)
 
@@ -252,7 +255,7 @@ def _assign(node: ast.Assign, scope: Scope) -> None:
 
 
 def _assume(test: ast.expr, scope: Scope) -> None:
-    """Take what `assert bits in [8, 4, 2, 1]` allows: of a size the largest, else the middle."""
+    """Apply `assert bits in [8, 4, 2, 1]`: a size becomes the largest, an unknown the middle."""
     scope.expect(test, True)
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
         return

@@ -64,19 +64,19 @@ class Usage:
     @cached_property
     def pointers(self) -> dict[str, str | None]:
         """The pointer parameters, with the inferred element type or None."""
-        found: dict[str, str | None] = {}
+        element_types: dict[str, str | None] = {}
         for call, address in self._accesses():
             root = self._root(address)
             if root:
-                found[root] = found.get(root) or self._stored_type(call)
+                element_types[root] = element_types.get(root) or self._stored_type(call)
         for name, type_ in self._of_helpers():
-            found[name] = found.get(name) or type_
+            element_types[name] = element_types.get(name) or type_
         for root, type_ in self._loaded_types():
-            found[root] = found.get(root) or type_
-        return found | self._alternatives(found)
+            element_types[root] = element_types.get(root) or type_
+        return element_types | self._alternatives(element_types)
 
     def _alternatives(self, found: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The parameters of which one is chosen as a pointer: `a = a1 if first else a2`."""
+        """The parameters that a pointer is chosen from: `a = a1 if first else a2`."""
         chosen: dict[str, str | None] = {}
         for values in self._assigned.values():
             plain = [v.id for v in values if isinstance(v, ast.Name) and v.id in self.parameters]
@@ -98,27 +98,27 @@ class Usage:
 
     @cached_property
     def compared_to(self) -> dict[str, str | int]:
-        """The parameters that are compared with literals here or in a helper, with the first."""
-        found: dict[str, str | int] = {}
+        """The parameters that are compared with literals, here or in a helper; the first counts."""
+        first_literals: dict[str, str | int] = {}
         for node in ast.walk(self.function):
             equal = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             literals = [s.value for s in sides if isinstance(s, ast.Constant)]
             for side in sides if equal and literals else ():
                 if isinstance(side, ast.Name) and type(literals[0]) in (str, int):
-                    found.setdefault(side.id, literals[0])  # type: ignore[arg-type]
+                    first_literals.setdefault(side.id, literals[0])  # type: ignore[arg-type]
         for call, inner in self._helpers():
             for parameter, given in _bound(inner.parameters, call):
                 if isinstance(given, ast.Name) and parameter in inner.compared_to:
-                    found.setdefault(given.id, inner.compared_to[parameter])
-        return found
+                    first_literals.setdefault(given.id, inner.compared_to[parameter])
+        return first_literals
 
     @cached_property
     def types(self) -> frozenset[str]:
         """The parameters that are used as data types: x.to(T), tl.zeros(..., dtype=T)."""
-        given = [call.args[0] for call in self._calls("to") if call.args]
-        given += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
-        return frozenset(node.id for node in given if isinstance(node, ast.Name))
+        dtypes = [call.args[0] for call in self._calls("to") if call.args]
+        dtypes += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
+        return frozenset(node.id for node in dtypes if isinstance(node, ast.Name))
 
     @cached_property
     def flags(self) -> frozenset[str]:
@@ -129,7 +129,7 @@ class Usage:
 
     @cached_property
     def unrolled(self) -> frozenset[str]:
-        """The parameters that count the turns of an unrolled loop."""
+        """The parameters that set the number of iterations of an unrolled loop."""
         # With a step of its own, a loop has fewer turns than its bound.
         counted = (call for call in self._calls("static_range") if len(call.args) < 3)
         turns = (part for call in counted for part in ast.walk(call))
@@ -161,11 +161,11 @@ class Usage:
     @cached_property
     def _assigned(self) -> dict[str, list[ast.expr]]:
         """The expressions assigned to each local name."""
-        found: dict[str, list[ast.expr]] = {}
+        assigned: dict[str, list[ast.expr]] = {}
         for node in ast.walk(self.function):
             for target, value in _assignments(node):
-                found.setdefault(target, []).append(value)
-        return found
+                assigned.setdefault(target, []).append(value)
+        return assigned
 
     def _calls(self, *names: str) -> Iterator[ast.Call]:
         for node in ast.walk(self.function):
@@ -201,7 +201,7 @@ class Usage:
                 yield from self._addends(part, seen)
 
     def _last_assigned(self, name: ast.Name) -> list[ast.expr]:
-        """What was assigned to a name, the last before its use first; increments at the end."""
+        """The values assigned to a name: first the last before its use, at the end increments."""
         values = self._assigned.get(name.id, [])
         added = [node.value for node in ast.walk(self.function) if isinstance(node, ast.AugAssign)]
         whole = [value for value in values if value not in added]
@@ -254,7 +254,7 @@ class Usage:
         yield from ((root, _INDEX) for root, _ in self._cast_loads("i"))
 
     def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
-        """The pointers whose loaded values are cast to an integer type at once."""
+        """The pointers whose loaded values are cast to an integer type right away."""
         for call in self._calls("to"):
             kind = _cast(call) or ""
             loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -268,7 +268,7 @@ class Usage:
 
     @cached_property
     def _bit_operands(self) -> list[ast.expr]:
-        """What is shifted or masked, here or in a helper."""
+        """The operands that are shifted or masked, here or in a helper."""
         own = list(self._own_bit_operands())
         for call, inner in self._helpers():
             shifted = {each.id for each in inner._bit_operands if isinstance(each, ast.Name)}

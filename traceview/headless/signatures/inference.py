@@ -1,4 +1,4 @@
-"""Guess the arguments of a kernel that is never launched from its source.
+"""Guess the arguments of a kernel that is never launched, from its source.
 
 Pointers are the bases of addresses. The rest goes by name: sizes and strides are integers divisible
 by 16, the last stride of a tensor is 1, `eps` is a float, BLOCK_… a power of two.
@@ -60,14 +60,14 @@ _SIZES = (
 )
 _ONE_BLOCK, _MATMUL_K = 1024, 32
 FEW_TURNS = 4
-"""Turns of an unrolled loop."""
+"""Iterations of an unrolled loop."""
 
 
 @record
 class Defaults:
     """Defaults where the source says nothing: the element type and the size of a tile.
 
-    `named` takes the first text that a parameter is compared with, instead of none of them.
+    `named`: a parameter that is compared with texts is the first of them, not the empty text.
     `operand` is the element type of operands of tl.dot.
     """
 
@@ -109,8 +109,8 @@ def guess(
 def in_words(arguments: Sequence[Argument], origin: str = "", *, constants: bool = True) -> str:
     """The arguments on one line, with the --signature to correct them.
 
-    `origin` is the call in the source that they are from, as far as it tells. Constants are left
-    out where the heading of the kernel shows them.
+    `origin` is the call in the source that passes them, if any. Constants are left out where the
+    heading of the kernel shows them.
     """
     listed = [
         f"{a.name} = {a.value!r}"
@@ -194,9 +194,9 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
     patterns = (_STRIDE_OF, _STRIDE, _STRIDE_LAST)
     matches = (next(filter(None, (p.fullmatch(n) for p in patterns)), None) for n in listed)
-    for found in filter(None, matches):
-        if found[0] in rest:
-            tensors[found["tensor"]].append(found)
+    for match in filter(None, matches):
+        if match[0] in rest:
+            tensors[match["tensor"]].append(match)
     named = {pointer.lower().partition("_")[0] for pointer in pointers}
     return frozenset(group[-1] for group in numbered) | frozenset(
         group[-1][0]
@@ -208,9 +208,9 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
 def _numbered_strides(names: Iterable[str]) -> list[list[str]]:
     """The strides of each of several numbered tensors: [stride_am1, stride_ak1], …"""
     tensors: dict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
-    for found in filter(None, map(_NUMBERED.fullmatch, names)):
-        tensors[found["tensor"], found["number"]].append(found)
-    dimensions = ([found[0] for found in group] for group in tensors.values())
+    for match in filter(None, map(_NUMBERED.fullmatch, names)):
+        tensors[match["tensor"], match["number"]].append(match)
+    dimensions = ([match[0] for match in group] for group in tensors.values())
     return [group for group in dimensions if len(group) > 1]
 
 

@@ -134,7 +134,7 @@ def check_names(given: Collection[str], names: Sequence[str]) -> None:
 def _typed_parameters(
     parameters: Sequence[Parameter], constexprs: Mapping[str, Value], count: int
 ) -> list[Parameter]:
-    """The parameters that the entries are for: the first selection with as many."""
+    """The parameters that the entries declare: the first selection of `count` parameters."""
     rest = [p for p in parameters if p.name not in constexprs]
     runtime = [p for p in rest if not (p.is_constexpr and p.has_default)]
     for choice in (list(parameters), rest, runtime):

@@ -117,7 +117,7 @@ class EventLog:
             self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
 
     def sampler(self, most: int | None) -> Callable[[str, Sequence[Any]], list[Any]]:
-        """Selects at most so many configurations of a kernel, and notes how many are left out."""
+        """A function that selects at most `most` configurations and notes how many it omits."""
 
         @functools.cache
         def note(kernel: str, some: int, count: int) -> None:
@@ -138,7 +138,7 @@ class EventLog:
 
 
 def sampled_configurations(configurations: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """At most so many configurations: the first, the last, and some between at equal distances."""
+    """At most `most` configurations: the first, the last, and some between at equal distances."""
     count = len(configurations)
     if most is None or count <= most:
         return configurations

@@ -27,7 +27,7 @@ def cores() -> int:
 
 
 class ForkedTask:
-    """A running function, whose result is what JSON holds."""
+    """A function that runs in a forked process; its result must be representable in JSON."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         lifeline = _lifeline()
@@ -37,7 +37,7 @@ class ForkedTask:
             os.close(writer)
             return
         try:
-            # So that the end of it is the end of ptxas, too.
+            # With a process group of its own, killing it ends ptxas, too.
             os.setsid()
             _end_with(lifeline)
             _silence()
@@ -72,14 +72,14 @@ class ForkedTask:
 
 @cache
 def _lifeline() -> tuple[int, int]:
-    """A pipe that nobody writes to: its end is the end of the process that holds it open."""
+    """A pipe that nobody writes to; it closes when the process that holds it open ends."""
     return os.pipe()
 
 
 def _end_with(lifeline: tuple[int, int]) -> None:
     """Kill this process and ptxas once the one that started it has ended, even if it was killed.
 
-    Else it would go on to compile, with the pipe to the client open, which would wait for it.
+    Otherwise it would go on compiling and keep open the pipe that the client waits for.
     """
     reader, writer = lifeline
     os.close(writer)

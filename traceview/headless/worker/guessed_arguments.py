@@ -46,9 +46,9 @@ _ELEMENTS = {
 
 @record
 class Attempt:
-    """Arguments to compile a kernel with; `origin` is the call that they are from, if any.
+    """Arguments to compile a kernel with; `origin` is the call that passes them, if any.
 
-    `how` says which they are: of such a call, declared by a decorator, or guessed.
+    `how` is where they come from: such a call, a declaration by a decorator, or a guess.
     """
 
     arguments: tuple[Argument, ...]
@@ -74,7 +74,7 @@ class Guesses:
         return any(name in call.values for call in self.calls)
 
     def attempts(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
-        """The arguments to try, in order; the same ones never twice."""
+        """The arguments to try, in order and without duplicates."""
         seen: set[tuple[Argument, ...]] = set()
         for attempt in self._all(configuration):
             if attempt.arguments not in seen:
@@ -82,7 +82,7 @@ class Guesses:
                 yield attempt
 
     def without_nones(self, attempt: Attempt, line: str) -> Attempt | None:
-        """The attempt with a tensor for each None that a source line needs; None without any."""
+        """The attempt with a guess for each None that a source line uses; None if it uses none."""
         words = set(re.findall(r"\w+", line))
         guessed = inference.guess(self.jitted.parameters, self.usage)
         replaced = tuple(
@@ -122,9 +122,9 @@ class Guesses:
         return Attempt(arguments, call.options, call.place, how)
 
     def _plausible(self, passed: Mapping[str, Any]) -> dict[str, Any]:
-        """The values without a tile of 1 that follows from assumed sizes.
+        """The passed values without tiles of 1 that follow from assumed sizes.
 
-        A loop that is unrolled has few turns instead of an assumed size.
+        The number of iterations of an unrolled loop is small instead of an assumed size.
         """
         assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
         tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
@@ -132,7 +132,7 @@ class Guesses:
         return {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
 
     def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
-        """The element types that uses of one pointer give to others of the same tensor's type."""
+        """Element types by pointer, from the uses of any pointer to a tensor of the same type."""
         unknown = {n: v.name for n, v in passed.items() if _element_is_open(v)}
         known = {n: t for n, t in self.usage.pointers.items() if t and n in unknown}
         types = {unknown[name]: type_ for name, type_ in reversed(known.items())}
@@ -181,7 +181,7 @@ def _element_is_open(value: Any) -> bool:
 def _passed(
     parameter: Parameter, guessed: Argument, value: Any, alike: str | None = None
 ) -> Argument:
-    """The argument for a value that a call passes; `guessed` says what the value leaves open.
+    """The argument for a value that a call passes; `guessed` supplies what the value leaves open.
 
     `alike` is the element type of another tensor of the same type.
     """

@@ -41,7 +41,7 @@ class AutotuneConfig:
 class Jitted:
     """A @triton.jit function, with the choices of @triton.autotune and @triton.heuristics.
 
-    `declared` are its arguments where its own decorator says them, as that of Inductor does.
+    `declared` are its arguments if its decorator declares them, as Inductor's does.
     """
 
     function: Any
@@ -107,22 +107,22 @@ class Jitted:
 def jitted_in(names: Mapping[str, Any]) -> Iterator[Jitted]:
     """The jitted functions among a module's names, without duplicates.
 
-    Where one stands alone and under an autotuner, as in `tuned = triton.autotune(…)(kernel)`, it is
-    the latter that is launched.
+    Of a function that is there both alone and under an autotuner, as in `tuned =
+    triton.autotune(…)(kernel)`, the latter counts, as it is launched.
     """
-    found: dict[int, Jitted] = {}
+    by_function: dict[int, Jitted] = {}
     for value in list(names.values()):
         jitted = _unwrapped(value)
         if jitted:
-            known = found.setdefault(id(jitted.function), jitted)
-            found[id(jitted.function)] = max(known, jitted, key=lambda each: each.choices)
-    yield from found.values()
+            known = by_function.setdefault(id(jitted.function), jitted)
+            by_function[id(jitted.function)] = max(known, jitted, key=lambda each: each.choices)
+    yield from by_function.values()
 
 
 def compile_for(
     target: Any, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
 ) -> Any:
-    """Compile for a `GPUTarget` of Triton, which returns its `CompiledKernel`.
+    """Compile a function for a `GPUTarget` of Triton; returns Triton's `CompiledKernel`.
 
     The compilation listener gets the result, too. Raises what Triton raises.
     """
@@ -185,7 +185,7 @@ def _unwrapped(value: Any) -> Jitted | None:
 
 
 def _declared(described: Any) -> tuple[Argument, ...]:
-    """The arguments that Inductor's decorator gives to Triton; none of another's."""
+    """The arguments that Inductor's decorator passes to Triton; empty for other decorators."""
     try:
         types, constants = described["signature"], described["constants"]
         (properties,) = described["configs"]

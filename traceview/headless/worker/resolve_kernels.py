@@ -62,9 +62,9 @@ _INSTALL = "install it and what it imports, or run this where it is installed"
 
 @record
 class KernelResolution:
-    """Compiles what a script did not launch, after it has run.
+    """Compiles the kernels that a script did not launch, after it has run.
 
-    Of each kernel one attempt is made, and more until the deadline, which all share.
+    Each kernel gets one attempt, and more until the deadline, which all kernels share.
     """
 
     options: CompileOptions
@@ -101,31 +101,31 @@ class KernelResolution:
 
     @functools.cached_property
     def _jitted(self) -> dict[str, Jitted]:
-        found = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
-        return self._inner | self._undecorated | found
+        defined = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
+        return self._inner | self._undecorated | defined
 
     def _callees(self, jitted: Jitted) -> dict[str, Jitted]:
-        """The jitted functions that a kernel may call, those in other modules, too."""
-        found = dict(self._jitted)
-        waiting = [jitted, *found.values()]
+        """The jitted functions that a kernel may call, including those of other modules."""
+        functions = dict(self._jitted)
+        waiting = [jitted, *functions.values()]
         while waiting:
             function = waiting.pop().function.fn
             names, known = function.__code__.co_names, function.__globals__
             called = jitted_in({name: known[name] for name in names if name in known})
-            new = [each for each in called if each.name not in found and not each.is_of_triton]
-            found |= {each.name: each for each in new}
+            new = [each for each in called if each.name not in functions and not each.is_of_triton]
+            functions |= {each.name: each for each in new}
             waiting += new
-        return found
+        return functions
 
     @functools.cached_property
     def _described(self) -> set[str]:
-        """The names of the kernels whose arguments have been told."""
+        """The names of the kernels whose arguments have been reported."""
         return set()
 
     @property
     def _inner(self) -> dict[str, Jitted]:
         """The kernels that functions of the script have defined so far."""
-        # The last created is the outermost of what is around a function.
+        # Of a function and its wrappers, the last created is the outermost.
         created = jitted_in({str(at): f for at, f in enumerate(reversed(self.log.functions))})
         own = [j for j in created if j.function.fn.__code__.co_filename == self.script.path]
         return {jitted.name: jitted for jitted in reversed(own)}
@@ -203,7 +203,7 @@ class KernelResolution:
         raise self._no_kernel()
 
     def _no_kernel(self) -> InputError:
-        """Why there is no kernel to report on."""
+        """The error that says why there is no kernel to report on."""
         name, ending = self.script.name, self.ending
         missing = ending.missing or next(iter(self.not_installed), None)
         if missing and (ending.failure or not self._kernels):
@@ -240,7 +240,11 @@ class KernelResolution:
         return InputError(what, remedy)
 
     def _not_installed(self, package: str) -> InputError:
-        """Without torch a script ends at its first tensor: that error says nothing of its own."""
+        """The error for a package that is not installed.
+
+        Without torch a script fails at its first tensor; that failure says nothing more and is left
+        out.
+        """
         ending, is_torch = self.ending, package == "torch"
         how = f"{self.script.name} imports {package}, which is not installed"
         if ending.failure and not ending.missing and not is_torch:
@@ -261,8 +265,8 @@ class KernelResolution:
         self.log.how = "declared"
         whole = notation.is_whole(signature, jitted.parameters)
         for configuration in (AutotuneConfig(),) if whole else self._configurations(jitted):
-            given = dict(configuration.constexprs) | self.options.constexpr_values
-            arguments = notation.bind(signature, jitted.parameters, given)
+            constexprs = dict(configuration.constexprs) | self.options.constexpr_values
+            arguments = notation.bind(signature, jitted.parameters, constexprs)
             problem = self._compile(jitted, arguments, configuration, ())
             if problem:
                 raise InputError(f"{jitted.name} does not compile as declared: {problem}")
@@ -314,7 +318,7 @@ class KernelResolution:
                 break
             for begun in configurations[at : at + cores()]:
                 self._begin(guesses, begun)
-            # One variant that compiles is an answer; only the others share what is left.
+            # One variant that compiles is an answer: only after it do others share the time.
             until = deadline.shared(left) if self.log.variants else deadline
             problems.append(self._first_that_compiles(guesses, configuration, until))
         return [problem for problem in problems if problem]
@@ -322,7 +326,7 @@ class KernelResolution:
     def _first_that_compiles(
         self, guesses: Guesses, configuration: AutotuneConfig, deadline: Deadline
     ) -> Problem | None:
-        """Compile the first attempt that can be; return what was wrong with the first of all."""
+        """Compile the first attempt that works; return the problem of the first if none does."""
         jitted, problem = guesses.jitted, None
         missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
         waiting, listed = list[Attempt](), guesses.attempts(configuration)
@@ -355,8 +359,8 @@ class KernelResolution:
     def _tried(
         self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig, deadline: Deadline
     ) -> Problem | None:
-        """Compile without reporting it; return what is wrong with it, or None."""
-        # What a call passes is right, if slow: nothing else deserves the time more.
+        """Compile an attempt in a trial, without a report; return its problem, or None."""
+        # Arguments of a call are right, even if they compile slowly: they get all the time.
         seconds = max(_LEAST_S, deadline.left_s / (1 if attempt.origin else 2))
         options = self._options(attempt, configuration)
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
@@ -369,7 +373,7 @@ class KernelResolution:
         return problem
 
     def _begin(self, guesses: Guesses, configuration: AutotuneConfig) -> None:
-        """Begin with the first attempt of a configuration."""
+        """Start to compile the first attempt of a configuration."""
         attempt = next(guesses.attempts(configuration))
         options = self._options(attempt, configuration)
         self._trials.begin(guesses.jitted, attempt.arguments, options)
@@ -387,11 +391,11 @@ class KernelResolution:
         project = self.script.package.project if self.script.package else None
         parameters = jitted.parameters
         own = jitted.function.fn.__globals__
-        found = []
+        calls = []
         for site in call_sites(jitted.name, file, project):
             known = own if site.file == file else globals_of(site.module, own)
-            found.append(launch_arguments(site, parameters, known))
-        return sorted(found, key=lambda call: -len(call.values))
+            calls.append(launch_arguments(site, parameters, known))
+        return sorted(calls, key=lambda call: -len(call.values))
 
     def _compile(
         self,

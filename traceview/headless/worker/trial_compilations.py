@@ -1,6 +1,6 @@
 """Compilations that only show whether a kernel compiles, each in a process of its own.
 
-A few may be begun ahead, so that all cores compile.
+A few can be started ahead, so that all cores compile.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bu
 
 @record
 class Problem:
-    """Why a kernel does not compile. `is_kernel`: it would not with other arguments either.
+    """Why a kernel does not compile. `is_kernel`: it does not with any arguments.
 
-    `is_slow`: it may, in more time.
+    `is_slow`: it may, given more time.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Problem:
 
 @record
 class TrialCompilations:
-    """Compiles for one target; `log` has the jitted functions and hears of nothing."""
+    """Trial compilations for one target. `log` has the jitted functions; nothing is logged."""
 
     target: Any
     log: EventLog
@@ -43,7 +43,7 @@ class TrialCompilations:
     def begin(
         self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
     ) -> None:
-        """Begin to compile, unless that has begun."""
+        """Start to compile a kernel in a process, unless that compilation is already running."""
         key = _key(jitted, arguments, options)
         if key not in self._begun:
             self._begun[key] = self._task(jitted, arguments, options)
@@ -67,7 +67,7 @@ class TrialCompilations:
         return Problem(**failed) if failed else None
 
     def close(self) -> None:
-        """End what nobody has asked for."""
+        """End the compilations whose problems were not asked for."""
         for task in self._begun.values():
             task.close()
         self._begun.clear()
@@ -79,8 +79,8 @@ class TrialCompilations:
 
         def compiled() -> dict[str, Any] | None:
             try:
-                made = compile_for(self.target, jitted, arguments, options)
-                written = _WRITES.search(str(made.asm["ptx"]))
+                kernel = compile_for(self.target, jitted, arguments, options)
+                written = _WRITES.search(str(kernel.asm["ptx"]))
             except Exception as error:
                 words = in_words(error, self.log.functions)
                 return asdict(Problem(words, is_of_source(error)))

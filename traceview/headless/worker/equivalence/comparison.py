@@ -1,4 +1,4 @@
-"""Compare what a kernel stores as it is with what it stores with other constexprs."""
+"""Compare the results of a kernel as it is with its results with other constexprs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _START: Grid = (0, 0, 0)
 
 @record
 class _Pair:
-    """The kernel as it is and changed, in memory of their own with the same values."""
+    """The kernel as it is and as changed, each with memory of its own and the same values."""
 
     old: ProgramRuns
     new: ProgramRuns
@@ -48,7 +48,7 @@ class _Pair:
 
     @property
     def comparable(self) -> bool:
-        """Whether the first and the last program of each stored what the other stored, too."""
+        """Whether each has stored what the first and the last program of the other stored."""
         return all(
             one.stored(program, other)
             for one, other in ((self.new, self.old), (self.old, self.new))
@@ -59,10 +59,10 @@ class _Pair:
 def compare(
     source: Any, sample: LaunchSample, changed: Mapping[str, Any], budget_s: float
 ) -> Equivalence:
-    """Run both in the interpreter, as many programs as the time allows, and compare the results.
+    """Run the kernel as it is and as changed in the interpreter, and compare the results.
 
-    `budget_s` is CPU time. The grid is that of the program's own function for the changed
-    constexprs; where the program passes a fixed one, it is tried as it is and fitted to them.
+    As many programs run as `budget_s`, in CPU time, allows. The grid for the changed constexprs is
+    that of the program's grid function; a fixed grid is tried fitted to them, then as it is.
     """
     deadline = time.thread_time() + budget_s
     answer = Equivalence("unknown", "its grid for these sizes is not known")
@@ -95,7 +95,7 @@ def _on_grid(
 
 
 def _compared(pair: _Pair) -> Equivalence | None:
-    """The answer; None if the results are not finite."""
+    """The verdict on one grid; None if the results are not finite."""
     pair.old.run([_START])
     try:
         if _fits(pair):
@@ -120,7 +120,7 @@ def _fits(pair: _Pair) -> bool:
 
 
 def _run_corners(pair: _Pair) -> None:
-    """Some programs of each, with those of the other that should store the same elements."""
+    """Run corner programs of one kernel and those of the other that store the same elements."""
     coarse = [min(x, y) for x, y in zip(pair.old.grid, pair.new.grid, strict=True)]
     for corner in corners(coarse):
         programs = within(corner, coarse, pair.old.grid), within(corner, coarse, pair.new.grid)
@@ -132,7 +132,7 @@ def _run_corners(pair: _Pair) -> None:
 
 
 def _run_more(pair: _Pair) -> None:
-    """Programs from both ends of the grids, until the two can be compared."""
+    """Run programs from both ends of the grids, until the two can be compared."""
     ends = (first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
     for old, new in zip_longest(*ends):
         if old:

@@ -1,4 +1,4 @@
-"""The grid of a launch with other constexprs, and programs of two grids in the same place."""
+"""The grid of a launch with other constexprs, and programs of two grids that correspond."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSamp
 def grids_with(sample: LaunchSample, changed: Mapping[str, Any]) -> list[Grid]:
     """The grids that a launch with other constexprs may have, the likeliest first.
 
-    One where the program passes a function, none if that fails. A fixed grid may count tiles of
-    the old size: then fitted to the new one, and unchanged last.
+    That is one if the program passes a grid function, none if that fails. A fixed grid may count
+    tiles of the old size: it comes fitted to the new size first, and unchanged last.
     """
     if sample.grid_function is not None:
         grid = sample.grid_with(changed)
@@ -67,7 +67,7 @@ def corners(grid: Sequence[int]) -> list[Grid]:
 
 
 def within(corner: Grid, coarse: Sequence[int], grid: Grid) -> list[Grid]:
-    """The programs of a grid in the place of one program of a coarser grid."""
+    """The programs of a grid that correspond to one program of a coarser grid."""
     axes = []
     for at, few, many in zip(corner, coarse, grid, strict=True):
         factor = -(-many // few) if few else 1

@@ -18,7 +18,7 @@ Tensors = list[tuple[str, TensorSample, str]]
 
 
 class NotRunnableError(Exception):
-    """Why a launch cannot be repeated with other constexprs."""
+    """A launch cannot be repeated with other constexprs; the message says why."""
 
 
 def tensors_of(signature: Mapping[str, Any], sample: LaunchSample) -> Tensors:
@@ -51,7 +51,7 @@ class InterpretedKernel:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Prepare the interpreter; programs can be run meanwhile."""
+        """Prepare the interpreter; `run` works within this context."""
         from triton.runtime import interpreter
 
         function = self._function.rewrite()
@@ -108,8 +108,11 @@ class InterpretedKernel:
 
 
 def _dot(create: Callable[..., Any]) -> Callable[..., Any]:
-    """tl.dot with its operands as fp32, which hold all shorter floats: NumPy's own products of
-    16-bit floats take a hundred times as long, and those of bf16 are of its bits."""
+    """tl.dot with its operands as fp32, which hold all shorter floats.
+
+    NumPy's own products of 16-bit floats take a hundred times as long, and for bf16 it would
+    multiply the bits as integers.
+    """
 
     def create_dot(a: Any, b: Any, c: Any, *rest: Any) -> Any:
         from triton.runtime.interpreter import TensorHandle

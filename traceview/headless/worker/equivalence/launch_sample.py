@@ -20,7 +20,7 @@ _MOST_VALUES = 1 << 20
 class TensorSample:
     """The place of a tensor: the bytes `start` to `end` hold its elements, `pointer` is passed.
 
-    `values` are those of small integer tensors from `start` on; None of any other.
+    `values` are the elements of a small integer tensor from `start` on; None for any other.
     """
 
     pointer: int
@@ -37,15 +37,15 @@ class TensorSample:
         return self.sizes
 
     def size(self, axis: int | None = None) -> Any:
-        """As of a torch tensor, for a grid function."""
+        """The sizes or one of them, like torch.Tensor.size, for a grid function."""
         return self.sizes if axis is None else self.sizes[axis]
 
     def stride(self, axis: int | None = None) -> Any:
-        """As of a torch tensor, for a grid function."""
+        """The strides or one of them, like torch.Tensor.stride, for a grid function."""
         return self.strides if axis is None else self.strides[axis]
 
     def numel(self) -> int:
-        """As of a torch tensor, for a grid function."""
+        """The number of elements, like torch.Tensor.numel, for a grid function."""
         count = 1
         for size in self.sizes:
             count *= size
@@ -64,13 +64,15 @@ class LaunchSample:
     def of(
         cls, names: Sequence[str], arguments: Sequence[Any], grid: Grid, passed: Any
     ) -> LaunchSample:
-        """Keep what is needed of a launch; `passed` is the program's own grid."""
+        """Record a launch without tensor memory; `passed` is the grid as the program passes it."""
         kept = dict(zip(names, map(_kept, arguments), strict=False))
         return cls(kept, grid, passed if callable(passed) else None)
 
     def grid_with(self, changed: Mapping[str, Any]) -> Grid | None:
-        """The grid of a launch with other constexprs; None where the program passes a fixed grid
-        or its function fails."""
+        """The grid of a launch with other constexprs; None if it is not known.
+
+        It is not if the program passes a fixed grid or if its grid function fails.
+        """
         if not changed:
             return self.grid
         if self.grid_function is None:

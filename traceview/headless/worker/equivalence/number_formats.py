@@ -1,4 +1,4 @@
-"""The number formats of Triton's tensors as bits: made-up values of each, and what bits mean."""
+"""The element formats of Triton's tensors: made-up values as bits, and bits as numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NumberFormat:
         return np.zeros(count, unsigned)
 
     def decoded(self, bits: Bits) -> Numbers:
-        """The numbers that bits mean."""
+        """The numbers that bits encode, as float64."""
         if self.name in _PLAIN:
             return bits.view(_PLAIN[self.name]).astype(np.float64)
         if self.name == "bf16":

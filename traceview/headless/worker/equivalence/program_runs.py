@@ -46,7 +46,7 @@ class ProgramRuns:
         self._is_changed = bool(changed)
 
     def run(self, programs: Iterable[Grid]) -> None:
-        """Run those that have not run yet.
+        """Run the programs that have not run yet.
 
         Raises NotRunnableError where the kernel as it is fails or the interpreter cannot run it,
         OutOfBoundsError where it is changed and leaves its tensors, TooSlowError.
@@ -68,11 +68,11 @@ class ProgramRuns:
 
     def stored(self, program: Grid, other: ProgramRuns) -> bool:
         """Whether a program has run and the other's programs have stored all that it stored."""
-        mine = self._stored.get(program)
-        return mine is not None and all(
-            bool(region.marks[mine[region.number]].all())
+        offsets = self._stored.get(program)
+        return offsets is not None and all(
+            bool(region.marks[offsets[region.number]].all())
             for region in other.memory.regions
-            if region.number in mine
+            if region.number in offsets
         )
 
     def _run(self, program: Grid) -> None:

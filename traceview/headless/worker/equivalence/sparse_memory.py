@@ -23,7 +23,7 @@ class OutOfBoundsError(Exception):
 
 
 class TooSlowError(Exception):
-    """The time is up."""
+    """The deadline of a comparison has passed."""
 
 
 @dataclass
