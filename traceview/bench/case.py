@@ -137,7 +137,7 @@ def user_code(operation: Operation, function: str) -> Iterator[None]:
 
 
 def _place(error: BaseException, operation: Operation) -> str:
-    """Such as ` at line 12 of gelu.py`; empty if the operation's files did not raise it."""
+    """The place of an error: ` at line 12 of gelu.py`; empty if it is not in the user's files."""
     o = operation
     files = set(map(_file, (o.inputs, o.check, o.reference, o.bytes_moved, o.flop))) - {None}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -153,7 +153,7 @@ def _file(function: Any) -> str | None:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """A GPU raises a type of its own; a CPU's error can only be recognized by its text."""
+    """Whether memory was too short; a GPU's error has a type of its own, a CPU's only a text."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 

@@ -268,7 +268,7 @@ def _with_times(
     request: BenchRequest,
     peaks: Peaks,
 ) -> list[VersionResult]:
-    """The results, with the times of the versions that are right, which take turns."""
+    """The results, with times for the versions that are right, measured in turns."""
     kind = flop_kind(case.dtype, operation.tensor_cores)
     names = [row.version for row in rows if row.status == "right" and row.why is None]
     times = version_times(operation, names, case, request, kind)

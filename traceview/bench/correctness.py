@@ -109,7 +109,7 @@ def _poison(sizes: list[tuple[int, Any]]) -> None:
 
 
 def flatten(results: Any) -> tuple[Any, ...]:
-    """The leaves of nested tuples, lists and mappings, in order; a mapping's sorted by key."""
+    """The leaves of nested tuples, lists and mappings, in order; mappings are sorted by key."""
     return tuple(_leaves(results))
 
 

@@ -87,7 +87,7 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
     """
     if calls < 1 or warmup < 0:
         raise InputError(
-            f"{calls} calls to profile after {warmup} warm-up calls warm-up calls",
+            f"{calls} calls to profile after {warmup} warm-up calls",
             "profile at least one call",
         )
     from torch.profiler import ProfilerActivity
@@ -150,7 +150,7 @@ def _callers(event: Any) -> list[Any]:
 
 
 def _is_ours(event: Any) -> bool:
-    """Whether it is our own final synchronization, or a step of the profiler."""
+    """Whether an event is our own final synchronization, or a step of the profiler."""
     return str(event.name).startswith(("cudaDeviceSynchronize", "ProfilerStep"))
 
 

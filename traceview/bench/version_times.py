@@ -21,9 +21,9 @@ def version_times(
     request: BenchRequest,
     flop_kind: str,
 ) -> Mapping[str, Timing | Exception | None]:
-    """The timing of each version, or what it raised.
+    """The timing of each version, or the exception that it raised.
 
-    None for those that an earlier one kept from running, as it left CUDA unusable.
+    None for versions that could not run because an earlier one left CUDA unusable.
     """
     if not names:
         return {}

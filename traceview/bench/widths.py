@@ -77,7 +77,7 @@ def _compiled_size(operation: Operation, size: int) -> int:
     """A size that compiles to the same kernels but whose inputs are quick to make.
 
     Triton specializes on divisibility by 16. A large size is replaced by the largest smaller size
-    of the operation that agrees with it in that.
+    of the operation with the same divisibility.
     """
     if size <= _LARGEST_SIZE:
         return size

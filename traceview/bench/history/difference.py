@@ -22,9 +22,9 @@ class VersionDifference:
 
     Times are the medians of a run, averaged over the runs of a side; statuses and load widths are
     those of the last run. `low_ns` and `high_ns` bound the difference of the means at 95 %. With
-    several runs per side they are of the runs; with one, of its trials, which scatter less than
-    runs do, so they are a lower bound of the noise. `change` is faster or slower where they exclude
-    0; `is_certain` if they are of runs as well.
+    several runs per side the bounds come from the runs. With one they come from its trials, which
+    scatter less than runs do, so they understate the noise. `change` is faster or slower if the
+    bounds exclude 0, `is_certain` if they also come from runs.
     """
 
     size: int
@@ -47,7 +47,7 @@ class VersionDifference:
 
 @record
 class BenchDifference:
-    """All versions of an operation. `notes` are differences of the machine that explain others."""
+    """All versions of an operation. `notes` are differences of the machines, a possible cause."""
 
     operation: str
     runs_before: int
@@ -62,7 +62,7 @@ def bench_difference(
 ) -> BenchDifference:
     """Compare runs of an operation.
 
-    Raises ComparisonRefusedError for other operations, or GPUs unless `force`.
+    Raises ComparisonRefusedError if the operations differ, or the GPUs unless `force`.
     """
     check_alike(map(Measured.of, (*before, *after)), force=force)
     old, new = _by_key(before), _by_key(after)
@@ -86,7 +86,7 @@ class Measured:
 
 
 def check_alike(runs: Iterable[Measured], *, force: bool = False) -> None:
-    """Raise ComparisonRefusedError for other operations, or GPUs unless `force`."""
+    """Raise ComparisonRefusedError if the operations differ, or the GPUs unless `force`."""
     listed = list(runs)
     operations = list(dict.fromkeys(run.operation for run in listed))
     swept = list(dict.fromkeys(run.over for run in listed))

@@ -1,4 +1,4 @@
-"""The measurements that `traceview bench --json` wrote, read again."""
+"""Read the measurements that `traceview bench --json` wrote."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SavedResult(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """The key by which another run has the same row."""
+        """The key that identifies the same row in another run."""
         return self.size, self.value, self.dtype, self.version
 
     @property

@@ -27,7 +27,7 @@ class Clock(Protocol):
 
     @property
     def name(self) -> ClockName:
-        """Which clock it is."""
+        """The name of the clock."""
 
     @property
     def floor_ns(self) -> float:

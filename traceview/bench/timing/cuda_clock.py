@@ -13,7 +13,7 @@ from typing import Any
 from traceview.bench.timing.clock import ClockName, Run, Sample
 
 Declared = Callable[[int], str]
-"""The text of an NVTX range around that many calls."""
+"""Returns the text of an NVTX range around a number of calls."""
 
 _LEAST_FILLER_BYTES = 64 << 20
 _AHEAD = 1.5
@@ -43,7 +43,7 @@ class CudaClock:
         self.floor_ns = statistics.median(self._nothing() for _ in range(5))
 
     def declaring(self, declared: Declared | None) -> CudaClock:
-        """A clock of another call that shares this one's buffer and what was measured of it."""
+        """A clock for another call, which shares this clock's buffer and its measured costs."""
         other = copy.copy(self)
         other._declared = declared
         return other

@@ -52,7 +52,7 @@ class Fit:
     launch_bound: bool | None = None
 
     def sentence(self, unit: str = "element", over: str = "size") -> str:
-        """Such as `linear, 2.10 ms per step (r² 0.999), flat below 1,024 (launch-bound)`.
+        """The fit as text: `linear, 2.10 ms per step (r² 0.999), flat below 1,024 (launch-bound)`.
 
         `unit` is the singular of what grows, `over` its name.
         """
@@ -84,7 +84,7 @@ class Fit:
 
 
 def _plural(unit: str) -> str:
-    """Such as elements, or units of size."""
+    """The plural of a unit, such as elements or units of size."""
     head, of, rest = unit.partition(" of ")
     return f"{head}s{of}{rest}"
 
@@ -171,7 +171,7 @@ def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
 
 
 def _power(x: Floats, y: Floats) -> Fit | None:
-    """The fit of a power; None if it is nearly a line, which says more."""
+    """The fit of a power; None if it is nearly a line, as a linear fit says more."""
     if x.min() <= 0 or y.min() <= 0:
         return None
     exponent, log = np.polyfit(np.log(x), np.log(y), 1)

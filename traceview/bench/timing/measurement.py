@@ -176,8 +176,9 @@ def benchmark_in_turns(
 ) -> list[Timing | Exception | None]:
     """Time several calls, one after the other in every round, so that a drift touches all alike.
 
-    As `benchmark`, with `budget_s` per call. What a call raises takes the place of its timing, and
-    the others go on; after an error that is fatal nothing runs, and None is for calls never timed.
+    As `benchmark`, with `budget_s` per call. If a call raises, its exception takes the place of its
+    timing, and the others go on. After a fatal error nothing more runs, and calls that were never
+    timed have None.
     """
     check_counts(warmup, trials)
     with _current(device or _device()) as kind:
@@ -239,7 +240,7 @@ def _current(device: str) -> Iterator[str]:
 def _clocks(
     device: str, cold: bool, wall: bool, declared: Sequence[Declared | None]
 ) -> list[Clock]:
-    """A clock per call, as each notes what a call costs; those of a GPU share one buffer."""
+    """A clock per call, as a clock stores the call's launch time; CUDA clocks share a buffer."""
     if device == "cpu":
         return [CpuClock() for _ in declared]
     if wall:

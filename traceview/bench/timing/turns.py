@@ -54,7 +54,7 @@ def take_turns(
         if each.error and is_fatal(each.error):
             return
     ends = time.monotonic() + budget_s * len(turns)
-    # It would run in some trials and not in others.
+    # The garbage collector would run in some trials and not in others.
     with garbage_collection.paused():
         for number in range(trials):
             if number >= _FEWEST and time.monotonic() > ends:
