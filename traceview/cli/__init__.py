@@ -30,7 +30,7 @@ VERBS = {
     "bench": "Check and time every version of a GPU operation.",
     "scrub": "Copy a trace without private data.",
     "doctor": "Check this machine's setup and show how to fix what is missing.",
-    "serve": "Answer agents and editors about the recordings in a folder.",
+    "serve": "Answer questions from agents and editors about the recordings in a folder.",
     "schema": "Print the JSON Schema of a JSON output.",
     "completion": "Print the completion script of a shell.",
 }
@@ -43,7 +43,7 @@ _DONE, _REFUSED, _INTERRUPTED = 0, 2, 130
 class Settings:
     """Settings of one run of the command line.
 
-    `failed` is the exit status of what goes wrong; a verb where 1 has a meaning sets another.
+    `failed` is the exit status after an error; a verb that uses 1 otherwise changes it.
     """
 
     debug: bool = False
@@ -66,7 +66,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Click's own; a word that is not a command may be a file, or a command misspelt."""
+        """Resolve a verb as click does, but suggest a correction for an unknown word."""
         if args[0] not in VERBS:
             _suggest(ctx, args[0])
         return super().resolve_command(ctx, args)
@@ -77,7 +77,7 @@ class _Verbs(click.Group):
 
 
 def _suggest(ctx: click.Context, word: str) -> None:
-    """Fail with what a word that is not a command most likely stands for, if anything."""
+    """Fail with a suggestion if an unknown verb is a path or resembles a verb; else return."""
     from difflib import get_close_matches
 
     alike = get_close_matches(word, VERBS, 1)
@@ -122,7 +122,7 @@ color_option = click.option(
     default="auto",
     expose_value=False,
     callback=_set_color,
-    help="Use colors. Default: auto, on a terminal without NO_COLOR.",
+    help="Use colors. Default: auto (on a terminal, unless NO_COLOR is set).",
 )
 
 

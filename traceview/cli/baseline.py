@@ -25,7 +25,7 @@ from traceview.cli.output import OutputFile
     type=OutputFile(),
     metavar="BASE.json",
     required=True,
-    help="Write the baseline here.",
+    help="Write the baseline to this file.",
 )
 @click.option("--force", is_flag=True, help="Overwrite BASE.json.")
 @debug_option

@@ -88,8 +88,8 @@ _PROGRAM_OPTIONS = {
 @click.option(
     "--sweep",
     metavar="NAME=V,V,V",
-    help="Measure at each value of the size, of a parameter of the operation, or of an option of "
-    "a program, and fit the growth of time.",
+    help="Measure at each value of the size, of an operation's parameter or of a program's option, "
+    "and fit how the time grows.",
 )
 @click.option(
     "--trials",
@@ -119,7 +119,7 @@ _PROGRAM_OPTIONS = {
     multiple=True,
     callback=values.peaks,
     metavar="NAME=VALUE",
-    help="Peak rate of this GPU, such as bandwidth=4.8e12 (repeatable).",
+    help="Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
 )
 @click.option(
     "--describe", is_flag=True, help="Show shapes, layouts and value ranges of the tensors."
@@ -130,7 +130,7 @@ _PROGRAM_OPTIONS = {
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="OLD.json",
-    help="Compare with what an earlier run wrote with --json (repeatable: several earlier runs).",
+    help="Compare with the --json output of an earlier run (repeatable).",
 )
 @click.option(
     "--profile",
@@ -146,7 +146,9 @@ _PROGRAM_OPTIONS = {
 @json_option
 @output_option
 @color_option
-@click.option("--force", is_flag=True, help="Overwrite existing files, and compare other GPUs.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite existing files, and compare runs on different GPUs."
+)
 @debug_option
 @click.pass_context
 def command(
@@ -267,7 +269,7 @@ def _measure(
 def _check_alike(
     operation: Operation, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
 ) -> None:
-    """Refuse what cannot be compared before it is measured."""
+    """Raise ComparisonRefusedError, before measuring, if `earlier` runs are not comparable."""
     from traceview.bench.history.difference import Measured, check_alike
     from traceview.bench.machine import this_machine
     from traceview.bench.timing.sweep import SIZE, Axis

@@ -97,8 +97,8 @@ def _files(pattern: str) -> list[str]:
 @click.option(
     "--force",
     is_flag=True,
-    help="Overwrite existing files, and compare recordings that are refused otherwise, such as of "
-    "another GPU.",
+    help="Overwrite existing files, and compare recordings that are otherwise refused, such as "
+    "those of different GPUs.",
 )
 @debug_option
 def command(

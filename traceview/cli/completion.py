@@ -21,7 +21,7 @@ _VARIABLE = "_TRACEVIEW_COMPLETE"
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @debug_option
 def command(shell: str) -> None:
-    """Print the completion script of a shell: verbs, options, analyses, ranges of the trace."""
+    """Print the completion script of a shell, for verbs, options, analyses and ranges."""
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"this version of click has no completion for {shell}")

@@ -23,11 +23,12 @@ from traceview.cli.output import OutputFile, progress
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 @debug_option
 def command(trace: Path, out: Path, force: bool) -> None:
-    """Write the trace IN as OUT, in the format that its name ends in.
+    """Write the trace IN to OUT, in the format of OUT's extension.
 
-    A .sqlite holds the tables that a report reads, whatever recorded them, and its report equals
-    that of IN. A .pftrace or .perfetto-trace, also with .gz, is for Perfetto, as `traceview export`
-    writes it. IN is any trace that `traceview report` takes, and is not changed.
+    A .sqlite holds the tables that a report reads, whichever profiler recorded them, and gives the
+    same report as IN. A .pftrace or .perfetto-trace, optionally with .gz, is for Perfetto, as
+    written by `traceview export`. IN is any trace that `traceview report` accepts; it is not
+    changed.
     """
     import traceview
     from traceview.memory.allocator import keep_freed_memory

@@ -27,16 +27,16 @@ from traceview.cli.output import OutputFile, progress
     required=True,
     type=OutputFile(),
     metavar="OUT",
-    help="Output file, in Perfetto's format TrackEvent; compressed if OUT ends in .gz.",
+    help="Write Perfetto's TrackEvent format to this file, compressed if it ends in .gz.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 @debug_option
 def command(trace: Path, perfetto: Path, force: bool) -> None:
     """Write TRACE for Perfetto, to open on ui.perfetto.dev.
 
-    The file has threads with their ranges and CUDA calls, streams with kernels and
-    copies, idle time by cause, queue depth and memory, and flows from each launch call to the work
-    that it launched. TRACE is not changed.
+    The file shows threads with their ranges and CUDA calls, streams with kernels and copies, idle
+    time by cause, queue depth and memory, and flows from each launch call to the work that it
+    launched. TRACE is not changed.
     """
     import traceview
     from traceview.memory.allocator import keep_freed_memory

@@ -72,7 +72,7 @@ def _one_option_per_candidate(arguments: Sequence[str]) -> Iterator[str]:
     required=True,
     type=click.Path(path_type=Path),
     metavar="gate.toml",
-    help="The rules: a table per figure (docs/gate.md).",
+    help="Read the rules from this file: a TOML table per figure (docs/gate.md).",
 )
 @click.option(
     "--github",
@@ -89,8 +89,8 @@ def _one_option_per_candidate(arguments: Sequence[str]) -> Iterator[str]:
 @click.option(
     "--force",
     is_flag=True,
-    help="Overwrite existing files, and judge runs that are refused otherwise, such as of another "
-    "GPU.",
+    help="Overwrite existing files, and judge runs that are otherwise refused, such as those of "
+    "different GPUs.",
 )
 @color_option
 @debug_option

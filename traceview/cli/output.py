@@ -24,7 +24,7 @@ _NO_STDOUT = "this output does not go to stdout: name a file"
 
 
 class OutputFile(click.Path):
-    """A file to write, which stdout is not."""
+    """The click type of an output file; rejects `-`, which stands for stdout."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -48,14 +48,14 @@ output_option = click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write to this file, in the format that its name ends in.",
+    help="Write to this file, in the format of its extension.",
 )
 document_option = click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write HTML, JSON or Markdown, by the ending of PATH: .html, .json or .md.",
+    help="Write HTML, JSON or Markdown, by the extension of PATH: .html, .json or .md.",
 )
 open_option = click.option(
     "--open", "opens", is_flag=True, help="Open the HTML page in the browser."
@@ -65,7 +65,8 @@ markdown_option = click.option(
     is_flag=False,
     flag_value=STDOUT,
     metavar="[PATH|-]",
-    help="Write Markdown for an issue or a pull request. With no path or -, print only that.",
+    help="Write Markdown for an issue or a pull request. With no path or -, print only "
+    "Markdown to stdout.",
 )
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
@@ -76,7 +77,7 @@ def check_writable(
 ) -> None:
     """Raise InputError or OutputExistsError if one of the files cannot be written.
 
-    Raises UsageError for two of one name: the second would replace the first.
+    Raises UsageError if two of them have the same path: the second would replace the first.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -102,9 +103,9 @@ def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) ->
 
 
 def print_text(draw: Callable[[int, bool], str], *, pager: bool = False) -> None:
-    """Print what `draw` makes of the width and the colours that stdout has.
+    """Print the text that `draw(width, color)` returns for the width and colours of stdout.
 
-    With `pager`, a terminal shows it through $PAGER if it is longer than a screen.
+    With `pager`, a terminal shows a text longer than one screen through $PAGER.
     """
     color = is_colorful()
     text = draw(max(_width(), _NARROWEST), color)
@@ -143,7 +144,7 @@ def _width() -> int:
 
 
 def open_in_browser(page: Path) -> None:
-    """Open a written page in the browser of this machine; say so if there is none."""
+    """Open a written page in this machine's browser; without one, print a note to stderr."""
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
@@ -160,13 +161,13 @@ class Outputs:
 
     @classmethod
     def of(cls, stem: str, html: str | None, json_: str | None) -> Outputs:
-        """From the options `--html` and `--json`; an empty `html` means `<stem>.html`."""
+        """Create from the values of --html and --json; an empty `html` means `<stem>.html`."""
         page = Path(html or f"{stem}.html") if html is not None else None
         to_stdout = json_ == STDOUT
         return cls(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
 
     def with_output(self, output: Path | None, *, pages: bool = True) -> Outputs:
-        """With the file of `-o`, an HTML page or JSON as its name ends. Misuse is a UsageError."""
+        """Add the file of -o, HTML or JSON by its extension. Raises UsageError on misuse."""
         if output is None:
             return self
         suffix = output.suffix.lower()
@@ -192,7 +193,7 @@ def put_json(document: str | Iterable[str], path: Path | None) -> None:
 
 
 def _blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """Join pieces into blocks: each one printed is a system call."""
+    """Join pieces into larger blocks, since printing each block is a system call."""
     held, size = [], 0
     for piece in pieces:
         held.append(piece)
@@ -205,9 +206,10 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show stage and percentage on stderr if it is a terminal; call the result for the next stage.
+    """Show a stage and its percentage on stderr if it is a terminal.
 
-    What the work itself tells (`traceview.stages`) is shown, too.
+    Yields a function that shows the next stage. Stages that the work itself reports through
+    `traceview.stages` are shown too.
     """
     if not sys.stderr.isatty():
         yield lambda _: None

@@ -213,7 +213,7 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 @click.option(
     "--what-if",
     is_flag=True,
-    help="Compile the kernels with other warps, stages and tiles, too, and compare occupancy.",
+    help="Also compile the kernels with other warps, stages and tiles, and compare occupancy.",
 )
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
@@ -228,7 +228,7 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     callback=_expectations,
     metavar="E",
     help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
-    "with one per line (repeatable). Exits with 1 where one is not met.",
+    "with one per line (repeatable). Exits with 1 if one is not met.",
 )
 @click.option(
     "--html",
@@ -280,17 +280,17 @@ def command(
     outputs = Outputs.of(stem_of(targets), html, json_).with_output(output)
     for each in targets:
         check_writable(outputs.files, source=file_of(each), force=force, kind="target")
-    made = _inspected(targets, options | ({"what_if": True} if what_if else {}))
+    report = _inspected(targets, options | ({"what_if": True} if what_if else {}))
     if expectations:
-        put_expectations(made, expectations, outputs)
+        put_expectations(report, expectations, outputs)
     else:
-        put_kernels(made, views, outputs, details)
+        put_kernels(report, views, outputs, details)
 
 
 def _check_combination(
     views: Sequence[str], details: bool, what_if: bool, expects: bool, compares: bool
 ) -> None:
-    """Raise UsageError for options that cannot be had together."""
+    """Raise UsageError for options that exclude each other."""
     if views and compares:
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
     if details and (views or expects or compares):

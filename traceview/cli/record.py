@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """The bounds in `10:20`."""
+    """Parse the bounds in `10:20`; None without the option."""
     if value is None:
         return None
     first, _colon, end = value.partition(":")
@@ -55,7 +55,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     type=click.Choice(["auto", "nsys", "torch"]),
     default="auto",
     show_default=True,
-    help="Profiler: nsys, or torch.profiler inside the program. auto is nsys where it works.",
+    help="Profiler: nsys, or torch.profiler inside the program; auto prefers nsys if it works.",
 )
 @click.option(
     "-o",
@@ -76,7 +76,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     "--steps",
     callback=_steps,
     metavar="A:B",
-    help="Record only training steps A to B-1, counted from 0; torch optimizers end a step.",
+    help="Record only training steps A to B-1, counted from 0; a torch optimizer ends each step.",
 )
 @click.option(
     "--range",
@@ -102,7 +102,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     type=click.Choice(["none", "sync", "all"]),
     default="sync",
     show_default=True,
-    help="CUDA calls whose C++ call chain is recorded.",
+    help="Record the C++ call chain of these CUDA calls.",
 )
 @click.option("--gpu-metrics", is_flag=True, help="Also sample the GPU's hardware counters.")
 @click.option(
@@ -140,7 +140,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Do not store the lines of the program that wait or are sampled, with their neighbours.",
+    help="Do not store the source lines that wait or are sampled, nor the lines around them.",
 )
 @click.option(
     "--annotate",
@@ -148,19 +148,19 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     default="off",
     show_default=True,
     help="Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
-    "with modules, the modules of the model as well.",
+    "'modules' also adds the modules of the model.",
 )
 @click.option(
     "--python-samples/--no-python-samples",
     default=False,
     show_default=True,
-    help="Sample the Python stacks, which show at which line the GPU waits for the CPU.",
+    help="Sample Python stacks, to show the line at which the GPU waits for the CPU.",
 )
 @click.option(
     "--native-samples/--no-native-samples",
     default=None,
-    help="Sample the stacks of native code and record thread scheduling, which show in which "
-    "function the GPU waits for the CPU. Default: for programs that are not Python.",
+    help="Sample native stacks and record thread scheduling, to show the function in which the GPU "
+    "waits for the CPU. Default: only for programs that are not Python.",
 )
 @click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
 @click.option(
@@ -187,7 +187,7 @@ def command(
     it is passed to the script. The exit status is the script's. Ctrl-C stops the script and keeps
     what was recorded so far.
 
-    Ranks that torchrun, mpirun or srun has started write a file each, such as run.rank3.sqlite.
+    Each rank started by torchrun, mpirun or srun writes its own file, such as run.rank3.sqlite.
     """
     from traceview.recorders import RecordOptions, record, record_ranks
     from traceview.recorders.options import nsys_only
@@ -219,7 +219,7 @@ def _note(line: str) -> None:
 
 
 def _rank_note() -> Callable[[str], None]:
-    """The function that shows notes: of several ranks, all but rank 0 only warn."""
+    """The function that prints notes; ranks other than 0 print only warnings."""
     from traceview.trace.rank_identity import launched_rank
 
     place = launched_rank(os.environ)
@@ -276,7 +276,7 @@ def _print_written(recording: Recording) -> None:
 
 
 def _print_summary(*paths: Path) -> None:
-    """Print the answer of a recording, or of several ranks side by side."""
+    """Print the report of one recording, or of several ranks side by side."""
     from traceview.cli.report import print_job_summary, print_summary
 
     if closed_stdout.stdout_is_closed():

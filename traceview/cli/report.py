@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 _DEFAULT_PATH = ""
 _SWITCH_S = 0.0005
-"""How long a thread that returns from C code waits for one in Python: a tenth of the default."""
+"""Interpreter switch interval, a tenth of the default: a thread back from C code waits less."""
 _ALL = AnalysisOptions()
 _SCREEN = ReportOutputs()
 
 
 def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in options that may each hold several, separated by commas."""
+    """The names in the values of --only, each a comma-separated list; checked unless a table."""
     if not values:
         return ()
     from traceview.analyses import ALL
@@ -129,7 +129,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     metavar="NAME[,NAME]",
     callback=_names,
     shell_complete=complete_analyses,
-    help="Run only these analyses, such as gpu-idle, and print their tables; of several ranks, "
+    help="Run only these analyses, such as gpu-idle, and print their tables; for several ranks, "
     "print only these tables, such as stragglers (repeatable).",
 )
 @click.option(
@@ -139,28 +139,28 @@ def _known(name: str, names: Sequence[str]) -> str:
     shell_complete=complete_analyses,
     help="Print what an analysis answers, what its columns mean and how it computes them.",
 )
-@click.option("--full-names", is_flag=True, help="Print the whole names of kernels in tables.")
+@click.option("--full-names", is_flag=True, help="Print full kernel names in tables.")
 @click.option("--no-pager", is_flag=True, help="Print --all and --only without a pager.")
 @color_option
 @click.option(
     "--rank",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Report on this rank of the job alone, as on one recording.",
+    help="Report on this rank of the job alone, as on a single recording.",
 )
 @click.option("--ranks", is_flag=True, help="Compare the processes and GPUs of one recording.")
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Read N recordings at a time, each in a process. Default: one per core, fewer where "
+    help="Read N recordings at a time, each in its own process. Default: one per core, fewer if "
     "memory is short.",
 )
 @click.option(
     "--dask",
     metavar="SCHEDULER",
-    help="Read the recordings on the workers of a Dask cluster, which see them under the same "
-    "paths: address or file of its scheduler, or local[:N] for N workers on this machine.",
+    help="Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
+    "is its address or scheduler file, or local[:N] for N workers on this machine.",
 )
 @click.option(
     "--range",
@@ -198,8 +198,8 @@ def _known(name: str, names: Sequence[str]) -> str:
     "--ncu",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Nsight Compute counters of the same program: a .ncu-rep, or the CSV of ncu --csv --page "
-    "raw; used by roofline.",
+    help="Read Nsight Compute counters of the same program, for roofline, from a .ncu-rep or the "
+    "CSV of ncu --csv --page raw.",
 )
 @click.option(
     "--cubin",
@@ -207,8 +207,8 @@ def _known(name: str, names: Sequence[str]) -> str:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Code of kernels that the trace lacks: a .cubin, a .ptx, or a binary built by nvcc such "
-    "as an extension module (.so); used by load-widths (repeatable).",
+    help="Read kernel code that the trace lacks, for load-widths, from a .cubin, a .ptx, or a "
+    "binary built by nvcc such as an extension module (.so) (repeatable).",
 )
 @click.option(
     "--all-rows",
@@ -335,17 +335,17 @@ def _stem(trace: Path) -> str:
 
 
 def _import_ahead(outputs: ReportOutputs) -> None:
-    # An import that fails, or that an interrupt leaves too late, is reported where it is needed.
+    # An import that fails or is interrupted is reported where the module is used.
     with suppress(Exception):
         import_module("traceview.report")
         outputs.prepare()
 
 
 def _draw_ahead(trace: Trace) -> None:
-    """Draw what of the page needs no findings, while these are sought."""
+    """Draw the page's timeline, which needs no findings, while the analyses run."""
     from traceview.render.timeline.section import timeline_view
 
-    # What fails is reported where it is needed.
+    # A failure is reported when the page is rendered.
     with suppress(Exception):
         timeline_view(trace)
 
@@ -364,7 +364,7 @@ def _analyzed(
     import_numpy()
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
-    # Reading is C code for the most part, which leaves the interpreter to these imports.
+    # Reading is mostly C code without the GIL, so these imports run in parallel.
     Thread(target=_import_ahead, args=(outputs,)).start()
     with progress("Reading the trace") as next_step:
         trace = load()

@@ -33,7 +33,7 @@ OUTPUTS = (
     "--output",
     type=OutputFile(),
     metavar="PATH",
-    help="Write it to a file. Default: stdout.",
+    help="Write the schema to this file. Default: stdout.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @debug_option

@@ -25,7 +25,7 @@ from traceview.cli.output import OutputFile
     "--output",
     type=OutputFile(),
     metavar="OUT.sqlite",
-    help="Write the copy here, in place of the second argument.",
+    help="Write the copy to this file; an alternative to the second argument.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT.sqlite.")
 @debug_option

@@ -1,4 +1,4 @@
-"""`traceview serve`: answer agents and editors about the recordings in a folder."""
+"""`traceview serve`: answer agents' and editors' questions about recordings in a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from traceview.cli.options.verb import Verb
 )
 @debug_option
 def command(folder: Path, mcp: bool) -> None:  # noqa: ARG001 (the only protocol)
-    """Answer agents and editors about the recordings in FOLDER.
+    """Answer questions from agents and editors about the recordings in FOLDER.
 
     They can list recordings and questions, ask one, see the evidence of a finding, inspect a
     kernel, and compare. Nothing is written, no program of yours is run, and nothing outside FOLDER

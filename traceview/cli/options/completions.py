@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 _MOST = 200
 _ACTIVE = frozenset("$`\\!;&|<>()'\"")
 OURS = "traceview:"
-"""Ranges that `traceview record` adds around calls; no selection is about them."""
+"""Name prefix of the ranges that `traceview record` adds around calls; not worth selecting."""
 
 
 def complete_analyses(
@@ -44,7 +44,7 @@ def _range_names(trace: Path) -> list[str]:
     from traceview.trace.load import load
 
     try:
-        # Not that of the API, which has nsys export a report: a key press starts no program.
+        # Not traceview.load, which runs nsys for a .nsys-rep: a key press must start no program.
         names = range_tree(load(trace)).patterns.names
     except Exception:  # A shell has no place for an error message.
         return []

@@ -62,7 +62,7 @@ class ReportOutputs:
         csv: Path | None,
         all_rows: bool,
     ) -> ReportOutputs:
-        """From the options; an empty `html` means `<stem>.html`. Misuse is a UsageError."""
+        """Create from the options; an empty `html` means `<stem>.html`. Misuse is a UsageError."""
         paths = {"html": html, "json": json_, "markdown": markdown}
         if html == "":
             paths["html"] = f"{stem}.html"
@@ -85,11 +85,11 @@ class ReportOutputs:
 
     @property
     def has_tables(self) -> bool:
-        """Whether any of them shows more than the findings."""
+        """Whether any output shows more than the findings."""
         return bool(self.files or self.stdout or self.csv)
 
     def prepare(self) -> None:
-        """Import what writes these, while something else than Python works."""
+        """Import the modules that write the outputs, ahead of their use."""
         if not self.stdout:
             import_module("traceview.render.terminal.screen")
         if self.json or self.stdout == "json":
@@ -100,7 +100,7 @@ class ReportOutputs:
             prepare()
 
     def check(self, source: Path, *, force: bool) -> None:
-        """Raise InputError or OutputExistsError if one of them cannot be written."""
+        """Raise InputError or OutputExistsError if an output cannot be written."""
         check_writable(self.files, source=source, force=force)
         if self.csv is not None:
             _check_folder(self.csv, force)
@@ -167,7 +167,7 @@ def print_report(report: Report, shown: ScreenOptions) -> None:
         )
         return
     options = TextOptions(full_names=shown.full_names)
-    # Pagers of some years ago show links as signs.
+    # Older pagers print the escape codes of links as text.
     links = shows_links() and not shown.pager
     print_text(
         lambda width, color: render_text(

@@ -22,7 +22,7 @@ def misuse(parameter: click.Parameter) -> Iterator[None]:
 def peaks(
     _: click.Context, parameter: click.Parameter, figures: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The values of `--peak`, such as bandwidth=4.8e12."""
+    """Check the values of `--peak`, such as bandwidth=4.8e12."""
     from traceview.hardware import overrides
 
     with misuse(parameter):
@@ -31,7 +31,7 @@ def peaks(
 
 
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
-    """Raise BadParameter for a value that is no GPU architecture."""
+    """Raise BadParameter for a value that is not a GPU architecture."""
     from traceview.inspect.targets.target import check_arch
 
     with misuse(parameter):
@@ -40,6 +40,6 @@ def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
 
 
 def arch(_: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    """The value of an `--arch` that is given once."""
+    """Check the value of an `--arch` that takes a single one."""
     check_archs(parameter, [name] if name else [])
     return name

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Nowhere(io.FileIO):
-    """The null device, on the closed descriptor: the next opened file would reuse that."""
+    """The null device, opened so that it takes the closed descriptor before another file does."""
 
     def __init__(self) -> None:
         super().__init__(os.devnull, "w")

@@ -28,19 +28,19 @@ def show_in_pager(text: bytes) -> bool:
 
 
 def _command() -> list[str]:
-    """The command of the pager; one that needs a shell is given to it, as by git and man."""
+    """The pager's command line; a $PAGER with shell syntax runs in sh, as in git and man."""
     named = os.environ.get("PAGER", "").strip()
     if _SHELL_SIGNS & set(named):
         return ["sh", "-c", named]
     from shutil import which
 
     installed = next((each for each in ("less", "more") if which(each)), "less")
-    # A shell between would report Ctrl-C as its own end, where less goes on.
+    # Without sh in between, which ends on Ctrl-C although less goes on.
     return shlex.split(named) if named else [installed]
 
 
 def _run(command: list[str], text: bytes) -> int:
-    """The exit status of the pager, which was given the text."""
+    """Pipe the text into the pager and return its exit status."""
     from subprocess import PIPE, Popen
 
     pager = Popen(command, stdin=PIPE, env=_environment())  # noqa: S603
@@ -52,7 +52,7 @@ def _run(command: list[str], text: bytes) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The environment, with a `less` that draws colours in place of showing their codes."""
+    """The environment with $LESS set so that less shows colours, not escape codes."""
     options = os.environ.get("LESS")
     return {**os.environ, "LESS": f"{options} -R" if options else "FRX"}
 

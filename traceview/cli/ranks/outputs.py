@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def put_job(
     job: JobReport, outputs: ReportOutputs, shown: ScreenOptions, only: Sequence[str]
 ) -> None:
-    """Write and print a job; of its tables `only` those named, if any are."""
+    """Write and print the report of a job, with the tables named in `only`, or all if empty."""
     if not outputs.stdout:
         _print(job, shown, only)
     if outputs.html:
@@ -68,7 +68,7 @@ def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator
 
 
 def _warn(job: JobReport) -> None:
-    """One line on stderr if recordings could not be read: the status does not tell."""
+    """Warn on stderr of recordings that could not be read: the exit status does not show it."""
     from traceview import units
     from traceview.render.base.safe_text import visible
 

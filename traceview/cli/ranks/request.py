@@ -1,4 +1,4 @@
-"""Whether a report is of one recording, of one rank of a job, or of all its ranks."""
+"""The subject of a report: one recording, one rank of a job, or all ranks of a job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @record
 class RanksRequest:
-    """The recordings on the command line, and the options that are about ranks."""
+    """The recordings named on the command line, and the options about ranks."""
 
     paths: tuple[Path, ...]
     ranks: bool = False
@@ -40,7 +40,7 @@ class RanksRequest:
                 raise _misuse(f"{option} compares ranks, and --rank reports on one alone.")
 
     def recording(self) -> Path | None:
-        """The only recording if the report is of one; None if it is of a job."""
+        """The recording if the report is about a single one; None for a job or a rank of one."""
         if self.rank is not None or self.ranks or self.dask or len(self.paths) > 1:
             return None
         if not (self.paths[0].is_dir() or _is_glob(self.paths[0])):
@@ -56,7 +56,7 @@ class RanksRequest:
 
     @property
     def stem(self) -> str:
-        """The name of outputs: that of the folder or file."""
+        """The file name of outputs without extension, from the folder or the first recording."""
         first = self.paths[0]
         if len(self.paths) > 1 or _is_glob(first):
             first = first.parent
@@ -73,13 +73,13 @@ class RanksRequest:
         return trace_of_rank(self.patterns, self.rank or 0, load)
 
     def check_one(self) -> None:
-        """Raise UsageError for options that only a job has."""
+        """Raise UsageError for options that apply only to a job."""
         for option, value in (("--jobs", self.jobs), ("--ranks", self.ranks)):
             if value:
                 raise _misuse(f"{option} compares ranks, and this is one recording.")
 
     def check_job(self, of_one_rank: Mapping[str, object]) -> None:
-        """Raise UsageError if an option is given that only the report of one rank has."""
+        """Raise UsageError for a set option that applies only to the report of one rank."""
         for option, value in of_one_rank.items():
             if value:
                 raise _misuse(f"{option} applies to the report of one rank: add --rank N.")
@@ -94,7 +94,7 @@ def _misuse(text: str) -> click.UsageError:
 
 
 def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
-    """Raise UsageError for a name in --only that no table of a job has, or outputs without it."""
+    """Raise UsageError if --only names no table of a job, or if an output does not support it."""
     from traceview.ranks.tables import TABLES
 
     known = [spec.name for spec in TABLES]
