@@ -50,12 +50,12 @@ class BlockOptions:
 
 @contextmanager
 def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> Iterator[Path]:
-    """Record the block and write it to `out`, also if the block raises.
+    """Record the block and write it to `out`, even if the block raises.
 
-    Where a launcher started several ranks, each writes a file of its own; the path is yielded.
+    Yields the path written: where a launcher started several ranks, each writes its own file.
 
     Raises InputError or OutputExistsError if `out` cannot be written, ToolNotFoundError without
-    torch, and RecordingError if a profiler is running, or if it leaves no trace.
+    torch, and RecordingError if another profiler is running or torch.profiler leaves no trace.
     """
     output = rank_output((str(_script()),), out, os.environ)
     out = output.path
@@ -139,7 +139,7 @@ class _Block:
         marked = {NOTED: "marked"} if self._options.sync_sites else {}
         return {
             **surroundings.describe(Path(sys.executable), _script()),
-            # This process is among those on the GPU, under another id in a container.
+            # nvidia-smi also lists this process, in a container under another id.
             **surroundings.gpu_state("after", processes=False),
             "traceview_version": __version__,
             "backend": "torch",
@@ -151,12 +151,12 @@ class _Block:
 
 
 def _script() -> Path:
-    """The program, or a name in the working folder where there is none, as in a notebook."""
+    """Path of the program; in a notebook, which has none, `notebook` in the working folder."""
     return Path(sys.argv[0] if sys.argv and sys.argv[0] else "notebook").absolute()
 
 
 class _KernelFolder:
-    """Kernels that this process compiled since its first block: hooks stay where they are."""
+    """Kernels compiled since the first recorded block; their hooks stay installed after it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="traceview-kernels-")
@@ -173,7 +173,7 @@ _hooked: set[str] = set()
 
 
 def _hook(torch: ModuleType, session: TorchSession, options: BlockOptions) -> None:
-    """Install what is wanted and not there yet. Outside blocks the hooks record nothing."""
+    """Install the requested hooks, each once per process. Outside blocks they record nothing."""
     if "nvtx" not in _hooked:
         nvtx_calls.wrap(torch, session.ranges)
         _kernels.append(_KernelFolder())

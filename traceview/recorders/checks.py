@@ -44,7 +44,7 @@ class MachineCheck:
 
 
 def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
-    """Check every component, which includes a short recording. `root` holds install folders."""
+    """Check every component, with a short recording. nsys is sought on PATH and below `root`."""
     python = f"{sys.version.split()[0]} ({sys.executable})"
     tools = list(probe_all(root))
     working = [tool for tool in tools if isinstance(tool, Nsys)]

@@ -38,7 +38,7 @@ _STATE_FIELDS: Mapping[str, str] = {
 }
 """Fields of `nvidia-smi --query-gpu`, and the names in TRACEVIEW_RUN."""
 _CLOCK_REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""Bits that say why the clock is not higher. The second is the name before driver 535."""
+"""Field of the reasons why the clock is not higher: its name since driver 535, and before."""
 _STATE_TIMEOUT_S = 2.0
 
 
@@ -72,7 +72,8 @@ def gpu_state(when: Literal["before", "after"], *, processes: bool = True) -> di
 
     Values of several GPUs are joined by commas in the order of nvidia-smi. Of other processes only
     their number and the sum of their device memory are read; the program must not be running, or
-    `processes` be False. What nvidia-smi does not know, or not say within 2 s, is left out.
+    `processes` be False. Values that nvidia-smi does not
+    know or does not return within 2 s are left out.
     """
     for reasons in _CLOCK_REASONS:
         rows = _smi("gpu", ("index", "uuid", *_STATE_FIELDS, reasons))
@@ -98,7 +99,7 @@ def _processes(uuids: set[str]) -> dict[str, str]:
 
 
 def _smi(what: str, fields: Sequence[str]) -> list[list[str]] | None:
-    """The rows that nvidia-smi answers; None if it fails, as with a field that it does not know."""
+    """The rows of an nvidia-smi query; None if it fails, such as for an unknown field."""
     command = ["nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
     query = run_process(command, timeout_s=_STATE_TIMEOUT_S)
     rows = [line.split(", ") for line in query.out.splitlines()]

@@ -1,4 +1,4 @@
-"""Export nsys reports to SQLite; those of the user into a cache, never next to the report."""
+"""Export nsys reports to SQLite: a user's report into a cache, never next to the report."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ELSEWHERE = "or export it on a machine with nsys: nsys export --type sqlite FIL
 
 
 def export(nsys: Nsys, report: Path, out: Path, *, include_json: bool = False) -> None:
-    """Export a report to SQLite, with the JSON of NVTX events if this nsys can.
+    """Export a report to SQLite; `include_json` adds the JSON of NVTX events.
 
-    Raises TraceFormatError if nsys cannot.
+    Raises TraceFormatError if nsys fails.
     """
     json = (INCLUDE_JSON,) if include_json else ()
     options = ("--type=sqlite", "--quiet=true", *json, f"--output={out}")

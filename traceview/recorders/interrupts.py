@@ -29,10 +29,10 @@ class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
 class StopSignals:
     """Received termination signals, in order of arrival.
 
-    With `patience_s`, a program that does not end so long after SIGTERM is sent that signal itself,
-    and killed after half as long again; not while it `is_writing` its recording, which prolongs its
-    time up to _MOST_PROLONGED times. `marker` is a text that the environment of the program, and of
-    nothing else, contains.
+    With `patience_s`, a program that still runs that many seconds after SIGTERM gets the signal
+    itself, and SIGKILL after 1.5 times as long. While `is_writing` its recording, each of the two
+    is put off by its own waiting time, up to _MOST_PROLONGED times. `marker` is a text that only
+    the environment of the program contains.
     """
 
     patience_s: float | None = None
@@ -80,8 +80,8 @@ def handled(patience_s: float | None = None) -> Iterator[StopSignals]:
     requests = StopSignals(patience_s)
     before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
     if signal.SIGINT not in before and threading.current_thread() is threading.main_thread():
-        # `&` in a script makes the shell ignore it. The program, which inherits that, would then
-        # not end when it is stopped: a handler is not inherited.
+        # `&` in a script makes the shell ignore SIGINT. The program would inherit that and not
+        # stop when interrupted; a handler is not inherited.
         before[signal.SIGINT] = signal.signal(signal.SIGINT, _ignore)
     try:
         yield requests

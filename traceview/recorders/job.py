@@ -1,4 +1,4 @@
-"""A recording to make: what every backend needs of it, and where it works."""
+"""A recording to make: what every backend needs to know of it, and its work folder."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ GATHERED = "gathered"
 MARKER = "TRACEVIEW_RECORDED_BY"
 """Variable of the recorded program and its children: the name of the work folder."""
 PATIENCE_S, RANK_PATIENCE_S = 20.0, 10.0
-"""Seconds for a program that is told to terminate, and for a rank.
+"""Seconds that a program, or a rank, has to end after SIGTERM.
 
-It may be outside of Python, where it sees no interrupt, and keeps nsys waiting: a rank waits for
-another one that has failed.
+In native code it does not see the interrupt and keeps nsys waiting, such as a rank in a collective
+with one that has failed.
 """
 _REMOVALS, _BETWEEN_REMOVALS_S = 20, 0.1
 
@@ -39,8 +39,8 @@ class Recording:
     """Result of a recording.
 
     `path` is None if the user aborted it. `exit_status` is the program's, or 128 + n if the user
-    stopped it with signal n. `report` is the .nsys-rep file, if kept. `rank` is that of the process
-    in a distributed run, `pattern` what a shell expands to the files of all its ranks.
+    stopped it with signal n. `report` is the .nsys-rep file, if kept. `rank` is the rank of the
+    process in a distributed run, `pattern` a shell glob for the files of all its ranks.
     """
 
     path: Path | None
@@ -82,11 +82,11 @@ class RecordingJob:
 
     @property
     def patience_s(self) -> float:
-        """Seconds from SIGTERM until the program is sent it, too."""
+        """Seconds from the recorder's SIGTERM until the program itself is sent one."""
         return PATIENCE_S if self.rank is None else RANK_PATIENCE_S
 
     def run_facts(self, status: int, started: datetime) -> Mapping[str, str]:
-        """The facts of any recording in TRACEVIEW_RUN."""
+        """The facts that every backend writes to TRACEVIEW_RUN, name to value."""
         return {
             "traceview_version": __version__,
             "command_line": shlex.join(self.words),
@@ -97,9 +97,9 @@ class RecordingJob:
 
 
 def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
-    """The facts of a rank in TRACEVIEW_RUN; its host by a pseudonym, unless `keep_host`.
+    """The facts about a rank for TRACEVIEW_RUN; its host is a pseudonym unless `keep_host`.
 
-    Hosts that are named alike have different pseudonyms, and containers of one host the same.
+    Hosts with the same name get different pseudonyms, containers on one host get the same.
     """
     if rank is None:
         return {}
@@ -108,7 +108,7 @@ def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, st
 
 
 def _boot_id() -> str | None:
-    """The number that Linux gives to the host when it starts."""
+    """The random id that Linux gives to each boot of a host; None if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip() or None
     except OSError:

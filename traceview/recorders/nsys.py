@@ -39,10 +39,10 @@ INSIDE_NSIGHT_COMPUTE = (
     "usr/local/cuda*/nsight-compute*/host/target-linux-*/nsys",
 )
 # On a busy machine the processes of nsys sometimes lose their connection before the program starts
-# ("End of file", "Connection to Agent lost", "Local Endpoint is not available"): nsys 2023.4 failed
-# so in 12 of 300 recordings, four at a time on two cores, and in none of 25 one at a time.
-# In one of 160 its importer failed (in AnalysisStatus::SetNextState), and imported the same file
-# when run again.
+# ("End of file", "Connection to Agent lost", "Local Endpoint is not available"): nsys 2023.4 did so
+# in 12 of 300 recordings made four at a time on two cores, and in none of 25 made one at a time.
+# In one of 160 recordings its importer failed (in AnalysisStatus::SetNextState), but imported the
+# same file when run again.
 ATTEMPTS = 3
 _VERSION = re.compile(r"NVIDIA Nsight Systems version ((\d{4})\.(\d+)[\w.\-]*)")
 _SHARED_LIBRARY = re.compile(r"(lib\w+)[\w.\-]*\.so[\w.]*: cannot open shared object")
@@ -72,7 +72,7 @@ class Nsys:
 
     @cached_property
     def defect(self) -> Defect | None:
-        """Why its recordings cannot be imported; None if no reason is known."""
+        """What keeps this nsys from importing its own recordings; None if nothing is known."""
         return _importer_defect(self.path)
 
 

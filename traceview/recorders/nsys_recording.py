@@ -44,7 +44,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
     if options.native_samples is None:
         options = replace(options, native_samples=python_of(job.command) is None)
     if options.steps and options.annotate == "off":
-        # What adds ranges to steps also counts them.
+        # The hooks that add a range to each step also count the steps.
         options = replace(options, annotate="auto")
     able = abilities(nsys)
     facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
@@ -80,9 +80,9 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             facts |= {**job.run_facts(ended, started), **bounds(options)}
             facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
             if options.sync_sites and python_of(job.command):
-                # So that a recording without marks means that nothing waited.
+                # Then a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
-            # Python stacks, and the sizes of NCCL's collectives: 2 % more bytes for the latter.
+            # For Python stacks and the sizes of NCCL collectives; the latter add 2 % to the file.
             _export(job, nsys, report, facts, options, include_json=able.exports_json)
             _finish(job, report)
             return Recording(job.out, ended, requests.status is not None, job.report)
@@ -98,7 +98,7 @@ def _never_ran(job: RecordingJob, options: RecordOptions, folder: Path) -> bool:
 def _import_again(
     job: RecordingJob, nsys: Nsys, report: Path, requests: interrupts.StopSignals
 ) -> None:
-    """Import the raw recording that nsys could not: a race in its importer, not the file."""
+    """Retry a failed import of the raw recording: its cause is a race in nsys's importer."""
     for _ in range(ATTEMPTS - 1):
         raw = _raw_recording(report)
         if report.is_file() or raw is None or nsys.importer is None:
@@ -108,7 +108,7 @@ def _import_again(
 
 
 def _raw_recording(report: Path) -> Path | None:
-    """The file that nsys wrote while the program ran, if it is not empty."""
+    """The .qdstrm file that nsys wrote while the program ran; None without one or if empty."""
     return next((raw for raw in report.parent.glob("*.qdstrm") if raw.stat().st_size), None)
 
 
@@ -140,7 +140,7 @@ def _check_report(report: Path, options: RecordOptions, status: int, out: Path) 
 
 
 def _kept_raw(raw: Path, out: Path) -> Path:
-    """The raw recording beside the output: the program may have run for hours."""
+    """Move the raw recording beside the output: the program may have run for hours."""
     names = (f"{out.stem}{number or ''}.qdstrm" for number in count())
     kept = next(path for path in map(out.with_name, names) if not path.exists())
     # It contains the environment: readable by the user only.
@@ -158,7 +158,7 @@ def _export(
     *,
     include_json: bool,
 ) -> None:
-    """Export the report to raw.sqlite next to it, and add what was gathered."""
+    """Export the report to raw.sqlite next to it, and add what the hooks gathered."""
     raw, gathered = report.with_name("raw.sqlite"), report.with_name(GATHERED)
     export(nsys, report, raw, include_json=include_json)
     # Before scrubbing: the command line may contain values of the environment.

@@ -34,15 +34,15 @@ class RecordOptions:
     call chain is recorded. `gpu_metrics` samples hardware counters. `shapes` records the tensor
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
     that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
-    native code, thread scheduling and calls of the operating system; None stands for programs that
-    are not Python. `source_lines` stores the lines of the program that wait or are sampled, with
-    their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of these
-    (`auto`), with the modules of the model (`modules`). `nsys_options` are passed to nsys profile
-    and override traceview's own.
+    native code, thread scheduling and calls of the operating system; None does so only for programs
+    that are not Python. `source_lines` stores the lines of the program that wait or are sampled, with
+    their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of each
+    step (`auto`), or those and the modules of the model (`modules`). `nsys_options` are passed to
+    nsys profile and override traceview's own.
 
-    `steps` keeps the steps from the first to before the second, counted from 0 by torch optimizers,
-    `range_name` the first NVTX range of that name. Raises InputError if both are given, or if there
-    are no such steps.
+    `steps` (A, B) records the steps A to B-1, counted from 0 by torch optimizers; `range_name`
+    records the first NVTX range of that name. Raises InputError if both are given, or unless
+    0 <= A < B.
     """
 
     trace: str = "cuda,nvtx,cublas"
@@ -74,7 +74,7 @@ class RecordOptions:
 
 
 def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
-    """The options given that only nsys has, as on the command line."""
+    """The changed options that only nsys supports, by their names on the command line."""
     default = RecordOptions()
     names = ("trace", "graph_trace", "backtrace", "gpu_metrics", "native_samples", "nsys_options")
     changed = [name for name in names if getattr(options, name) != getattr(default, name)]
@@ -87,7 +87,7 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
 class Abilities:
     """The abilities of one nsys on this machine. `short` maps short option names to long ones.
 
-    `exports_json` is True if its export can contain Python stacks.
+    `exports_json` is True if its SQLite export can contain Python stacks.
     """
 
     options: frozenset[str]
@@ -152,7 +152,7 @@ def profile_command(
     # is removed afterwards. The program still sees the TMPDIR of its caller.
     if "--env-var" in able.options - replaced:
         variables = [f"TMPDIR={os.environ.get('TMPDIR', '/tmp')}"]  # noqa: S108
-        # Variables of nsys itself do not tell it from the program.
+        # Not in the environment of nsys itself: the marker tells the program from it.
         variables.append(f"{MARKER}={report.parent.name}")
         if options.range_name:
             # Else nsys sees only ranges whose names were registered; torch registers none.
@@ -164,13 +164,13 @@ def profile_command(
 
 
 def bounds(options: RecordOptions) -> Mapping[str, str]:
-    """The bounds of a recording, `steps` and `range`, that it notes."""
+    """The `steps` or `range` that bounds a recording, as facts for TRACEVIEW_RUN."""
     steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
     return {**steps, **({"range": options.range_name} if options.range_name else {})}
 
 
 def _capture_range(options: RecordOptions, able: Abilities) -> list[str]:
-    """Capture ranges; the program runs on after them. Raises RecordingError if nsys has none."""
+    """Options to capture the steps or range only. Raises RecordingError if nsys has none."""
     if not options.steps and not options.range_name:
         return []
     if not {"--capture-range", "--capture-range-end"} <= able.options:
@@ -192,7 +192,7 @@ def _name(option: str) -> str:
 
 
 def blind_spots(options: RecordOptions, able: Abilities) -> list[str]:
-    """Requested data that cannot be recorded here, one line each with the fix."""
+    """Requested data that cannot be recorded here: one line each, with the fix."""
     blind = []
     if (options.backtrace != "none" or options.native_samples) and not able.can_sample:
         what = "C++ call chains and CPU samples" if options.native_samples else "C++ call chains"
@@ -213,7 +213,7 @@ def _call_chains(options: RecordOptions, able: Abilities) -> list[str]:
     if not able.can_sample or not (chains or options.native_samples):
         return ["--sample=none"]
     if options.native_samples:
-        # With nsys's own period and way to unwind: it picks those that the CPU can do cheaply.
+        # With the default period and unwinding, which nsys picks to be cheap on this CPU.
         return [*chains, "--sample=process-tree"]
     # nsys records call chains of CUDA calls only with CPU sampling. The samples themselves are not
     # used: take as few as possible, and without stacks, which would fill gigabytes. The threshold
@@ -226,6 +226,6 @@ def _metrics(options: RecordOptions, able: Abilities, rank: RankIdentity | None)
     if not options.gpu_metrics:
         return []
     newer = "--gpu-metrics-devices"
-    # Only one nsys at a time can sample a GPU: of several on a host, each samples its own.
+    # Only one nsys at a time can sample a GPU, so each rank samples its own.
     gpus = "all" if rank is None or rank.local_rank is None else str(rank.local_rank)
     return [f"{newer if newer in able.options else '--gpu-metrics-device'}={gpus}"]

@@ -32,7 +32,7 @@ from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
 
-# Kineto prints two lines without news whenever a profiler starts and stops; this is above them.
+# Hides the two lines that Kineto prints whenever a profiler starts and stops.
 _QUIET = {"KINETO_LOG_LEVEL": "6"}
 
 
@@ -66,7 +66,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             facts |= {**job.run_facts(ended, started), "backend": "torch", **bounds(options)}
             facts["torch"] = facts.get("torch", torch_version)
             if options.sync_sites:
-                # So that a recording without marks means that nothing waited.
+                # Then a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
             write_recording(
                 gathered,
@@ -89,7 +89,7 @@ def _environment(
     added = gathering.environment(
         options, gathered, sample_python=options.python_samples, torch_settings=json.dumps(settings)
     )
-    # With a GPU, what CUPTI reports must be seen.
+    # With a GPU, messages from CUPTI must stay visible.
     quiet = {} if has_gpu or "KINETO_LOG_LEVEL" in os.environ else _QUIET
     return {**added, **quiet}
 
@@ -133,9 +133,9 @@ def write_recording(
     excerpts: bool,
     keep_env: bool,
 ) -> None:
-    """Write the trace in a gathered folder, with all that was gathered there, to `out`.
+    """Write the trace, kernels and source lines in a gathered folder to `out`.
 
-    `out` is put in place as a whole. Raises TraceFormatError if the trace cannot be read.
+    `out` is replaced atomically. Raises TraceFormatError if the trace cannot be read.
     """
     raw, clean = gathered / "raw.sqlite", gathered / "clean.sqlite"
     trace = torch_trace(gathered, facts)

@@ -27,7 +27,7 @@ from traceview.recorders.ranks.rank_output import RankOutput, rank_output
 from traceview.records import record
 from traceview.trace.rank_identity import STARTED_BY_RECORD, launched_rank
 
-# Before and after the recording, which handles signals, there is nothing to save.
+# Signals before and after the recording, which handles its own: there is nothing to save.
 _START = (
     "import os, signal; "
     "[signal.signal(each, lambda number, _: os._exit(128 + number)) for each in (2, 15)]; "
@@ -41,10 +41,10 @@ Message = dict[str, Any]
 
 @record
 class RankRecordings:
-    """The recordings of the ranks that left one, in their order.
+    """The recordings of all ranks that left one, in rank order.
 
     `exit_status` is that of the first rank that failed, or 128 + n if the user stopped them with
-    signal n. `pattern` is what a shell expands to the files of all ranks.
+    signal n. `pattern` is a shell glob for the files of all ranks.
     """
 
     recordings: tuple[Recording, ...]
@@ -67,9 +67,9 @@ def record_ranks(
 ) -> RankRecordings:
     """Run a program as `ranks` processes of this machine and record each of them.
 
-    They see the variables that torchrun sets, with a free port of this machine. If one fails, the
-    others are stopped, and what was recorded so far is kept. The other arguments, and the errors,
-    are those of `record`; RecordingError is raised only if no rank leaves a recording.
+    The processes get the environment that torchrun sets, with a free port of this machine. If one
+    fails, the others are stopped, and what was recorded so far is kept. The other arguments, and
+    the errors, are those of `record`; RecordingError is raised only if no rank leaves a recording.
     """
     if launched_rank(os.environ):
         raise InputError("another launcher has started several ranks", "leave out --nproc")
@@ -96,7 +96,7 @@ def record_ranks(
 
 
 def _check(outputs: Sequence[RankOutput], target: Path, *, force: bool, keep_rep: bool) -> None:
-    """Raise an error before any rank starts, if one could not write its file."""
+    """Raise an error, before any rank starts, if a rank could not write its file."""
     paths = [output.path for output in outputs]
     if len(set(paths)) < len(paths):
         raise InputError(f"{target} names the same file for all ranks", "use {rank} in the name")
@@ -202,7 +202,7 @@ class _Run:
             self._recordings[rank] = self._recording(rank, message["recording"])
 
     def _repeat(self, rank: int, line: str) -> None:
-        """Pass on what rank 0 notes, and of the others the warnings that are new."""
+        """Pass on all notes of rank 0, and from other ranks the warnings not seen before."""
         if rank == 0 or (line.startswith("warning: ") and line not in self._noted):
             self._note(f"rank {rank}: {line}" if rank else line)
         self._noted.add(line)
@@ -222,7 +222,7 @@ class _Run:
         )
 
     def _died(self, rank: int) -> None:
-        """A rank whose recorder ended; without a word, if it was killed."""
+        """Handle the end of a rank's recorder, which reports nothing if it was killed."""
         status = self._processes[rank].wait()
         if rank not in self._recordings and rank not in self._errors:
             self._errors[rank] = (f"its recorder ended with status {status}", "record it again")

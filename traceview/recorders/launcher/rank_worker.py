@@ -1,7 +1,7 @@
-"""The process that records one rank for `record --nproc`, and reports to the one that started it.
+"""The process that records one rank for `record --nproc`, and reports to its parent process.
 
 It writes one JSON object per line to a pipe: notes, the exit status of the program as soon as it
-has ended, and at last the recording or the error.
+has ended, and finally the recording or the error.
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ def main(request: str, pipe: str) -> None:
 
 
 def _options(given: dict[str, Any]) -> RecordOptions:
-    """The options back from JSON, which has no tuples."""
+    """The options parsed from JSON, whose lists become tuples."""
     listed = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
     return RecordOptions(**{**given, **listed})

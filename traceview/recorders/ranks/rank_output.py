@@ -1,4 +1,4 @@
-"""The rank that this process records, and the file of its own that it writes."""
+"""The rank that this process records, and its output file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _VARIABLE = re.compile(r"%q\{(\w+)\}")
 class RankOutput:
     """The file that this process writes.
 
-    `rank` is None where there is one process, or where the program starts the ranks. `pattern` is
-    what a shell expands to the files of all processes, None if only one is written.
+    `rank` is None for a single process, or if the program starts the ranks. `pattern` is a shell
+    glob for the files of all processes, None if only one is written.
     """
 
     path: Path
@@ -32,9 +32,9 @@ class RankOutput:
 def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str]) -> RankOutput:
     """The file of this process for the program `words`, where the user named it `out`.
 
-    Of several ranks each adds its number, run.rank03.sqlite, unless the name has {rank} or a
-    variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is not a rank:
-    run.task0.sqlite. Raises InputError for a variable that is not set.
+    Each of several ranks adds its number, as in run.rank03.sqlite, unless the name contains {rank}
+    or a variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is not a
+    rank: it writes run.task0.sqlite. Raises InputError for a variable that is not set.
     """
     place = launched_rank(environment)
     label = str(place.rank).zfill(len(str(place.world_size or 0))) if place else "0"
@@ -46,7 +46,7 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     if _FIELD in str(out) or not RANKS.isdisjoint(_VARIABLE.findall(str(out))):
         return RankOutput(path, rank, _quoted(_starred(str(out), environment)))
     if re.search(rf"rank[._-]?0*{place.rank}$", path.stem):
-        # Named by a shell script, in each rank.
+        # A shell script in each rank chose the name.
         return RankOutput(path, rank)
     named = path.with_name(f"{path.stem}.{kind}{label}{path.suffix}")
     return RankOutput(named, rank, _quoted(path.with_name(f"{path.stem}.{kind}*{path.suffix}")))
@@ -61,7 +61,7 @@ def _expanded(name: str, environment: Mapping[str, str]) -> str:
 
 
 def _starred(name: str, environment: Mapping[str, str]) -> str:
-    """The name with a star for what differs between ranks."""
+    """The name with a star for each part that differs between ranks."""
     name = name.replace(_FIELD, "*")
     return _VARIABLE.sub(lambda found: "*" if found[1] in RANKS else environment[found[1]], name)
 

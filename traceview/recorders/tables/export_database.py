@@ -1,4 +1,4 @@
-"""A database to add tables to, by sqlite-utils."""
+"""Open a database with sqlite-utils, to add tables to it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _imported() -> type[Database]:
 
 @contextmanager
 def _without_pandas() -> Iterator[None]:
-    """Import sqlite-utils without the 0.4 s of pandas, for whose timestamps alone it asks.
+    """Keep sqlite-utils from importing pandas, which takes 0.4 s, just for its timestamps.
 
-    In a process that has imported either, or whose other threads might, nothing is left out. What
-    was imported is for this block alone: who imports sqlite-utils later gets it whole.
+    Does nothing if either is imported already or other threads might import them. Afterwards
+    sqlite-utils leaves sys.modules again, so that a later import of it is complete.
     """
     if {"pandas", "sqlite_utils"} & sys.modules.keys() or threading.active_count() > 1:
         yield

@@ -42,7 +42,7 @@ def write_kernels(database: Path, folder: Path) -> int:
 
 
 def _rows(folder: Path) -> Iterator[Row]:
-    """One row per kernel, by name; files of the compiler come before those of a launcher."""
+    """One row per kernel, by file name; the compiler's files come before a launcher's."""
     seen: set[tuple[object, ...]] = set()
     paths = sorted(folder.glob("*.json"), key=lambda path: (path.name.endswith(_LOADED), path.name))
     for path in paths:

@@ -23,7 +23,7 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 
 
 class SampledProcess(NamedTuple):
-    """The samples of one process as (time of the day, thread id, stack), and their frames."""
+    """Samples (time of day, thread id, stack) and frames (stack, line, file, function)."""
 
     process_id: int
     samples: list[tuple[int, int, int]]

@@ -1,6 +1,6 @@
 """Lines of the program's source files, as tables of the trace.
 
-Of every line that a Python stack names, its text; of those that cost most, their neighbours too.
+Every line in a Python stack is stored; the costliest lines with their neighbours.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class NamedLine(NamedTuple):
 
 
 def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bool) -> None:
-    """Add the lines of stacks, and with `excerpts` neighbours too, while the files are there.
+    """Add the source lines of Python stacks; with `excerpts`, also those around costly lines.
 
-    `folders` are those that names of files are relative to. Files that are missing, have changed,
-    are longer than MOST_BYTES or no text are left out. Raises RecordingError if the database is
+    File names are relative to `folders`. Files that are missing, have changed, are longer than
+    MOST_BYTES or are not text are left out. Raises RecordingError if the database is
     damaged.
     """
     trace = load(database)
@@ -90,7 +90,7 @@ def _waiting(trace: Trace) -> Iterator[NamedLine]:
 
 
 def _sampled(trace: Trace) -> Iterator[NamedLine]:
-    """The innermost lines of the program in Python stacks, those with most samples first."""
+    """The program's innermost line of each Python stack, most sampled lines first."""
     frames, stacks = trace.recorded("python_frames"), trace.recorded("python_samples")["stack"]
     file, line, stack = frames.texts("file"), frames["line"], frames["stack"]
     own = [code for code, name in enumerate(file.values) if not is_library(str(name))]
@@ -104,7 +104,7 @@ def _sampled(trace: Trace) -> Iterator[NamedLine]:
 
 
 def excerpt_rows(lines: Iterator[NamedLine], folders: Sequence[Path]) -> list[Row]:
-    """Rows for lines and their neighbours, until there are MOST_LINES; each line once."""
+    """Rows for the lines and their neighbours, each line once, at most MOST_LINES."""
     known: dict[str, list[str] | None] = {}
     rows: dict[tuple[str, int], Row] = {}
     for each in lines:
@@ -130,7 +130,7 @@ def _is_there(named: NamedLine, text: Sequence[str]) -> bool:
 
 
 def _text_of(file: str, folders: Sequence[Path]) -> list[str] | None:
-    """The lines of a file of the program; None if it is none, or cannot be read."""
+    """The lines of a file of the program; None for a library's file or an unreadable one."""
     for path in (folder / file for folder in folders):
         try:
             if is_library(str(path.resolve())) or not path.is_file():
@@ -150,7 +150,7 @@ def _decoded(content: bytes) -> list[str]:
 
 
 def flat(text: str) -> str:
-    """A line without indentation, printable, as marks and stacks have it."""
+    """A line without indentation, printable and cut to SOURCE_CHARACTERS, as marks store it."""
     plain = "".join(c if c.isprintable() else " " for c in text)
     return _cut(" ".join(plain.split()), SOURCE_CHARACTERS)
 

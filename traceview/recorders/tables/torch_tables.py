@@ -46,24 +46,24 @@ def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
 def _with_ranges(
     trace: Trace, texts: Sequence[tuple[str | None, str, str]], facts: Mapping[str, str]
 ) -> Trace:
-    """The trace with the texts of mirrored ranges, and the marks of waits as call sites."""
+    """The trace with the texts of mirrored ranges, and with sync marks as call sites."""
     ranges = trace.recorded("ranges")
     staged: Staged = {
         column.name: ranges.texts(column.name) if column.dtype == "text" else ranges[column.name]
         for column in ranges.columns
     }
-    found, sites = split_marks(_named(staged, texts), facts)
-    assert found is not None
+    unmarked, sites = split_marks(_named(staged, texts), facts)
+    assert unmarked is not None
     tables = dict(trace.tables)
     if "ranges" in tables:
-        tables["ranges"] = Table(TABLES["ranges"].columns, found)
+        tables["ranges"] = Table(TABLES["ranges"].columns, unmarked)
     if sites is not None and not len(trace.recorded("call_sites")):
         tables["call_sites"] = Table(TABLES["call_sites"].columns, sites)
     return replace(trace, tables=tables)
 
 
 def _named(staged: Staged, texts: Sequence[tuple[str | None, str, str]]) -> Staged:
-    """Ranges with the text, domain and kind of those that were mirrored."""
+    """The ranges, with text, domain and kind filled in where a mirrored range has a number."""
     names = staged["name"]
     assert isinstance(names, Texts)
     number_of = np.array([_number(str(name), len(texts)) for name in names.values] + [-1], np.int64)
@@ -82,7 +82,7 @@ def _number(name: str, count: int) -> int:
 
 
 def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[str | None]) -> Texts:
-    """A column of texts, with `new[number]` in some rows."""
+    """A text column, with `new[number]` in the selected rows."""
     assert isinstance(column, Texts)
     replaced = Texts.of(new)
     codes = np.append(replaced.codes, np.int32(-1))[number]
@@ -93,7 +93,7 @@ def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[st
 
 
 def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
-    """The trace with the stacks that the program sampled of itself while it was recorded."""
+    """The trace with the Python stacks that the sampler in the program took."""
     origin = int(trace.run.get("clock_origin_ns", "0"))
     clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
     last = _last_ns(trace)
@@ -134,7 +134,7 @@ def _last_ns(trace: Trace) -> int:
 
 
 def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, Array]:
-    """The threads, with those that only sampling saw, and the row of each sample's thread."""
+    """Threads including those known only from samples, and the row of each sample's thread."""
     process = int((trace.processes["process_id"] == process_id).argmax())
     rows = list(trace.threads.rows())
     row_of = {(cells["process"], cells["thread_id"]): number for number, cells in enumerate(rows)}
@@ -151,7 +151,7 @@ def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, A
 def _stack_numbers(
     stack: Array, frames: Sequence[tuple[int, int, str, str]]
 ) -> tuple[dict[int, int], Array]:
-    """New numbers of the stacks that have frames, and of each sample; −1 without frames."""
+    """New numbers of the stacks with frames, and each sample's stack (−1 without frames)."""
     described = np.unique(np.array([frame[0] for frame in frames], np.int64))
     used = np.intersect1d(described, stack)
     known = {int(old): new for new, old in enumerate(used.tolist())}

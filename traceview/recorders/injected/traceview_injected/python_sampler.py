@@ -1,10 +1,10 @@
 """Sample the Python stacks of all threads from a thread of our own, where nsys cannot.
 
 Samples are kept in memory and appended to a file once per second, so that a killed program leaves
-what it had. Its lines, with fields split by tabs:
+what it had. Its lines, with tab-separated fields:
 
     F <stack> <line> <file> <function>      a frame, innermost first
-    S <time> <thread> <stack>               a sample; time in ns since the epoch, id of the OS
+    S <time> <thread> <stack>               a sample; time in ns since the epoch, OS thread id
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_FRAMES = 200
 MOST_STACKS = 200_000
 SUFFIX = ".stacks"
 CLOCK = "traceview:clock:"
-"""Prefix of NVTX ranges that hold the time of the day, by which samples are put on the timeline."""
+"""Prefix of NVTX ranges that hold the time of day, to place the samples on the timeline."""
 
 
 class Sampler:
@@ -38,7 +38,7 @@ class Sampler:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, f"{os.getpid()}-{time_ns()}{SUFFIX}")
         self._stacks: dict[tuple[int, ...], int] = {}
-        # Kept alive: the ids of their frames' code are keys.
+        # Keeps code objects alive: the stacks above are keyed by their ids.
         self._code: dict[int, CodeType] = {}
         self._lines: list[str] = []
         self._native: dict[int, int] = {get_ident(): get_native_id()}
@@ -46,11 +46,11 @@ class Sampler:
         self._stopped = False
 
     def run(self) -> None:
-        """Sample until stopped, by the thread of the sampler."""
+        """Sample until stopped; runs on the sampler's own thread."""
         own, written, cost, before = get_ident(), perf_counter(), 0.0, 0.0
         while not self._stopped:
-            # The lesser of two: a single collection of garbage, which may fall to this thread,
-            # would be followed by many seconds without samples.
+            # The lesser of the last two costs: after a single one that includes a garbage
+            # collection, there would be no samples for many seconds.
             sleep(max(PERIOD_S, min(cost, before) / MOST_COST))
             began, spent = perf_counter(), thread_time()
             try:
@@ -89,7 +89,7 @@ class Sampler:
         key: list[int] = []
         frame: FrameType | None = innermost
         while frame is not None and len(key) < 2 * MOST_FRAMES:
-            # Positions in the code: finding a line number takes longer.
+            # Bytecode offsets, because finding a line number takes longer.
             key += (id(frame.f_code), frame.f_lasti)
             frame = frame.f_back
         number = self._stacks.get(tuple(key))
@@ -113,7 +113,7 @@ class Sampler:
         return file if file.startswith("<") else os.path.join(self._start_folder, file)
 
     def flush(self) -> None:
-        """Append what was gathered to the file."""
+        """Append the buffered lines to the file."""
         lines, self._lines = self._lines, []
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -135,7 +135,7 @@ class Sampler:
             self.flush()
 
     def forget(self) -> None:
-        """Drop everything: in a forked process, which has no thread of the sampler."""
+        """Drop everything in a forked process, in which the sampler's thread does not run."""
         self._stopped, self._lines = True, []
 
 
@@ -151,7 +151,7 @@ def install(folder: str) -> None:
 
 
 def mark_clock() -> None:
-    """Put the time of the day on the profiler's timeline, if the program has loaded NVTX."""
+    """Put the time of day on the profiler's timeline, if the program has imported torch's NVTX."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "_C", None), "_nvtx", None)
     if nvtx is not None:
         nvtx.rangePushA(f"{CLOCK}{time_ns()}")

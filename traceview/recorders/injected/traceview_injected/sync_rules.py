@@ -18,7 +18,7 @@ _BYTES = ("torch.bool", "torch.uint8")
 
 
 def on_gpu(tensor: Any, _args: Any, _kwargs: Any) -> bool:
-    """The call waits for a tensor on the GPU."""
+    """Whether the tensor is on the GPU."""
     return getattr(tensor, "is_cuda", False) is True
 
 
@@ -41,7 +41,7 @@ def _device_type(given: Any) -> str | None:
 
 
 def anywhere(_tensor: Any, _args: Any, _kwargs: Any) -> bool:
-    """The call waits for a tensor on the CPU, too."""
+    """Always True: the call may wait for a tensor on the CPU, too."""
     return True
 
 
@@ -76,18 +76,18 @@ def _index_waits(index: Any) -> bool:
 
 
 def repeats(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`repeat_interleave`: the output size is the sum of repeats on the GPU."""
-    given = args[0] if args else kwargs.get("repeats", tensor)
-    return kwargs.get("output_size") is None and on_gpu(given, (), {})
+    """`repeat_interleave`: whether the output size is a sum over repeats on the GPU."""
+    counts = args[0] if args else kwargs.get("repeats", tensor)
+    return kwargs.get("output_size") is None and on_gpu(counts, (), {})
 
 
 def condition_alone(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`where` with one argument, which is `nonzero`."""
+    """`where`: whether it has one argument, which makes it `nonzero`, on the GPU."""
     return not args and len(kwargs) <= 1 and on_gpu(kwargs.get("condition", tensor), (), {})
 
 
 def made_on_gpu(data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`tensor`, `as_tensor`: copies CPU data to the GPU, or reads a list of GPU scalars."""
+    """`tensor`, `as_tensor`: whether it copies data to the GPU or reads a list of GPU scalars."""
     if isinstance(data, (list, tuple)) and data and on_gpu(data[0], (), {}):
         return True
     device = kwargs.get("device", args[1] if len(args) > 1 else None)
@@ -104,13 +104,13 @@ METHODS: dict[str, Rule] = {
     "pin_memory": anywhere,
     "copy_": copies_across,
     # Not __getitem__: with one written in Python, C code takes every tensor for a sequence, and
-    # torch.tensor([x[0], x[1]]) fails. What waits in x[mask] is told from the call chain.
+    # torch.tensor([x[0], x[1]]) fails. A wait in x[mask] is known from the call chain.
     "__setitem__": assigned,
     "repeat_interleave": repeats,
 }
 FUNCTIONS: dict[str, Rule] = {
     **dict.fromkeys(_OF_BOTH.split(), on_gpu),
-    # What torch.unique and torch.unique_consecutive, which torch.jit compiles, end in.
+    # torch.jit compiles torch.unique and torch.unique_consecutive, which call these.
     "_unique2": on_gpu,
     "_VF.unique_dim": on_gpu,
     "_VF.unique_consecutive": on_gpu,

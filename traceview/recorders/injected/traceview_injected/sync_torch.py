@@ -80,7 +80,7 @@ def _replace(holder: Any, name: str, hint: str, make: Maker) -> Any:
 
 
 def _tracing(torch: ModuleType) -> Callable[[], bool]:
-    """The check for tracing by torch.compile, which treats its result as a constant."""
+    """The function that tells if torch.compile traces, which folds its result to a constant."""
     is_compiling: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
     return is_compiling or (lambda: False)
 
@@ -90,7 +90,7 @@ def _method(torch: ModuleType, may_wait: Rule) -> Maker:
 
     def make(name: str, hint: str, original: Any) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # A tracer that gets here must see the method by name.
+            # A tracer that gets here must look up the method by name.
             if tracing():
                 return getattr(self, name)(*args, **kwargs)
             if overridden(self) or not may_wait(self, args, kwargs):
@@ -117,10 +117,10 @@ def _function(torch: ModuleType, may_wait: Rule) -> Maker:
         def function(*args: Any, **kwargs: Any) -> Any:
             if tracing():
                 return original(*args, **kwargs)
-            given = (*args, *kwargs.values()) if kwargs else args
-            # As the original does, but with the wrapper, which the program sees as the function.
-            if overridden(given):
-                return handle(function, given, *args, **kwargs)
+            operands = (*args, *kwargs.values()) if kwargs else args
+            # As in the original, but with the wrapper as the function that handlers see.
+            if overridden(operands):
+                return handle(function, operands, *args, **kwargs)
             first = args[0] if args else kwargs.get("input")
             if not may_wait(first, args[1:], kwargs):
                 return original(*args, **kwargs)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COMPILER = "triton.compiler.compiler"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _TORCH_CUDA = "torch.cuda._utils"
-# Inductor's own launchers, by their newer and older name.
+# The modules of Inductor's own launcher, in newer and older versions.
 _LAUNCHERS = (
     "torch._inductor.runtime.static_triton_launcher",
     "torch._inductor.runtime.static_cuda_launcher",
@@ -78,8 +78,8 @@ class _Hooks:
         for result in vars(module).values():
             # Static and dynamic launchers, whatever they are called in this version.
             if isinstance(result, type) and "make_launcher" in vars(result):
-                made = self._around(result.make_launcher, self._result_begins)  # type: ignore[attr-defined]
-                result.make_launcher = made  # type: ignore[attr-defined]
+                hooked = self._around(result.make_launcher, self._result_begins)  # type: ignore[attr-defined]
+                result.make_launcher = hooked  # type: ignore[attr-defined]
         tuner = module.CachingAutotuner
         tuner._make_launchers = self._around(tuner._make_launchers, self._tuner_begins)
 
@@ -91,8 +91,8 @@ class _Hooks:
     def _hook_launchers(self, module: ModuleType) -> None:
         for kernel in vars(module).values():
             if isinstance(kernel, type) and "load_kernel" in vars(kernel):
-                loaded = self._around(kernel.load_kernel, self._loading)  # type: ignore[attr-defined]
-                kernel.load_kernel = loaded  # type: ignore[attr-defined]
+                hooked = self._around(kernel.load_kernel, self._loading)  # type: ignore[attr-defined]
+                kernel.load_kernel = hooked  # type: ignore[attr-defined]
 
     def _around(
         self, method: Callable[..., Any], before: Callable[[Any], None]

@@ -1,4 +1,4 @@
-"""Tell nsys when the steps to keep begin and end, by CUDA's profiler API."""
+"""Mark the steps to record for nsys, with cudaProfilerStart and cudaProfilerStop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _started: list[bool] = []
 
 
 def install(bounds: str) -> None:
-    """Capture from the beginning of the first step to that of the second, as in `10:20`."""
+    """Capture the steps of `bounds`: for `10:20`, from the start of step 10 to that of step 20."""
     first, end = map(int, bounds.split(":"))
 
     def begins(step: int) -> None:
@@ -27,6 +27,6 @@ def install(bounds: str) -> None:
 def _call(name: str) -> None:
     cuda = sys.modules["torch"].cuda
     if cuda.is_available():
-        # The work of the step before belongs to that step.
+        # Work still running on the GPU belongs to the step that has just ended.
         cuda.synchronize()
         getattr(cuda.cudart(), name)()

@@ -1,4 +1,4 @@
-"""Names of modules: of an outermost one by its class, of those inside by their path."""
+"""Range names of modules: an outermost module's class, the path of a module inside it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_RANGES = 64
-"""Ranges inside a call of an outermost module: what they cost must stay small against a step."""
+"""Ranges inside a call of an outermost module: their cost must stay small against a step."""
 _WRAPPERS = ("module", "_orig_mod")
 _FORWARD = "forward"
 
@@ -16,19 +16,19 @@ _FORWARD = "forward"
 class ModuleNames:
     """Names of the ranges of modules, by the id of the module.
 
-    `inside` has the modules inside an outermost one that get a range of their own: the levels
-    nearest to it, as many as make few enough ranges.
+    `inside` has the modules inside an outermost one that get their own range: the outer levels of
+    the module tree, as many as hold at most MOST_RANGES modules together.
     """
 
     def __init__(self, named_inside: bool) -> None:
         self.inside: dict[int, str] = {}
-        # By class as well: a loss that is made anew at each step may get the id of another.
+        # Keyed by class too: a loss module created at each step may reuse the id of another module.
         self._outermost: dict[tuple[int, type], str] = {}
         self._named_inside = named_inside
         self._left = 0
 
     def outermost(self, module: Any) -> str:
-        """`forward GPT`, from a module that nothing calls from inside another one."""
+        """The name of a module that no other module calls, such as `forward GPT`."""
         self._left = 2 * MOST_RANGES
         name = self._outermost.get((id(module), type(module)))
         if name is None:
@@ -39,7 +39,7 @@ class ModuleNames:
         return name
 
     def affords(self, module: Any) -> bool:
-        """Whether a module inside may have its range; one that is called too often loses it."""
+        """Whether an inner module gets a range; past the limit of calls it loses its range."""
         self._left -= 1
         if self._left < 0:
             self.inside.pop(id(module), None)
@@ -67,7 +67,7 @@ def _unwrapped(module: Any) -> Any:
 
 
 def _called(path: str, module: Any) -> Iterator[tuple[str, Any]]:
-    """The children of a module, and those of lists and dicts of modules, which are not called."""
+    """Child modules that are called, by path; lists and dicts of modules give their children."""
     for name, child in module.named_children():
         inner = f"{path}.{name}" if path else name
         if _is_called(child):

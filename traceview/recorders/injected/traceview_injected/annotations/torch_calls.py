@@ -53,7 +53,7 @@ def _wrap_modules(
 ) -> None:
     """Open a range around calls of outermost modules, and of named ones inside.
 
-    `inside` has the threads on which an outermost module or a backward pass is running.
+    `inside` has the ids of threads that run an outermost module or a backward pass.
     """
     module_class = torch.nn.Module
     original, has_gradients = module_class.__call__, torch.is_grad_enabled
@@ -124,7 +124,7 @@ def _wrap_backward(
 def _wrap_optimizers(torch: ModuleType, tracing: Tracing, steps: TrainingSteps) -> None:
     """Open a range around `step` and `zero_grad` of every optimizer.
 
-    Each class has its own `step`, which torch wraps when its first optimizer is made: so do we.
+    Each class has its own `step`, wrapped as torch does it: when its first optimizer is created.
     """
     optimizer_class = torch.optim.Optimizer
     prepare, zero_grad = optimizer_class._patch_step_function, optimizer_class.zero_grad
@@ -156,7 +156,7 @@ def _wrap_optimizers(torch: ModuleType, tracing: Tracing, steps: TrainingSteps) 
 
 
 def _optimizing(original: Any, tracing: Tracing, steps: TrainingSteps, working: set[int]) -> Any:
-    """The `step` of an optimizer in a range; `working` has the threads that are in one."""
+    """Wrap an optimizer's `step` in a range; `working` has the threads that are inside one."""
     inner = getattr(original, "__wrapped__", None)
 
     @wraps(original)

@@ -23,7 +23,7 @@ MOST_CALLS = 128
 """Outermost modules with a range per step. A program may call its layers one by one."""
 _PATIENCE = 16
 watch: Callable[[int], None] | None = None
-"""Called with the number of each step that begins, before its range."""
+"""Called with the number of each step that begins, before its range opens."""
 
 
 class TrainingSteps:
@@ -36,7 +36,7 @@ class TrainingSteps:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: in a forked process, which must not close the ranges of its parent."""
+        """Reset in a forked process, which must not close the ranges of its parent."""
         self._completed = 0
         self._open: Any = None
         self._untouched = True
@@ -49,15 +49,15 @@ class TrainingSteps:
         self._trained: set[int] = set()
 
     def has_optimizer(self) -> None:
-        """An optimizer was created: the program trains."""
+        """Note that an optimizer was created: the program trains."""
         self._has_optimizer = True
 
     def loads_data(self) -> None:
-        """Data is about to be loaded, for training or evaluation."""
+        """Note that data is about to be loaded, for training or evaluation."""
         self._begin()
 
     def calls_model(self, module: Any, has_gradients: bool) -> bool:
-        """An outermost module is about to be called. Returns whether a range is affordable."""
+        """Note the call of an outermost module. Returns whether it may get a range."""
         if has_gradients and module.training:
             self._trained.add(id(module))
             self._work()
@@ -67,20 +67,20 @@ class TrainingSteps:
         return self._open is None or self._calls <= MOST_CALLS
 
     def starts_backward(self) -> None:
-        """A backward pass is about to start; the thread that does this first is the loop's."""
+        """Note the start of a backward pass; the first one identifies the loop's thread."""
         if not self._is_training_thread:
             self._is_training_thread = True
             self._thread = get_ident()
         self._work()
 
     def ended_backward(self) -> None:
-        """A backward pass has ended, in which an optimizer may have worked."""
+        """Note the end of a backward pass, which ends the step if the last optimizer ran in it."""
         if self._ends_with_backward and get_ident() == self._thread:
             self._ends_with_backward = False
             self._finish()
 
     def ended_optimizer(self, optimizer: Any) -> None:
-        """An optimizer has worked: perhaps the last one of the step."""
+        """Note the end of an optimizer's step, which ends the training step if it is the last."""
         if not self._is_last(id(optimizer)):
             return
         if get_ident() == self._thread:

@@ -24,7 +24,7 @@ _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accel
 
 
 def install(folder: str) -> None:
-    """Start to record as soon as the program imports torch."""
+    """Start recording as soon as the program imports torch."""
     after("torch", lambda torch: _begin(torch, folder))
 
 

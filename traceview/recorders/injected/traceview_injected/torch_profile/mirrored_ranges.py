@@ -30,7 +30,7 @@ class OpenRange:
 
 
 class MirroredRanges:
-    """The ranges of one process. `watch` is told of every range that begins or ends."""
+    """The ranges of one process. `watch(text, begins)` is called when one begins or ends."""
 
     def __init__(self, make_event: Callable[[str], Any]) -> None:
         self._make_event = make_event
@@ -41,7 +41,7 @@ class MirroredRanges:
         self._open: dict[int, OpenRange] = {}
 
     def begin(self) -> None:
-        """Record from now on, with numbers of its own."""
+        """Record from now on, with new numbers from 0."""
         self.numbers, self.recording = {}, True
 
     def push(self, text: Any, domain: str | None = None) -> None:
@@ -69,7 +69,7 @@ class MirroredRanges:
         return opened
 
     def end(self, opened: OpenRange | None) -> None:
-        """Close a range; one that was closed already, or that began before, is left alone."""
+        """Close a range, unless it is closed already or began before the recording."""
         if opened is None:
             return
         if self._open.pop(id(opened), None) is not None:
@@ -79,7 +79,7 @@ class MirroredRanges:
             self.watch(opened.text, False)
 
     def mark(self, text: Any, domain: str | None = None) -> None:
-        """Mark a moment."""
+        """Record an NVTX mark, an instant with a text."""
         if self.recording:
             with self._make_event(f"{PREFIX}{self._number(domain, str(text), MARK)}"):
                 pass
@@ -92,7 +92,7 @@ class MirroredRanges:
                 opened.event.__exit__(None, None, None)
 
     def forget(self) -> None:
-        """Drop everything: in a forked process, which must not touch the parent's events."""
+        """Drop everything in a forked process, which must not touch the parent's events."""
         self.recording, self.watch = False, None
         self._open.clear()
         self._stacks.clear()
@@ -106,7 +106,7 @@ installed: MirroredRanges | None = None
 
 
 def install(make_event: Callable[[str], Any]) -> MirroredRanges:
-    """The ranges of this process; those of an earlier recording, whose carriers stay in use."""
+    """Return the ranges of this process, one object for all recordings: its users keep it."""
     global installed
     if installed is None:
         installed = MirroredRanges(make_event)
@@ -114,7 +114,7 @@ def install(make_event: Callable[[str], Any]) -> MirroredRanges:
 
 
 def stack_carrier() -> Any:
-    """Functions that push and pop a range in the recorder's domain; None if not recorded so."""
+    """Functions that push and pop a range in our domain; None if torch.profiler is not used."""
     ranges = installed
     if ranges is None:
         return None
@@ -122,6 +122,6 @@ def stack_carrier() -> Any:
 
 
 def free_carrier() -> Any:
-    """Functions that start and end a range; None if not recorded so."""
+    """Functions that start and end a range; None if torch.profiler is not used."""
     ranges = installed
     return None if ranges is None else (ranges.start, ranges.end)

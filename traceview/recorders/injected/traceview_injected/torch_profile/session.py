@@ -1,7 +1,7 @@
 """One recording of torch.profiler, from `start` to `stop`, in one process.
 
 It leaves two files in its folder: the Chrome trace, and the texts of the mirrored ranges. The trace
-gets its name when it is whole.
+gets its final name once it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TRACE = "torch.trace.json"
 RANGES = "torch.ranges.json"
 WRITING = "torch.writing"
-"""A file that tells that the trace is being written, until it is there."""
+"""Marker file: as long as TRACE does not exist, it is being written."""
 OTHER_PROFILER = (
     "the program started torch.profiler itself, and only one can run: the recording ends there"
 )
@@ -46,7 +46,7 @@ class TorchSession:
         _protect(torch, self)
 
     def start(self) -> None:
-        """Start to record, unless that was done."""
+        """Start recording; does nothing if the session has been started before."""
         if self._state != _WAITING:
             return
         self._state = _ENDED
@@ -65,7 +65,7 @@ class TorchSession:
             self.ranges.begin()
 
     def stop(self) -> None:
-        """Stop and write the trace, unless that was done."""
+        """Stop recording and write the trace; does nothing if the session is not recording."""
         if self._state != _RUNNING or os.getpid() != self._process:
             return
         self._state, self._stopping = _ENDED, True
@@ -83,7 +83,7 @@ class TorchSession:
             function()
 
     def stop_and_then(self, function: Callable[[], None]) -> None:
-        """Stop, and call a function once the trace is written, also where that goes on already."""
+        """Stop, then call `function` once the trace is written, even if a stop is in progress."""
         if self._stopping:
             self._after.append(function)
             return
@@ -101,13 +101,13 @@ class TorchSession:
         os.replace(path + ".part", path)
 
     def give_way(self) -> None:
-        """The program starts a profiler of its own: write what there is and leave it alone."""
+        """Stop and write the trace, because the program is about to start its own profiler."""
         if self._state == _RUNNING and not self._calling and os.getpid() == self._process:
             notes.note(self._folder, OTHER_PROFILER)
             self.stop()
 
     def forget(self) -> None:
-        """In a forked process: record nothing, and let its operators run at full speed."""
+        """Record nothing in a forked process, and switch off torch's operator callbacks there."""
         running, self._state = self._state == _RUNNING, _ENDED
         self.ranges.forget()
         if running:
@@ -121,7 +121,7 @@ _latest: list[TorchSession] = []
 
 
 def _protect(torch: ModuleType, session: TorchSession) -> None:
-    """Let a profiler of the program, and forked processes, end this session."""
+    """End this session if the program starts its own profiler, and in forked processes."""
     is_first = not _latest
     _latest[:] = [session]
     if not is_first:
@@ -151,9 +151,9 @@ def _event_maker(torch: Any) -> Any:
 
 @contextmanager
 def _without_inductor(torch: Any) -> Iterator[None]:
-    """Keep torch.profiler, which asks for an option of Inductor, from importing it: that takes 3 s.
+    """Keep torch.profiler from importing Inductor for 3 s just to read one of its options.
 
-    Before it is imported, the environment alone can have set that option.
+    Before Inductor is imported, only the environment can have set that option.
     """
     lazy = getattr(torch, "_lazy_modules", None)
     uses_graphs = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
@@ -180,14 +180,14 @@ def _profiler(torch: Any, *, shapes: bool) -> Any:
     return torch.profiler.profile(
         activities=activities,
         record_shapes=shapes,
-        # Reports speak of the memory of GPUs.
+        # Reports show GPU memory only.
         profile_memory=on_gpu,
         experimental_config=_experiments(torch),
     )
 
 
 def _experiments(torch: Any) -> Any:
-    """What newer versions of torch have: waits, all threads, and no list of Python objects."""
+    """Options of newer torch versions: sync events, all threads, no list of Python objects."""
     kind = torch._C._profiler._ExperimentalConfig
     wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True, "trace_only": True}
     while wanted:

@@ -1,4 +1,4 @@
-"""Record a program with torch.profiler to its end, or the steps or the range it is bounded by."""
+"""Record a whole program with torch.profiler, or only the requested steps or range of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
-    """Start to record this process, or wait for what bounds the recording."""
+    """Record this process from now on, or from the start of the requested steps or range."""
     started = TorchSession(torch, folder, shapes=bool(settings.get("shapes")))
     nvtx_calls.wrap(torch, started.ranges)
     _stop_at_the_end(started)
@@ -36,7 +36,7 @@ def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
 
 
 class _StepWindow:
-    """Records from the beginning of step `first` to that of step `end`."""
+    """Records from the start of step `first` to the start of step `end`."""
 
     def __init__(self, started: TorchSession, first: int, end: int) -> None:
         self._session, self._first, self._end = started, first, end
@@ -49,7 +49,7 @@ class _StepWindow:
 
 
 class _RangeWindow:
-    """Records the first range of a name."""
+    """Records the first range with a given name."""
 
     def __init__(self, started: TorchSession, name: str) -> None:
         self._session, self._name, self._depth = started, name, 0
@@ -86,7 +86,7 @@ def _stop_when_terminated(started: TorchSession) -> None:
         started.stop_and_then(lambda: os.kill(os.getpid(), number))
 
     def forget() -> None:
-        # Outside of Python a handler does not run, and a worker would not end.
+        # A Python handler does not run during native code, so a worker would not end.
         if signal.getsignal(signal.SIGTERM) is end:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
