@@ -35,10 +35,10 @@ class RecordOptions:
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
     that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
     native code, thread scheduling and calls of the operating system; None does so only for programs
-    that are not Python. `source_lines` stores the lines of the program that wait or are sampled, with
-    their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of each
-    step (`auto`), or those and the modules of the model (`modules`). `nsys_options` are passed to
-    nsys profile and override traceview's own.
+    that are not Python. `source_lines` stores the lines of the program that wait or are sampled,
+    with their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of
+    each step (`auto`), or those and the modules of the model (`modules`). `nsys_options` are passed
+    to nsys profile and override traceview's own.
 
     `steps` (A, B) records the steps A to B-1, counted from 0 by torch optimizers; `range_name`
     records the first NVTX range of that name. Raises InputError if both are given, or unless
