@@ -36,7 +36,7 @@ from traceview.tables import NULL, Cell
 def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) -> JobReport:
     """The ranks of a job side by side: who waits for whom, why, and what that costs.
 
-    `ranks` have different numbers; `failed` are the recordings that gave no figures.
+    `ranks` have distinct numbers; `failed` are the recordings that gave no figures.
     """
     job = job_facts(ranks)
     heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]
@@ -88,9 +88,9 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
-    """The time of the steady steps that all ranks have, of the median rank; 0 without ranks.
+    """The median rank's time in the steady steps that all ranks have; 0 without ranks.
 
-    Without such steps it is that of the whole steady time.
+    Without such steps, the median rank's whole steady time.
     """
     shared = np.flatnonzero(steps.steady & (steps.row >= 0).all(axis=0))
     spans = [

@@ -1,8 +1,8 @@
 """The clocks of the ranks, aligned where collectives end.
 
-A collective ends on all its ranks within microseconds, so the differences of its ends are those of
-clocks. Each communicator relates its ranks to one of them; where no communicator holds all ranks,
-those of tensor, data and pipeline parallelism chain them, along the path of least error.
+A collective ends on all its ranks within microseconds, so its recorded ends differ by as much as
+the clocks do. Each communicator relates its ranks to one of them. Where no communicator has all
+ranks, those of tensor, data and pipeline parallelism chain them, along the path of least error.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER)
 LEAST_ERROR_NS = 2_000
 """Ends of one collective differ by some microseconds on one machine, in the same direction."""
 LOOSE_ERROR_NS = 20_000
-"""Added where only messages and broadcasts relate two ranks: their ends need not be together."""
+"""Added if only messages and broadcasts relate two ranks: these need not end together."""
 SAME_HOST_ERROR_NS, OTHER_HOST_ERROR_NS = 1_000_000, 10_000_000
-"""Of the time of the day: NTP keeps machines within 1 to 10 ms."""
+"""Errors of relations by the time of day: NTP keeps machines within 1 to 10 ms."""
 _FEW, _DRIFT_FROM = 3, 12
 _PER_MAD = 1.4826
 _SURE = 4.0
 
 
 class ClockRelation(NamedTuple):
-    """How the clock of `rank` relates to that of `to`: a time t of it is t + offset + drift × t',
-    where t' is the time since `origin_ns`.
+    """The relation of the clock of `rank` to the clock of `to`.
+
+    A time t of `rank` is t + offset_ns + drift × (t − origin_ns) on the clock of `to`.
     """
 
     rank: int
@@ -53,7 +54,7 @@ class ClockRelation(NamedTuple):
 
 
 def align_clocks(ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]) -> Clocks:
-    """The clocks of the ranks on that of the first, or the first of those connected with it."""
+    """Align each rank's clock with the first rank's, or with the first one it is connected to."""
     relations = [*_of_recordings(ranks), *_of_collectives(ranks, matched), *_of_day(ranks)]
     count = len(ranks)
     around: list[list[ClockRelation]] = [[] for _ in range(count)]
@@ -84,7 +85,7 @@ def align_clocks(ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]) -
 
 
 def _spread(clocks: Clocks, start: int, around: list[list[ClockRelation]]) -> set[str]:
-    """Write the clocks of all ranks that relations connect to a first one; least error first."""
+    """Write the clocks of all ranks connected to `start`, by least error; return their bases."""
     ahead: list[tuple[int, int, int]] = [(0, start, -1)]
     chosen: dict[int, ClockRelation] = {}
     best: dict[int, int] = {start: 0}
@@ -106,7 +107,7 @@ def _spread(clocks: Clocks, start: int, around: list[list[ClockRelation]]) -> se
 
 
 def _write(clocks: Clocks, each: ClockRelation) -> None:
-    """The clock of a rank through the one it relates to, which is written already."""
+    """Write the clock of `each.rank` from that of `each.to`, which is already written."""
     at = each.origin_ns
     on_other = np.array([at + each.offset_ns])
     on_first = int(clocks.aligned_ns(each.to, on_other)[0])
@@ -127,7 +128,7 @@ def _reversed(each: ClockRelation) -> ClockRelation:
 
 
 def _of_recordings(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
-    """Ranks of one recording read one clock."""
+    """Exact relations between ranks of one recording, which share a clock."""
     first: dict[str, int] = {}
     for place, each in enumerate(ranks):
         leader = first.setdefault(each.name.clock, place)
@@ -151,7 +152,7 @@ def _of_collectives(
 def _by_ends(
     ranks: Sequence[RankFigures], leader: int, rank: int, rows: Integers, own: Integers
 ) -> ClockRelation | None:
-    """By the ends of the collectives of two ranks; None where they have too few in common."""
+    """Relate two ranks by the ends of shared collectives; None if there are too few."""
     both = (rows >= 0) & (own >= 0)
     one, other = ranks[leader].collectives, ranks[rank].collectives
     tight = both & np.isin(one.kind[rows], TOGETHER)
@@ -167,9 +168,9 @@ def _by_ends(
 def relation_of_ends(
     rank: int, to: int, ends: Integers, ends_there: Integers, loose: bool
 ) -> ClockRelation:
-    """A line through the differences of ends, by medians, as some may not end together.
+    """Fit a line to the differences of ends, by medians, since some may not end together.
 
-    The error is a robust standard deviation of what remains.
+    The error is a robust standard deviation of the residuals.
     """
     difference = ends_there - ends
     origin, middle = int(np.median(ends)), int(np.median(difference))
@@ -200,7 +201,7 @@ def _slope(since: Array, rest: Array) -> float:
 
 
 def _of_day(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
-    """By the time of the day that recordings hold; the best that there is without collectives."""
+    """Relations by the recordings' time of day, the best available without collectives."""
     known = [place for place, each in enumerate(ranks) if each.clock_offset_ns is not None]
     leaders: dict[str, int] = {}
     for place in known:

@@ -1,8 +1,8 @@
 """The critical path of a step across ranks: what the job waits for, from one step to the next.
 
-It is walked backwards from the last rank to arrive at the first collective of the next step. Within
-a rank it goes through work and idle time to the collective before; there it goes on at the rank
-that arrived last. Each rank's own clock suffices for that.
+The path is walked backwards from the last rank to arrive at the first collective of the next step.
+Within a rank it passes through work and idle time to the previous collective, and continues there
+on the rank that arrived last. Clocks need not be aligned for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PathSegment:
     """A part of the path on a rank (by place): `what` is one of LATE_CAUSES or of KINDS.
 
     `place` is a row of the rank's places, −1 where unknown. `avoidable_ns` is how much shorter the
-    step would be at most without it.
+    step would be without the segment, at most.
     """
 
     rank: int
@@ -41,7 +41,7 @@ class PathSegment:
 
 @record
 class CriticalPath:
-    """The path of a step (its number in the job), in order of time."""
+    """The path of one step, in order of time; `step` is its number in the job."""
 
     step: int
     segments: tuple[PathSegment, ...]
@@ -53,20 +53,20 @@ class CriticalPath:
 
 @record
 class _Job:
-    """For each rank and row of RankCollectives the communicator and column it was matched to."""
+    """The communicator and column matched to each row of each rank's RankCollectives."""
 
     ranks: Sequence[RankFigures]
     matched: Sequence[MatchedCommunicator]
     communicator: tuple[Integers, ...]
     column: tuple[Integers, ...]
     before: tuple[Integers, ...]
-    """The row of the collective whose end begins the time before each one, −1 for none."""
+    """The row of the last collective that ended before each one started, −1 for none."""
 
 
 def critical_path(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
 ) -> CriticalPath | None:
-    """The path of the steady step of median duration; None without two steps that share one."""
+    """The path of the steady step of median duration; None without two adjacent matched steps."""
     anchors = _anchors(ranks, matched, steps)
     if anchors is None:
         return None
@@ -91,7 +91,7 @@ def critical_path(
 def _anchors(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
 ) -> tuple[MatchedCommunicator, dict[int, int]] | None:
-    """The communicator of most ranks, and the column of its first collective in each step."""
+    """The largest usable communicator, and the column of its first collective in each step."""
     for of in matched:
         known = np.flatnonzero(of.last >= 0)
         step = column_of(ranks, of.ranks, of.rows[:, known], "step")
@@ -109,14 +109,14 @@ def _indexed(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator
     column = tuple(each.copy() for each in communicator)
     for number, of in enumerate(matched):
         for place, rank in enumerate(of.ranks):
-            there = np.flatnonzero(of.rows[place] >= 0)
-            communicator[rank][of.rows[place, there]] = number
-            column[rank][of.rows[place, there]] = there
+            present = np.flatnonzero(of.rows[place] >= 0)
+            communicator[rank][of.rows[place, present]] = number
+            column[rank][of.rows[place, present]] = present
     return _Job(ranks, matched, communicator, column, tuple(map(_rows_before, ranks)))
 
 
 def _rows_before(rank: RankFigures) -> Integers:
-    """The row with the last end that is not after each start, −1 for none."""
+    """For each collective, the row with the last end at or before its start, −1 for none."""
     ends = rank.collectives.end_ns
     order = np.argsort(ends, kind="stable")
     number = np.searchsorted(ends[order], rank.collectives.start_ns, side="right") - 1
@@ -124,7 +124,7 @@ def _rows_before(rank: RankFigures) -> Integers:
 
 
 def _between(job: _Job, of: MatchedCommunicator, first: Integers, last: Integers) -> Integers:
-    """The time between pairs of collectives on the first rank that has both, 0 without one."""
+    """The time between pairs of collectives, on the first rank that has both; else 0."""
     both = (of.rows[:, first] >= 0) & (of.rows[:, last] >= 0)
     place = both.argmax(axis=0)
     ends = column_of(job.ranks, of.ranks, of.rows, "end_ns")
@@ -132,7 +132,7 @@ def _between(job: _Job, of: MatchedCommunicator, first: Integers, last: Integers
 
 
 def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[PathSegment]:
-    """Segments from the last arrival at one collective back to that at an earlier one."""
+    """Segments between the last arrivals at columns `first` and `last`, found backwards."""
     place = int(of.last[last])
     rank, row = of.ranks[place], int(of.rows[place, last])
     goal = {(of.ranks[p], int(of.rows[p, first])) for p in range(len(of.ranks))}
@@ -151,7 +151,7 @@ def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[Pat
 
 
 def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
-    """Work and idle time before a collective, in no known order; latest first."""
+    """Segments of work and of idle time before a collective, whose true order is not known."""
     collectives = job.ranks[rank].collectives
     spent = [int(collectives.work_ns[row]), *map(int, collectives.idle_ns[row])]
     avoidable = _avoidable(job, rank, row)
@@ -169,9 +169,9 @@ def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
 
 
 def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
-    """By cause, what the step would be shorter without: until the second rank arrives, at most.
+    """By cause, how much shorter the step would be: at most until the second rank arrives.
 
-    Of work only what exceeds that of the median rank counts.
+    Of the rank's work, only the excess over the median rank counts.
     """
     number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
     if number < 0:
@@ -195,7 +195,7 @@ def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
 
 
 def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
-    """The collective that a rank left: on at the rank that arrived last, with its transfer."""
+    """Step through a collective: the rank and row that arrived last, and the segment."""
     number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
     collectives = job.ranks[rank].collectives
     duration = int(collectives.end_ns[row] - collectives.start_ns[row])
@@ -215,7 +215,7 @@ def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
 
 
 def _merged(segments: Sequence[PathSegment]) -> list[PathSegment]:
-    """Neighbours of the same rank and kind as one."""
+    """Merge adjacent segments of the same rank, kind and place."""
     result: list[PathSegment] = []
     for each in segments:
         last = result[-1] if result else None

@@ -42,7 +42,7 @@ POINT_TO_POINT = (SEND, RECEIVE, SEND_RECEIVE)
 UNKNOWN = -1
 
 Numbered = Literal["recording", "file name", "communicator", "order"]
-"""Where the number of a rank is from."""
+"""The source of a rank's number."""
 
 
 @record
@@ -50,15 +50,16 @@ class RankCollectives(Timed):
     """The collectives and messages of a rank, one row each, in order of start.
 
     `kind` is an index into KINDS. `communicator` is a number equal on all members, NULL where
-    unknown. `bytes` (of the larger buffer) and `bus_bytes` are −1 where unknown, `members` (ranks
-    of the communicator) 0. `peer` is the rank within the communicator that a message goes to or
-    comes from, −1 where there is none or it is unknown. `exposed_ns` is its time without compute on
-    the same GPU. `step` is a row of RankSteps, −1 for none.
+    unknown. `bytes` (of the larger buffer) and `bus_bytes` are −1 where unknown, `members` (the
+    number of ranks in the communicator) is 0 where unknown. `peer` is the rank within the
+    communicator that a message goes to or comes from, −1 for none or if unknown. `exposed_ns` is
+    the time of the collective without compute on the same GPU. `step` is a row of RankSteps, −1 for
+    none.
 
-    What the rank did between the end of its last collective before and the start of this one:
+    The other columns describe the time between the previous collective's end and this start:
     `work_ns` is busy time without communication, `idle_ns` idle time by cause, shape
-    (collectives, len(CAUSES)). `place` is a row of RankFigures.places, where the program was for
-    `place_ns` of that idle time, −1 where unknown.
+    (collectives, len(CAUSES)). `place` is a row of RankFigures.places, −1 where unknown: the
+    program was there for `place_ns` of that idle time.
     """
 
     start_ns: Integers
@@ -81,7 +82,7 @@ class RankCollectives(Timed):
         return len(self.start_ns)
 
     def __getstate__(self) -> dict[str, Any]:
-        # As differences, which have fewer bytes.
+        # Differences pack into fewer bytes.
         apart = {"end_ns": self.duration_ns, "exposed_ns": self.duration_ns - self.exposed_ns}
         return _packed({**vars(self), **apart})
 
@@ -103,10 +104,10 @@ class RankCollectives(Timed):
 class RankSteps:
     """The steps of a rank's main loop, one row each, in order; none where no steps were found.
 
-    `number` is the N of `step_N`, else the place in the loop. The parts of a step are disjoint:
-    `compute_ns`, communication without compute (`exposed_ns`), copies and memsets beside neither
+    `number` is the N of `step_N`, else the position in the loop. The parts of a step are disjoint:
+    `compute_ns`, communication without compute (`exposed_ns`), copies and memsets without kernels
     (`copies_ns`), and `idle_ns` by cause, shape (steps, len(CAUSES)), add up to its duration.
-    `hidden_ns` is communication under compute, which `compute_ns` has already. `cpu_ns` is the time
+    `hidden_ns` is communication under compute, which `compute_ns` includes. `cpu_ns` is the time
     that the CPU needs for the step, outside of waits for the GPU; None where calls were not
     recorded.
     """
@@ -144,8 +145,8 @@ class RankSteps:
 class Place:
     """A place of the program while its GPU idles: a source line, a range path, or both.
 
-    `what` is the call there, such as `time.sleep`, or the activity; fields are empty where unknown,
-    `line` is 0.
+    `what` is the call there, such as `time.sleep`, or the activity. Unknown fields are empty, an
+    unknown `line` is 0.
     """
 
     file: str = ""
@@ -163,9 +164,9 @@ class Place:
 
 @record
 class WorkPart:
-    """Kernels of one class in the steady steps: `kind` is the class, as kernel-share names it.
+    """Kernels of one class in the steady steps; `kind` is the class name as in kernel-share.
 
-    `blocks` are those of all grids, 0 where unknown.
+    `blocks` counts the blocks of all grids, 0 where unknown.
     """
 
     kind: str
@@ -176,9 +177,9 @@ class WorkPart:
 
 @record
 class RankName:
-    """The identity of a rank; `clock` is equal where two ranks read the same clock.
+    """The identity of a rank; `clock` is equal for ranks that read the same clock.
 
-    `numbered` says where the number is from.
+    `numbered` is the source of the number.
     """
 
     rank: int
@@ -207,14 +208,14 @@ class RankFinding:
 class RankFigures:
     """The figures of one rank in the answer for its job.
 
-    `clock_offset_ns` is to be added to its times for ns since 1970, None where the recording does
-    not hold it. `communicators` has (ranks, own rank in it) by number; an own rank of −1 is
-    unknown. `group_names` is the description that torch gives a process group, `group_ranks` its
-    global ranks, where recorded. `work` and the per-rank times are of the steady steps, of the
-    steady time without steps: `span_ns` is that time, `idle_ns` its idle time by cause.
-    `link_bytes_per_s` is NVLink's rate of the GPU one way, `host_bytes_per_s` that of PCIe, None
-    where unknown. `cpu_place_ns` is the time of the CPU at `cpu_places` in each step, shape (steps,
-    places), by samples. `findings` are the first of the rank's own report.
+    `clock_offset_ns` added to the rank's times gives ns since 1970; None if not recorded.
+    `communicators` has (size, own rank in it) by number; an own rank of −1 is unknown.
+    `group_names` has torch's descriptions of process groups, `group_ranks` their global ranks, by
+    communicator and where recorded. `work` and the times in ns cover the steady steps, or without
+    steps the steady time: `span_ns` is that time, `idle_ns` its idle time by cause.
+    `link_bytes_per_s` is the GPU's NVLink rate in one direction, `host_bytes_per_s` its PCIe rate,
+    None where unknown. `cpu_place_ns` is the sampled CPU time at `cpu_places` in each step, shape
+    (steps, places). `findings` are the first ones of the rank's own report.
     """
 
     name: RankName
@@ -256,7 +257,7 @@ class RankFigures:
 
 
 def _packed(state: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass with their arrays packed, as they are sent between processes."""
+    """The fields of a dataclass with their arrays packed, to send them between processes."""
     return {
         name: _PACK.get(getattr(value, "ndim", 0), _same)(value) for name, value in state.items()
     }
@@ -279,7 +280,7 @@ _UNPACK: Mapping[type, Callable[[Any], Any]] = {
 
 
 def no_collectives() -> RankCollectives:
-    """Those of a rank that exchanges nothing."""
+    """The empty collectives of a rank that exchanges nothing."""
     columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
     columns["kind"] = np.zeros(0, np.int8)
     columns["idle_ns"] = np.zeros((0, len(CAUSES)), np.int64)
@@ -287,7 +288,7 @@ def no_collectives() -> RankCollectives:
 
 
 def no_steps() -> RankSteps:
-    """Those of a rank without a loop."""
+    """The empty steps of a rank without a loop."""
     none = np.zeros(0, np.int64)
     idle = np.zeros((0, len(CAUSES)), np.int64)
     return RankSteps((), none, none, none, none.astype(bool), none, none, none, none, idle)

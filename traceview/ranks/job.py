@@ -16,13 +16,13 @@ from traceview.records import record
 from traceview.tables import Array, Integers
 
 PARTS = ("compute", "communication", "wait", "copies", *CAUSES)
-"""Parts of a step in the heat map: exposed communication without its waits, and the waits for
-later ranks. Idle time is named by its cause."""
+"""Parts of a step in the heat map. Communication is the exposed part without waits, `wait` is
+waiting for later ranks; idle time goes by its cause."""
 
 
 @record
 class FailedRank:
-    """A file that gave no figures: why, and what to do about it."""
+    """A file that gave no figures, with the reason and a remedy."""
 
     path: str
     reason: str
@@ -33,13 +33,13 @@ class FailedRank:
 class MatchedCommunicator:
     """The collectives of one communicator, or of streams that pair by order, over its ranks.
 
-    `number` is that of the recordings, NULL where it was inferred. `ranks` are places in
-    JobReport.ranks, `size` the ranks that the communicator has, which may be more. `rows` has the
-    row in RankCollectives of each collective on each rank, −1 where it was not recorded; shape
-    (ranks, collectives). `kind` and `bytes` have one entry per collective, `bytes` −1 where
-    unknown. `wait_ns` is how long each rank waited, −1 where that cannot be told; `last` the place
-    in `ranks` of the one that arrived last, −1; `late_ns` how long the others waited for it at
-    most.
+    `number` is the communicator's number in the recordings, NULL if it was inferred. `ranks` are
+    places in JobReport.ranks; `size` is the number of ranks in the communicator, which may be
+    larger. `rows` has the row in RankCollectives of each collective on each rank, −1 where it was
+    not recorded; shape (ranks, collectives). `kind` and `bytes` have one entry per collective,
+    `bytes` −1 where unknown. `wait_ns` is how long each rank waited, −1 where unknown; `last` is
+    the place in `ranks` of the last rank to arrive, −1 where unknown; `late_ns` is the longest wait
+    of another rank for it.
     """
 
     number: int
@@ -57,10 +57,11 @@ class MatchedCommunicator:
 class Clocks:
     """The relation of the ranks' clocks, one entry per rank.
 
-    The time on the clock of the reference, which is rank `reference` of its `component`, is
-    t + offset_ns + drift × (t − origin_ns). `error_ns` is the spread that remains, NULL where
-    nothing connects a rank to the others; `offset_ns` is 0 there. Ranks of different components
-    cannot be compared. `basis` says what the offsets are from: collectives, or the time of the day.
+    A time t of a rank is, on the clock of the reference (rank `reference` of its `component`),
+    t + offset_ns + drift × (t − origin_ns). `error_ns` is the remaining spread, NULL for a
+    rank that nothing connects to the others, whose `offset_ns` is 0. Times of ranks in different
+    components cannot be compared. `basis` is the source of the offsets: collectives, or the time
+    of day.
     """
 
     offset_ns: Integers
@@ -72,7 +73,7 @@ class Clocks:
     basis: str = ""
 
     def aligned_ns(self, rank: int, time_ns: Integers) -> Integers:
-        """Times of a rank, by place, on the common clock."""
+        """Times of the rank at place `rank`, on the common clock."""
         since = time_ns - self.origin_ns[rank]
         turned: Integers = np.rint(self.drift[rank] * since).astype(np.int64)
         aligned: Integers = time_ns + self.offset_ns[rank] + turned
@@ -81,13 +82,14 @@ class Clocks:
 
 @record
 class HeatMap:
-    """Steps of the main loop on each rank, by part; matched by their numbers.
+    """Steps of the main loop on each rank, matched across ranks, and their parts.
 
-    `steps` names them in order, `warm_up` and `duration_ns` have shape (ranks, steps), NULL where a
-    rank has no such step. `parts_ns` splits each step, shape (ranks, steps, len(PARTS)); it is 0
-    where the step is absent. `late_ns` is how long the others waited for the rank in that step,
-    `more_work_ns` is as much of that as its GPU works longer than the median rank. `loading_ns` is
-    the part of `launch-late` in which its CPU waits for data or loads it, 0 without samples.
+    `steps` has their names in order. `warm_up` and `duration_ns` have shape (ranks, steps), the
+    latter NULL where a rank lacks the step. `parts_ns` splits each step, shape (ranks, steps,
+    len(PARTS)); it is 0 where a rank lacks the step. `late_ns` is how long the others waited for
+    the rank in the step, `more_work_ns` the part of it in which the rank's GPU works longer than
+    the median rank's. `loading_ns` is the part of `launch-late` in which the rank's CPU waits for
+    data or loads it, 0 without samples.
     """
 
     steps: tuple[str, ...]
@@ -103,9 +105,9 @@ class HeatMap:
 class JobVerdict:
     """The result of the job in one line.
 
-    `limit` is one of those of a report, or `straggler` where ranks wait for one that is late, or
-    `communication`. `steps` counts the steady steps that all ranks share, `step_median_ns` is the
-    median over them of the longest of all ranks, None without steps.
+    `limit` is a limit of a rank's report, `straggler` if ranks wait for a late one, or
+    `communication`. `steps` counts the steady steps that all ranks share; `step_median_ns` is the
+    median over these steps of the longest duration on any rank, None without steps.
     """
 
     text: str

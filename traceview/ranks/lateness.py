@@ -1,16 +1,16 @@
 """Late arrivals of each rank as far as its own work and idle time explain them.
 
 A rank that arrives after the median rank is late. It is to blame only as far as it worked or idled
-longer than the median rank since its own last collective: one that a collective of another group
-kept waiting arrives late and is not at fault. Nor is it by more than the work and idle time of its
-whole step exceed those of the median rank: where collectives overlap compute, one delay shows in
-several of them, and those that queue behind a late one begin at once.
+longer than the median rank since its own last collective: a rank that a collective of another group
+kept waiting arrives late without fault. The blame is also limited to the excess of work and idle
+time in its whole step over the median rank: where collectives overlap compute, one delay shows in
+several collectives, and those queued behind a late one begin at once.
 
-A message delays only who receives it. Its sender, another stage of a pipeline, is to blame by the
-whole step alone.
+A message delays only its receiver. Its sender, another stage of a pipeline, is judged by the whole
+step alone.
 
-A rank whose CPU paused once is late ever after where the CPU is the limit, as nothing makes it
-catch up. There the CPU's own time per step tells in which steps the time is lost.
+If the CPU is the limit, a rank whose CPU paused once stays late, as nothing makes it catch up. Then
+the CPU's own time per step shows in which steps the time is lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from traceview.tables import Array, Integers, Mask
 GPU_WORK = "gpu-work"
 LATE_CAUSES = (GPU_WORK, *CAUSES)
 _SLOWED = 0.23
-"""How much longer compute takes beside a collective, of the time that they share. The same kernels
+"""Slow-down of compute beside a collective, as a fraction of their shared time. The same kernels
 took 0.20 and 0.23 longer beside waiting all-reduces of NCCL 2.28, on two H200 of one host."""
 _OF_CPU = [
     LATE_CAUSES.index(cause)
@@ -44,9 +44,10 @@ _OF_CPU = [
 class LateRows:
     """The late arrivals of a communicator, one row each.
 
-    `rank` is a place in the list of ranks, `row` that in its RankCollectives, `column` the
-    collective. `blame_ns` is how long the median rank waited for it by its own fault, `parts_ns`
-    splits that by LATE_CAUSES. `step` is the number of the step in the job, −1 outside.
+    `rank` is a place in the list of ranks, `row` a row of the rank's RankCollectives, `column` the
+    collective in the communicator. `blame_ns` is how long the median rank waited through this
+    rank's fault; `parts_ns` splits it by LATE_CAUSES. `step` is the number of the step in the job,
+    −1 outside of steps.
     """
 
     rank: Integers
@@ -64,9 +65,8 @@ class Lateness:
     `late_ns` is the time by which each rank is late through its own fault, shape (ranks, steps);
     the steps are the steady ones, or a single one for all collectives without steps. `parts_ns`
     splits it by LATE_CAUSES. `longer_ns` is how much longer the rank worked and idled than the
-    median rank, whoever waited for it, with the work as fast as beside no collective; None without
-    steps. `rows` are the late arrivals by
-    communicator, in the order of `matched`.
+    median rank, whether or not others waited, without the slow-down beside collectives; None
+    without steps. `rows` are the late arrivals by communicator, in the order of `matched`.
     """
 
     late_ns: Integers
@@ -114,13 +114,13 @@ def lateness(
 
 
 def _sums(cell: Integers, values: Array, shape: tuple[int, int]) -> Reals:
-    """The sums of values by cell of a table, the cells row by row."""
+    """Sums of values by cell of a table; `cell` is the row-major index."""
     total: Reals = np.bincount(cell, values, minlength=shape[0] * shape[1])  # type: ignore[assignment]
     return total.reshape(shape)
 
 
 def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:
-    """The same with no more idle time for want of the CPU than the CPU of the rank needs more."""
+    """`parts` with CPU-caused idle time limited to what the rank's CPU needs beyond the median."""
     if needs is None:
         return parts
     more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None).sum(axis=1)
@@ -131,11 +131,11 @@ def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:
 
 
 def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals]:
-    """Lateness where the CPU is the limit: `parts` is what is longer in each step on the GPU.
+    """Lateness if the CPU is the limit; `parts` is the GPU's excess time in each step.
 
-    The GPU of a rank that fell behind once idles in all later steps, while those of the others wait
-    inside their collectives. So what its CPU needs more tells the steps, and the idle time only how
-    much of it was lost at most, of all steps together. So do the waits of the others.
+    The GPU of a rank that fell behind once idles in all later steps, while the other GPUs wait
+    inside their collectives. So the excess time of its CPU shows in which steps time was lost; its
+    idle time and the waits of the others only limit the total over all steps.
     """
     more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None)
     result, idle = parts.copy(), parts[:, :, _OF_CPU].sum(axis=1)
@@ -151,14 +151,14 @@ def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals
 def _longer_steps(
     ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers
 ) -> tuple[Reals, Reals]:
-    """Work and idle time of each rank in steps beyond the median rank, and by cause."""
+    """Work and idle time of each rank per step beyond the median rank: total and by cause."""
     row = steps.row[:, numbers]
     own = np.zeros((*row.shape, len(LATE_CAUSES)))
     for place, each in enumerate(ranks):
-        there = row[place] >= 0
+        present = row[place] >= 0
         work = each.steps.compute_ns + each.steps.copies_ns
-        own[place, there, 0] = work[row[place, there]]
-        own[place, there, 1:] = each.steps.idle_ns[row[place, there]]
+        own[place, present, 0] = work[row[place, present]]
+        own[place, present, 1:] = each.steps.idle_ns[row[place, present]]
     total = excess(own.sum(axis=2), row >= 0)
     parts = [
         excess(own[:, :, cause], row >= 0) if own[:, :, cause].any() else np.zeros(row.shape)
@@ -168,21 +168,21 @@ def _longer_steps(
 
 
 def _longer_alone(ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers) -> Reals:
-    """Work and idle time of each rank beyond the median rank, in steps without waits.
+    """Work and idle time of each rank per step beyond the median rank, if no collective waited.
 
-    A collective that waits takes SMs from the compute beside it, on the ranks that are not late.
+    A waiting collective takes SMs from the compute beside it, on the ranks that are not late.
     """
     row = steps.row[:, numbers]
     own = np.zeros(row.shape)
     for place, each in enumerate(ranks):
-        there, found = row[place] >= 0, each.steps
-        work = found.compute_ns + found.copies_ns - _SLOWED * found.hidden_ns
-        own[place, there] = (work + found.idle_ns.sum(axis=1))[row[place, there]]
+        present, own_steps = row[place] >= 0, each.steps
+        work = own_steps.compute_ns + own_steps.copies_ns - _SLOWED * own_steps.hidden_ns
+        own[place, present] = (work + own_steps.idle_ns.sum(axis=1))[row[place, present]]
     return np.clip(excess(own, row >= 0), 0, None)
 
 
 def _at_most(late: Integers, total: Reals, parts: Reals) -> tuple[Integers, Reals]:
-    """Lateness limited by what is longer in the step, and divided among that."""
+    """Limit lateness to the excess time of the step, and divide it among the parts."""
     whole = parts.sum(axis=2)
     limited = np.minimum(late, np.minimum(total, whole))
     share = limited / np.where(whole > 0, whole, 1.0)
@@ -195,13 +195,13 @@ def _late_rows(
     columns = np.flatnonzero((of.last >= 0) & (messages | ~np.isin(of.kind, POINT_TO_POINT)))
     rows = of.rows[:, columns]
     wait = exposed_waits(ranks, of)[:, columns]
-    there = (rows >= 0) & (wait >= 0)
+    present = (rows >= 0) & (wait >= 0)
     own = values_at([_own_ns(ranks[rank]) for rank in of.ranks], rows)
-    late = excess(wait.max(axis=0) - wait, there)
-    # What came before the first collective of a recording is not in it.
-    extra = np.where(rows > 0, excess(own, there), 0.0)
+    late = excess(wait.max(axis=0) - wait, present)
+    # The work before the first collective was not recorded, so it explains nothing.
+    extra = np.where(rows > 0, excess(own, present), 0.0)
     message = np.isin(of.kind[columns], POINT_TO_POINT)
-    blame = np.where(there, np.clip(np.where(message, late, np.minimum(late, extra)), 0, None), 0)
+    blame = np.where(present, np.clip(np.where(message, late, np.minimum(late, extra)), 0, None), 0)
     rank, column = np.nonzero(blame > 0)
     return LateRows(
         rank=np.array(of.ranks, np.int64)[rank],
@@ -222,22 +222,22 @@ def _own_ns(rank: RankFigures) -> Integers:
 
 
 def excess(values: Array, there: Mask) -> Reals:
-    """The excess of each value over the median of its column; of two, over the other one.
+    """The excess of each value over its column's median; of two values, over the other one.
 
-    Columns are of shape (ranks, collectives, …); `there` marks the values that count.
+    `values` has shape (ranks, collectives, …); `there` marks the values that count.
     """
     known = np.where(there, values, np.nan)
     two = there.sum(axis=0) == 2
     with np.errstate(all="ignore"):
         middle = np.median(known, axis=0) if there.all() else _nan_median(known)
         result: Reals = known - middle
-    # The median of two is half way: the other one is as far again.
+    # The median of two values is half way to the other one.
     result[:, two] *= 2
     return np.where(there, result, 0.0)
 
 
 def _nan_median(values: Reals) -> Reals:
-    """The median of each column without NaN; NaN where there is nothing else."""
+    """The median of each column without its NaN; NaN for a column of NaN only."""
     ordered, count = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)
     at = np.arange(values.shape[1])
     low, high = (ordered[np.maximum(place, 0), at] for place in ((count - 1) // 2, count // 2))
@@ -263,7 +263,7 @@ def _steps_of(
 def _parts(
     ranks: Sequence[RankFigures], rows: Integers, blame: Reals, rank: Integers, column: Integers
 ) -> Reals:
-    """The blame divided among what took longer than on the median rank, in proportion."""
+    """The blame divided by cause, in proportion to the excess over the median rank."""
     result = np.zeros((len(rank), len(LATE_CAUSES)))
     used, place = np.unique(column, return_inverse=True)
     rows = rows[:, used]
@@ -278,7 +278,7 @@ def _parts(
 
 
 def _spent(rank: RankFigures, cause: int) -> Integers:
-    """Time before each collective of a rank, by its place in LATE_CAUSES."""
+    """Time before each collective of a rank due to one cause, an index into LATE_CAUSES."""
     collectives = rank.collectives
     spent: Integers = collectives.idle_ns[:, cause - 1] if cause else collectives.work_ns
     return spent

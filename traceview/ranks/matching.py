@@ -1,7 +1,8 @@
 """Collectives matched across the ranks of a job, and whether the ranks agree on them.
 
-A communicator that the recordings name is matched by its order, point-to-point messages by their
-two ends as well. Without names streams are matched that run the same kinds in the same order.
+Collectives of a communicator named in the recordings are matched by their order, point-to-point
+messages by sender and receiver as well. Without names, streams with the same kinds in the same
+order are matched.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask
 
 _SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
-"""Kinds whose bytes must be equal on all ranks. Those of others may differ by rank."""
+"""Kinds whose bytes must be equal on all ranks; the bytes of other kinds may differ."""
 _ORDERED = (*_SIZED, ALL_TO_ALL, BARRIER)
 """Kinds that every rank of a communicator takes part in."""
 
@@ -40,9 +41,9 @@ _ORDERED = (*_SIZED, ALL_TO_ALL, BARRIER)
 class Inconsistency:
     """A place in the order of a communicator where its ranks disagree.
 
-    `at` is the number of the collective, from 0. `kind` and `bytes` are those of `ranks`,
-    `other_kind` and `other_bytes` those of `others`; both are places in the list of ranks. Without
-    a majority `others` are the last.
+    `at` is the number of the collective, from 0. `ranks` call `kind` with `bytes`, while `others`
+    call `other_kind` with `other_bytes`; both are places in the list of ranks. Without a majority
+    `others` are the last ranks.
     """
 
     number: int
@@ -59,8 +60,8 @@ class Inconsistency:
 class Matching:
     """Collectives that belong together, and places where ranks disagree.
 
-    The rows of `matched` are those of each rank's RankCollectives, its members places in the list
-    of ranks, its numbers communicators.
+    In `matched`, rows refer to each rank's RankCollectives, members are places in the list of
+    ranks, and numbers are communicators.
     """
 
     matched: tuple[MatchedRows, ...]
@@ -69,10 +70,10 @@ class Matching:
 
 @record
 class _Joined:
-    """The collectives of all ranks one after another.
+    """The collectives of all ranks, concatenated.
 
     `first` is the first row of each rank, `number` the communicator of each virtual number in
-    `times`: messages in one direction between two ranks of a communicator have one of their own.
+    `times`: messages in one direction between two ranks of a communicator get their own number.
     """
 
     times: CollectiveTimes
@@ -81,7 +82,7 @@ class _Joined:
 
 
 def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
-    """The collectives of the ranks that belong together."""
+    """Match the collectives of the ranks, and find where ranks disagree."""
     if not any(len(each.collectives) for each in ranks):
         return Matching((), ())
     joined = _joined(ranks)
@@ -119,7 +120,7 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
 
 
 def _step_numbers(rank: RankFigures) -> Integers:
-    """The number of the step that each collective is in, −1 where there is none."""
+    """The number of the step that each collective is in, −1 outside of steps."""
     row = rank.collectives.step
     numbers = np.append(rank.steps.number, UNKNOWN)
     result: Integers = numbers[np.where(row >= 0, row, -1)]
@@ -131,7 +132,7 @@ def _virtual_numbers(
 ) -> tuple[Integers, Integers]:
     """The communicator of each virtual number, and the virtual number of each row, NULL for none.
 
-    A message belongs with those from the same rank to the same rank of its communicator.
+    Messages of a communicator with the same sender and receiver share a virtual number.
     """
     peer = np.concatenate([each.collectives.peer for each in ranks])
     own = _own_ranks(ranks, member, communicator)
@@ -157,9 +158,9 @@ def _own_ranks(ranks: Sequence[RankFigures], member: Integers, communicator: Int
 
 
 def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]:
-    """The rank of each place in each communicator, also of one whose recording began later.
+    """The rank of each place in each communicator, by (place, number).
 
-    That is the one rank of the communicator that no other recording has.
+    A single unknown one, as in a recording that began later, is the rank that is left over.
     """
     known: dict[tuple[int, int], int] = {}
     sizes: dict[int, int] = {}
@@ -189,7 +190,8 @@ def _disagreements(
 ) -> Iterator[tuple[Inconsistency, MatchedRows | None]]:
     """Places where ranks of a named communicator run different collectives.
 
-    With each comes what belongs together before that place, where nothing else matched.
+    Each comes with the match of the collectives before it if the communicator is otherwise
+    unmatched, else None.
     """
     times = joined.times
     ordered = np.flatnonzero((times.communicator != NULL) & np.isin(times.kind, _ORDERED))
@@ -216,9 +218,9 @@ def _disagreements(
 def _first_left_over(
     joined: _Joined, of: MatchedRows, streams: Sequence[Integers]
 ) -> Inconsistency | None:
-    """The first collective of a rank without counterpart where others have another one instead.
+    """The first unmatched collective of a rank in whose place other ranks run another one.
 
-    One that a recording merely lost is missing on a rank, and no other is in its place.
+    A collective that a recording merely lost is missing, without another one in its place.
     """
     times, present = joined.times, of.rows >= 0
     together = present.sum(axis=0) > 1
@@ -246,7 +248,7 @@ def _first_left_over(
 def _compared(
     joined: _Joined, of: MatchedRows, column: int, row: int, at: int
 ) -> Inconsistency | None:
-    """The collective of a column beside another one at its place; None where they are alike."""
+    """The collective of a column against `row` at the same place; None if they are alike."""
     times = joined.times
     rows = of.rows[:, column]
     members = tuple(m for m, each in zip(of.members, rows, strict=True) if each >= 0)
@@ -261,9 +263,9 @@ def _compared(
 def _first_disagreement(
     joined: _Joined, number: int, streams: Sequence[Integers]
 ) -> Inconsistency | None:
-    """The first place where kinds or sizes differ; None where they differ from the start on.
+    """The first place where kinds or sizes differ; None if the first collectives differ.
 
-    Recordings that begin at different collectives differ from the start, which says nothing.
+    Recordings that begin at different collectives differ from the start, which means nothing.
     """
     times, length = joined.times, min(map(len, streams))
     rows = np.stack([each[:length] for each in streams])
@@ -284,7 +286,7 @@ def _first_disagreement(
 
 
 def _differ(kind: Array, sizes: Integers) -> Mask:
-    """True for the collectives, columns, in which kinds or known sizes differ."""
+    """True for each column (collective) in which kinds or known sizes differ."""
     known = np.where(sizes < 0, sizes.max(axis=0), sizes)
     differ: Mask = (kind != kind[0]).any(axis=0) | (known != known[0]).any(axis=0)
     return differ

@@ -1,4 +1,4 @@
-"""Recordings that are of one job, and ranks that have none."""
+"""Membership of recordings in one job, and ranks without a recording."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _APART_NS = 60 * 10**9
 def members(
     ranks: Sequence[RankFigures], note: Callable[[str], None] = lambda _: None
 ) -> tuple[RankFigures, ...]:
-    """The ranks of one job in order of their number, which is unique.
+    """The ranks of one job, in order of their unique numbers.
 
-    Copies of a recording are left out. Ranks that do not tell their number are numbered by the
-    order of their paths. `note` receives what the user should know of it. Raises InputError for
+    Copies of a recording are left out. Ranks without a recorded number are numbered by the order of
+    their paths. `note` receives remarks for the user about this. Raises InputError for
     recordings of several jobs or recorders, and for two of one rank.
     """
     check_recorders(ranks)
@@ -51,12 +51,12 @@ def check_recorders(ranks: Sequence[RankFigures]) -> None:
 
 
 def world_size(ranks: Sequence[RankFigures]) -> int:
-    """The ranks that the job has, as far as its recordings tell."""
+    """The number of ranks in the job, as far as its recordings show."""
     return max([len(ranks), *(rank.name.world_size or 0 for rank in ranks)])
 
 
 def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
-    """Numbers of the ranks without a recording; none where ranks do not tell their numbers."""
+    """Numbers of the ranks without a recording; none if numbers are by order of paths."""
     if any(rank.name.numbered == "order" for rank in ranks):
         return ()
     present = {rank.name.rank for rank in ranks}
@@ -64,7 +64,7 @@ def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
 
 
 def _captures(ranks: Sequence[RankFigures]) -> Iterator[list[RankFigures]]:
-    """The ranks by the capture that they are in."""
+    """The ranks, grouped by the capture they come from."""
     by_digest: dict[str, list[RankFigures]] = {}
     for place, rank in enumerate(ranks):
         by_digest.setdefault(rank.digest or f"#{place}", []).append(rank)
@@ -72,7 +72,7 @@ def _captures(ranks: Sequence[RankFigures]) -> Iterator[list[RankFigures]]:
 
 
 def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> Iterator[RankFigures]:
-    """Those of the first file by name; other files of the same capture are its copies."""
+    """The ranks in the first file of a capture by name; its other files are copies, and noted."""
     first, *copies = sorted({rank.path for rank in ranks}, key=by_number)
     for copy in copies:
         names = f"{PurePath(copy).name} is the same recording as {PurePath(first).name}"
@@ -92,9 +92,10 @@ def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list
 
 
 def numbers_by_order(ranks: Sequence[tuple[str, RankName]]) -> list[int] | None:
-    """The number of each rank by the order of their paths; None where their own numbers count.
+    """Numbers of the ranks by the order of their paths; None if their own numbers are usable.
 
-    These do not where one has none, or where names of files or communicators give one number twice.
+    Own numbers are not usable if a rank has none, or if two ranks get the same number from their
+    file names or communicators.
     """
     counts = Counter(name.rank for _, name in ranks)
     unsure = any(
@@ -124,7 +125,7 @@ def _check_numbers(ranks: Sequence[RankFigures]) -> None:
 
 
 def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> None:
-    """Say so where nothing shows that the recordings are of one job."""
+    """Note it if the recordings may be of different jobs or runs."""
     if len(ranks) < 2:
         return
     sizes = sorted({rank.name.world_size for rank in ranks if rank.name.world_size})
@@ -139,7 +140,7 @@ def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -
 
 
 def _chained(known: Sequence[set[int]]) -> bool:
-    """Whether each rank shares a communicator with another, and so all are connected."""
+    """Whether shared communicators connect all ranks, directly or through others."""
     connected, left = set(known[0]), [*known[1:]]
     while near := [each for each in left if each & connected]:
         connected |= set.union(*near)
@@ -148,7 +149,7 @@ def _chained(known: Sequence[set[int]]) -> bool:
 
 
 def _time_apart_ns(ranks: Sequence[RankFigures]) -> int:
-    """Time between the end of one rank and the begin of another on the clock of the day."""
+    """Time between the end of one rank and the start of another, by the time of day."""
     spans = [
         rank.clock_offset_ns + np.array([times.start_ns[0], times.end_ns.max()])
         for rank in ranks

@@ -1,8 +1,8 @@
-"""The time that each rank needs for a step itself: of its CPU, and of its GPU without waits.
+"""The time that each rank itself needs for a step: CPU time, and GPU time without waits.
 
 A step lasts as long as the slower of the two on the slowest rank. A CPU that runs ahead evens out
-steps of different length, and a rank that fell behind once stays behind: who waits in a step need
-not be who lost the time in it. So lost time is looked for in what ranks need, not in who waits.
+steps of different length, and a rank that fell behind once stays behind, so the ranks that wait in
+a step do not show which rank lost time in it. Lost time is therefore sought in the needs of ranks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ _LAUNCH_BOUND = 0.9
 
 @record
 class Needs:
-    """Needs by rank and steady step of the job, NaN where a rank has no such step; in ns.
+    """Needs in ns by rank and steady step of the job, NaN where a rank lacks the step.
 
-    `gpu_ns` is work, transfers without waits that compute does not hide, and waits for other
-    streams; `cpu_ns` the time outside of waits for the GPU. `duration_ns` is how long the step
-    took.
+    `gpu_ns` is work, exposed transfers without waits, and waits for other streams; `cpu_ns` is the
+    CPU's time outside of waits for the GPU. `duration_ns` is the duration of the step.
     """
 
     cpu_ns: Reals
@@ -37,23 +36,23 @@ class Needs:
 
     @property
     def launch_bound(self) -> bool:
-        """Whether the CPU of some rank needs about all of its time for itself.
+        """Whether the CPU of some rank is busy for nearly all of the step.
 
-        Then it runs free: what it loses once is not made up. A CPU that waits for the GPU in each
-        step loses time on top of that of the GPU.
+        Such a CPU runs free: time lost once is not made up. A CPU that waits for the GPU in each
+        step loses time on top of the GPU's.
         """
         cpu, whole = self.mean_ns(self.cpu_ns), self.mean_ns(self.duration_ns)
         return bool((cpu >= _LAUNCH_BOUND * whole).any())
 
     def mean_ns(self, values: Reals) -> Reals:
-        """The mean over the steps of each rank; NaN where it has none."""
-        there = ~np.isnan(values)
-        total = np.where(there, values, 0.0).sum(axis=1)
-        return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
+        """The mean over the steps of each rank; NaN for a rank without steps."""
+        known = ~np.isnan(values)
+        total = np.where(known, values, 0.0).sum(axis=1)
+        return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
 
     @property
     def pace_ns(self) -> Reals:
-        """The mean time that each rank needs for a step: a CPU that runs ahead evens out steps."""
+        """The longer of the mean CPU and GPU needs of each rank: running ahead evens out steps."""
         return np.fmax(self.mean_ns(self.cpu_ns), self.mean_ns(self.gpu_ns))
 
 
@@ -70,12 +69,17 @@ def needs_of(
     cpu, gpu, duration = (np.full(row.shape, np.nan) for _ in range(3))
     for place, each in enumerate(ranks):
         at = np.flatnonzero(row[place] >= 0)
-        own, found = row[place, at], each.steps
-        transfers = np.maximum(found.exposed_ns - waited[place, : len(found)], 0)
-        needed = found.compute_ns + found.copies_ns + transfers + found.idle_ns[:, DEPENDENCY]
-        gpu[place, at], duration[place, at] = needed[own], found.duration_ns[own]
-        if found.cpu_ns is not None:
-            cpu[place, at] = found.cpu_ns[own]
+        own, own_steps = row[place, at], each.steps
+        transfers = np.maximum(own_steps.exposed_ns - waited[place, : len(own_steps)], 0)
+        needed = (
+            own_steps.compute_ns
+            + own_steps.copies_ns
+            + transfers
+            + own_steps.idle_ns[:, DEPENDENCY]
+        )
+        gpu[place, at], duration[place, at] = needed[own], own_steps.duration_ns[own]
+        if own_steps.cpu_ns is not None:
+            cpu[place, at] = own_steps.cpu_ns[own]
     return Needs(cpu, gpu, duration)
 
 

@@ -1,9 +1,8 @@
-"""Columns in few bytes, for the way from the process that reads a recording to the one that asks.
+"""Lossless packing of columns, to send them from the process that reads a recording.
 
-A column that hardly changes is sent as runs. Of any other one the numbers, or the differences of
-neighbours where these are smaller, are sent byte by byte of their rank: the lowest bytes of all,
-then the next ones, as many as the largest number has. Upper bytes are mostly equal, so that a few
-large numbers cost little. Nothing is lost, whatever the numbers.
+A column that hardly changes is sent as runs. Other columns are sent as numbers or as differences of
+neighbours, whichever are smaller, in byte planes: the lowest bytes of all, then the next ones, as
+many as the largest number has. Upper bytes are mostly equal, so a few large numbers cost little.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from traceview.tables import Array, Integers
 _Unsigned = npt.NDArray[np.uint64]
 _BYTES = 8
 _OF_RUN = 4
-"""Bytes that a run takes: its value and its length are packed as well."""
+"""Bytes assumed per run, whose value and length are packed in turn."""
 _TEXT_LEVEL = 1
 
 
 @record
 class SentRuns:
-    """A column as values and how often each one is repeated."""
+    """A run-length encoded column: values, and the number of repeats of each."""
 
     values: SentNumbers
     lengths: SentNumbers
@@ -38,9 +37,9 @@ class SentRuns:
 
 @record
 class SentPlanes:
-    """`rows` numbers less `base`, as planes of one byte per number, the lowest ones first.
+    """`rows` numbers minus `base`, as planes of one byte per number, lowest bytes first.
 
-    With `first`, they are the differences of neighbours in a column that begins with it.
+    With `first`, the numbers are the differences of neighbours in a column that begins with it.
     """
 
     rows: int
@@ -83,7 +82,7 @@ class SentColumn:
 
 @record
 class SentTable:
-    """A two-dimensional array of integers by its columns; those of zeros only are left out."""
+    """A two-dimensional array of integers, by column; columns of zeros are left out."""
 
     shape: tuple[int, int]
     columns: tuple[tuple[int, SentColumn], ...]
@@ -95,7 +94,7 @@ class SentTable:
         return cls((table.shape[0], table.shape[1]), columns)
 
     def table(self) -> Integers:
-        # Column by column: those of zeros take no memory.
+        # In Fortran order, so that columns of zeros take no memory.
         result = np.zeros(self.shape, np.int64, order="F")
         for place, packed in self.columns:
             result[:, place] = packed.column()
@@ -104,7 +103,7 @@ class SentTable:
 
 @record
 class SentTexts:
-    """Texts one after another, and the length of each."""
+    """Concatenated texts, and the length of each."""
 
     text: bytes
     lengths: SentColumn
@@ -139,7 +138,7 @@ def _runs(values: _Unsigned, lengths: _Unsigned) -> SentRuns:
 
 
 def _smaller(numbers: _Unsigned) -> SentPlanes:
-    """The numbers, or the differences of neighbours, whichever have fewer bytes."""
+    """Pack the numbers or the differences of neighbours, whichever have fewer bytes."""
     itself = _less_least(numbers)
     if len(numbers) < 2:
         return _planes(*itself)
@@ -150,7 +149,7 @@ def _smaller(numbers: _Unsigned) -> SentPlanes:
 
 
 def _less_least(numbers: _Unsigned) -> tuple[int, _Unsigned]:
-    """The least number with its sign, modulo 2^64, and by how much each one exceeds it."""
+    """The least (signed) number, modulo 2^64, and the excess of each number over it."""
     if not len(numbers):
         return 0, numbers
     base = numbers.view(np.int64).min().view(np.uint64)

@@ -1,12 +1,12 @@
-"""The process groups of a job: communicators of the same shape, and what they are for.
+"""The process groups of a job: communicators of the same shape, and their purpose.
 
-Rules, where the recording does not name the group (torch's description wins):
+Rules, if the recording does not name the group (torch's description takes precedence):
 
-- All ranks of the job: `world`, where one communicator alone has all of them.
+- All ranks of the job: `world`, if a single communicator has all of them.
 - Only messages between pairs: `pipeline`.
 - Mostly all-to-all: `expert parallel`.
-- Neighbours (stride 1) beside groups whose ranks are as far apart as these have members:
-  `tensor parallel`, the others `data parallel`. Megatron and torch's DeviceMesh order ranks so that
+- Neighbours (stride 1), if another group's stride equals their size: `tensor parallel`, and the
+  other group is `data parallel`. Megatron and torch's DeviceMesh order ranks so that
   tensor parallelism is innermost, within a machine.
 - Ranks apart (stride above 1) that reduce or gather: `data parallel`.
 
@@ -50,9 +50,9 @@ _REDUCING = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 class ProcessGroups:
     """Groups of the same shape, such as the four pairs of tensor parallelism among eight ranks.
 
-    `label` is unique, `name` what it is for, None where unsure. `ranks` are the numbers of the
-    ranks of one of them, as far as known, `size` how many it has. `members` has the places in
-    JobReport.matched that are of these groups, `communicators` counts them.
+    `label` is unique; `name` is the purpose, None if unsure. `ranks` are the numbers of the ranks
+    in one of the groups, as far as known; `size` is how many it has. `members` has the places of
+    their communicators in JobReport.matched; `communicators` counts the groups.
     """
 
     label: str
@@ -66,10 +66,10 @@ class ProcessGroups:
 
 @record
 class _One:
-    """A single group: its ranks by number, and the matched communicators that are of it.
+    """A single group: its ranks by number, and its matched communicators.
 
-    `is_known` is False where the recording does not tell its communicator, `first_row` is that of
-    its first collective, in the rows of its first rank.
+    `is_known` is False if its communicator is not recorded; `first_row` is the row of its first
+    collective on its first rank.
     """
 
     ranks: tuple[int, ...]
@@ -84,10 +84,10 @@ class _One:
 def process_groups(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
 ) -> tuple[ProcessGroups, ...]:
-    """The groups of a job, those of most ranks first."""
+    """The groups of a job, largest first."""
     by_key: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, each in enumerate(matched):
-        # Streams matched by order alone are of one group where their ranks are the same.
+        # Streams matched by order alone belong to one group if their ranks are the same.
         key = (each.number, () if each.number != NULL else tuple(sorted(each.ranks)))
         by_key.setdefault(key, []).append(place)
     single = [_single(ranks, matched, places) for places in by_key.values()]
@@ -102,11 +102,11 @@ def process_groups(
 
 
 def _places(single: Sequence[_One]) -> Iterable[tuple[_One, int]]:
-    """The place of each group among those over the very same ranks, in the order of first use.
+    """The position of each group among the groups over the same ranks, in order of first use.
 
-    Communicators over the same ranks serve different purposes. The first of one pair of ranks
-    belongs with the first of the others. Collectives of an unknown communicator are of the only
-    one that is known; beside several they stay apart, in place −1.
+    Communicators over the same ranks serve different purposes: the first of one pair of ranks
+    corresponds to the first of another pair. Collectives of an unknown communicator join the only
+    known one; if there are several, they get position −1.
     """
     seen: Counter[object] = Counter()
     for one in sorted(single, key=lambda one: (not one.is_known, one.first_row)):
@@ -157,7 +157,7 @@ def _time_by_kind(
 
 
 def _shape(one: _One) -> tuple[int, ...]:
-    """The distances of its ranks from the first, or just its size where some are unknown."""
+    """Distances of the group's ranks from its first, or only its size if some are unknown."""
     if len(one.ranks) != one.size:
         return (one.size,)
     return tuple(rank - one.ranks[0] for rank in one.ranks)
@@ -190,7 +190,7 @@ def _named(groups: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
     guessed = [each.name == WORLD and not of.name for each, of in zip(named, groups, strict=True)]
     if sum(each.name == WORLD for each in named) == 1:
         return named
-    # Which of several is the default group, and what the others are for, is not recorded.
+    # With several such groups, it is not recorded which one is the default group.
     return [
         replace(each, name=None) if guess else each
         for each, guess in zip(named, guessed, strict=True)
@@ -214,13 +214,13 @@ def _name(of: ProcessGroups, total: int, strides: set[tuple[int | None, int]]) -
 
 
 def stride_of(ranks: Sequence[int]) -> int | None:
-    """The distance between neighbouring ranks; None where it varies, or of a single rank."""
+    """The distance between neighbouring ranks; None if it varies or for a single rank."""
     apart = set(np.diff(ranks).tolist())
     return apart.pop() if len(apart) == 1 else None
 
 
 def _labelled(groups: Sequence[ProcessGroups], total: int) -> Iterable[ProcessGroups]:
-    """Each with a unique label: its name, or its size, and a number where that repeats."""
+    """The groups with unique labels: the name or else the size, numbered if it repeats."""
     labels = [each.name or _size_text(each.size, total) for each in groups]
     often, seen = Counter(labels), Counter[str]()
     for each, label in zip(groups, labels, strict=True):

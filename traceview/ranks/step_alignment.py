@@ -1,4 +1,4 @@
-"""The steps of the ranks, as one common sequence: those that hold the same collectives."""
+"""Alignment of the ranks' steps to one sequence, by the collectives that they share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from traceview.tables import Integers, Mask
 class CommonSteps:
     """The steps of all ranks by number in the job.
 
-    `row` is the row in RankSteps of each rank, −1 where it has no such step; shape (ranks, steps).
-    `steady` is True for the steps that are warm-up on no rank. `shift` is by how much the number of
-    a step in the job exceeds its row in RankSteps.
+    `row` is each step's row in the RankSteps of each rank, −1 where the rank lacks it; shape
+    (ranks, steps). `steady` is True for steps that are warm-up on no rank. `shift`, by rank, is the
+    number of a step in the job minus its row in RankSteps.
     """
 
     names: tuple[str, ...]
@@ -28,14 +28,14 @@ class CommonSteps:
     shift: Integers
 
     def of_rows(self, rank: int, step: Integers) -> Integers:
-        """The number in the job of rows in RankSteps of a rank, −1 for −1."""
+        """The numbers in the job of rows in a rank's RankSteps; −1 stays −1."""
         return np.where(step >= 0, step + self.shift[rank], -1)
 
 
 def common_steps(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
 ) -> CommonSteps:
-    """The steps that the ranks share: by their collectives, else by their numbers."""
+    """Align the steps of the ranks by their collectives, else by their numbers."""
     counts = np.array([len(each.steps) for each in ranks], np.int64)
     if not counts.any():
         none = np.zeros((len(ranks), 0), np.int64)
@@ -72,7 +72,7 @@ def _shifts(
 
 
 def _by_number(reference: RankFigures, other: RankFigures) -> int:
-    """By the numbers of the first steps."""
+    """The shift of `other` to `reference`, by the numbers of their first steps."""
     if not len(other.steps):
         return 0
     return int(other.steps.number[0] - reference.steps.number[0])
@@ -81,7 +81,7 @@ def _by_number(reference: RankFigures, other: RankFigures) -> int:
 def _apart(
     ranks: Sequence[RankFigures], each: MatchedCommunicator, leader: int
 ) -> list[tuple[int, int]]:
-    """For each rank of a communicator the usual difference of the steps of its collectives."""
+    """For each rank of a communicator, the most common step difference to the leader's."""
     step = column_of(ranks, each.ranks, each.rows, "step")
     own = step[each.ranks.index(leader)]
     offsets = []
@@ -104,6 +104,6 @@ def _names(ranks: Sequence[RankFigures], row: Integers) -> tuple[str, ...]:
 def _steady(ranks: Sequence[RankFigures], row: Integers) -> Mask:
     warm = np.zeros(row.shape[1], bool)
     for place, each in enumerate(ranks):
-        there = row[place] >= 0
-        warm[there] |= each.steps.warm_up[row[place, there]]
+        present = row[place] >= 0
+        warm[present] |= each.steps.warm_up[row[place, present]]
     return ~warm

@@ -1,7 +1,7 @@
 """The ranks that others wait for: which steps, why, and where in the program.
 
-A balanced job has a last rank in every collective as well. A rank is a straggler only where its
-lateness stands out from that of the others: in single steps, or in the mean over all of them.
+A balanced job has a last rank in every collective as well. A rank is a straggler only if its
+lateness stands out from that of the others, in single steps or in the mean over all steps.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from traceview.records import record
 from traceview.tables import Integers, Mask
 
 MOST = 32
-"""Of more ranks than this those with most lateness are looked at."""
+"""Ranks examined at most, those with most lateness."""
 LEAST_SHARE = 0.02
-"""Of the steady time: a rank that costs less is none to look for."""
+"""Least cost of a straggler, as a fraction of the steady time."""
 ABOVE_NOISE, LEAST_NS = 3.0, 50_000
-"""A step is late where the lateness exceeds three times what the others have in 19 of 20 steps."""
+"""A step is late if its lateness exceeds three times the 95th percentile of the others."""
 _NOISE_QUANTILE = 0.95
 _SURE = 4.0
 """Standard errors by which the mean lateness of a rank exceeds that of the others."""
 _TIMES_OTHERS = 2.0
 _LEAST_SHARE = 0.25
-"""Of the outstanding lateness of all ranks: where many have a late step now and then, none is a
-straggler."""
+"""Least fraction of all ranks' outstanding lateness: if many have a late step now and then, none
+is a straggler."""
 _MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
 UNPLACED_SHARE = 0.15
-"""Of the steady time: CPUs of equal ranks differ by up to a tenth for no reason in the program."""
+"""Least lateness at no known place, as a fraction of the steady time: CPUs of equal ranks differ by
+up to a tenth without a cause in the program."""
 _NEARLY_ALL, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
 
 
@@ -46,13 +47,13 @@ _NEARLY_ALL, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
 class Straggler:
     """A rank that is late, by place in the list of ranks.
 
-    `late` marks the steps of Lateness in which it loses time, `late_ns` is how much in these.
-    `calls` are the collectives in which it is late, `cause` is one of LATE_CAUSES, `place` where
-    its program is, None where unknown. `others_wait_ns` is what all others waited for it,
-    `saved_ns` how much shorter the job would be at most without. `more_work` is True where it
-    launches more kernels or blocks than the others: then the saving is that of sharing them evenly.
-    `is_estimate` is True where the saving is not a bound: the CPU of a rank runs free, slowed by
-    the recorder, or the rank is a stage of a pipeline.
+    `late` marks the steps of Lateness in which the rank loses time, `late_ns` has the time lost in
+    each of these. `calls` counts the collectives in which it is late, `cause` is one of
+    LATE_CAUSES, `place` where its program is, None if unknown. `others_wait_ns` is the time that
+    all others waited for it, `saved_ns` how much shorter the job could be at most. `more_work` is
+    True if it launches more kernels or blocks than the others: the saving is then that of sharing
+    them evenly. `is_estimate` is True if the saving is not a bound: the CPU of a rank runs free,
+    slowed by the recorder, or the rank is a stage of a pipeline.
     """
 
     rank: int
@@ -69,7 +70,7 @@ class Straggler:
 
     @property
     def is_once(self) -> bool:
-        """Late in one of several steps: how often that happens is not in the recording."""
+        """Whether it is late in one of several steps, so that the recording shows no frequency."""
         return len(self.late) >= _LEAST_STEPS and int(self.late.sum()) == 1
 
 
@@ -98,13 +99,13 @@ def stragglers(
 
 
 def _is_sure(each: Straggler, span_ns: int) -> bool:
-    """False for a CPU that is somewhat slower than the others at no single place of the program."""
+    """False for a CPU that is slightly slower than the others, at no single place in the code."""
     known = each.cause == GPU_WORK or each.place is not None or each.more_work
     return known or int(each.late_ns.sum()) >= UNPLACED_SHARE * span_ns
 
 
 def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns: int) -> Mask:
-    """True for the steps in which a rank is late beyond what the others are."""
+    """True for the steps in which a rank is later than the others."""
     own, others = late.late_ns[rank], np.delete(late.late_ns, rank, axis=0)
     if not len(others):
         return np.zeros(len(own), bool)
@@ -120,7 +121,7 @@ def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns
 
 
 def _without_minor(own: Integers, marked: Mask) -> Mask:
-    """Without the steps in which the rank is late by little, where the others have most of it."""
+    """Drop the marked steps with little lateness, if the remaining ones have most of it."""
     if not marked.any() or marked.sum() >= _NEARLY_ALL * len(marked):
         return marked
     major = marked & (own >= np.quantile(own[marked], 0.9) / 2)
@@ -128,9 +129,9 @@ def _without_minor(own: Integers, marked: Mask) -> Mask:
 
 
 def _steps_with_own_place(ranks: Sequence[RankFigures], late: Lateness, rank: int) -> Mask | None:
-    """The steps in which a CPU is at a line where those of other ranks hardly are.
+    """The steps in which a rank's CPU is at a line where other ranks' CPUs rarely are.
 
-    None without samples, or where no line stands out.
+    None without samples, or if no line stands out.
     """
     table, rows = ranks[rank].cpu_place_ns, late.own_rows(rank)
     if table is None or not table.size:
@@ -149,7 +150,7 @@ def _steps_with_own_place(ranks: Sequence[RankFigures], late: Lateness, rank: in
 
 
 def _is_late_on_average(own: Integers, others: Integers) -> bool:
-    """Whether the mean over the steps exceeds that of the others by more than chance."""
+    """Whether the mean lateness over the steps significantly exceeds that of the others."""
     usual = np.median(others, axis=0)
     difference = own - usual
     if len(own) < _LEAST_HITS or own.sum() < _TIMES_OTHERS * usual.sum():
@@ -172,7 +173,7 @@ class _Job:
 def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     """A chosen rank: its cause, place and cost in the marked steps."""
     ranks, matched, late, needs = job.ranks, job.matched, job.late, job.needs
-    # Who fell behind in one step is late in later ones as well.
+    # A rank that fell behind in one step is late in later steps as well.
     free = needs is not None and needs.launch_bound
     shown = np.ones(len(marked), bool) if free else marked
     own = [_rows_in(each, rank, late.steps, shown) for each in late.rows]
@@ -211,22 +212,23 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
 
 
 def _longer_or_waited_ns(late: Lateness, rank: int, marked: Mask, waited_ns: int) -> int:
-    """The time that the late steps take longer, else the time that others waited.
+    """The excess time of the late steps, or without steps the time that others waited.
 
-    Waits fall short of it where others queue work meanwhile: 80 against 93 % were bounds.
+    Waits fall short of the excess if others queue work meanwhile: they were upper bounds of the
+    saving in 80 % of cases, the excess in 93 %.
     """
     return waited_ns if late.longer_ns is None else int(late.longer_ns[rank, marked].sum())
 
 
 def _passes_messages(matched: Sequence[MatchedCommunicator], rank: int) -> bool:
-    """Whether a rank is a stage of a pipeline, where a pause may delay several stages in turn."""
+    """Whether a rank is a pipeline stage: its pause may delay several stages in turn."""
     return any(rank in of.ranks and np.isin(of.kind, POINT_TO_POINT).any() for of in matched)
 
 
 def _most_blamed(
     matched: Sequence[MatchedCommunicator], rows: Sequence[LateRows], own: Sequence[Integers]
 ) -> int:
-    """The kind of collectives in which a rank is late longest."""
+    """The kind of collective with most of a rank's blame."""
     by_kind = np.zeros(len(KINDS))
     for of, each, at in zip(matched, rows, own, strict=True):
         np.add.at(by_kind, of.kind[each.column[at]], each.blame_ns[at])
@@ -234,9 +236,9 @@ def _most_blamed(
 
 
 def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
-    """The time that the job wins over all steps if only the other ranks' needs remain.
+    """The time saved over all steps if the late ranks needed no more than the others.
 
-    With `even` the work of the late ranks is not gone but shared among all ranks.
+    With `even`, the work of all ranks is shared evenly instead.
     """
     pace, steps = needs.pace_ns, needs.duration_ns.shape[1]
     others = np.delete(pace, list(chosen))
@@ -249,7 +251,7 @@ def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
 
 
 def _has_more_work(ranks: Sequence[RankFigures], rank: int, chosen: Sequence[int]) -> bool:
-    """Whether a rank launches more kernels or blocks per step than the others, not slower ones."""
+    """Whether a rank launches more kernels or blocks per step than the other ranks."""
     counts = [launched_per_step(each) for each in ranks]
     others = [each for place, each in enumerate(counts) if place not in chosen]
     if not others:
@@ -268,20 +270,20 @@ def launched_per_step(rank: RankFigures) -> tuple[float, float]:
 def _cpu_place(
     ranks: Sequence[RankFigures], rank: int, late: Lateness, marked: Mask
 ) -> Place | None:
-    """The line at which the CPU of a late rank spends the time that the others do not.
+    """The line at which the CPU of a late rank spends most extra time.
 
-    In the late steps compared with its other steps, or with other ranks where all are late. None
-    where it accounts for less than half of the time, or no stacks were sampled.
+    The late steps are compared with the rank's other steps, or with other ranks if all are late.
+    None if the line accounts for less than half of the lateness, or no stacks were sampled.
     """
     own, table = ranks[rank], ranks[rank].cpu_place_ns
     if table is None or not table.size:
         return None
     rows = late.own_rows(rank)
-    there = rows >= 0
-    in_late = table[rows[marked & there]].mean(axis=0)
+    present = rows >= 0
+    in_late = table[rows[marked & present]].mean(axis=0)
     usual = np.zeros(table.shape[1])
-    if (~marked & there).any():
-        usual = table[rows[~marked & there]].mean(axis=0)
+    if (~marked & present).any():
+        usual = table[rows[~marked & present]].mean(axis=0)
     else:
         others = [_time_at(each, own.cpu_places) for p, each in enumerate(ranks) if p != rank]
         usual = np.median([each for each in others if each is not None] or [usual], axis=0)
@@ -292,7 +294,7 @@ def _cpu_place(
 
 
 def _time_at(rank: RankFigures, places: Sequence[Place]) -> Reals | None:
-    """The time of another rank's CPU at these places in a steady step; None without samples."""
+    """The mean CPU time of a rank at `places` in a steady step; None without samples."""
     if rank.cpu_place_ns is None or not rank.cpu_place_ns.size:
         return None
     steady = rank.cpu_place_ns[~rank.steps.warm_up].mean(axis=0)
@@ -301,7 +303,7 @@ def _time_at(rank: RankFigures, places: Sequence[Place]) -> Reals | None:
 
 
 def _rows_in(rows: LateRows, rank: int, steps: Integers, marked: Mask) -> Integers:
-    """Late arrivals of a rank in the marked steps; all of its own without steps."""
+    """Late arrivals of a rank in the marked steps, or all of them without steps."""
     own = rows.rank == rank
     if len(steps):
         own &= np.isin(rows.step, steps[marked])
@@ -316,9 +318,9 @@ def _waited(
     at: Integers,
     chosen: Sequence[int],
 ) -> tuple[int, int]:
-    """The time that others waited for a rank, and the part saved until the next rank arrives.
+    """The time that others waited for a rank, and the part until the next other rank arrives.
 
-    What several stragglers cost together counts for each.
+    Time that several stragglers cost together counts for each of them.
     """
     if not len(at):
         return 0, 0
@@ -333,7 +335,7 @@ def _waited(
 
 
 def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integers]) -> Place | None:
-    """The place of its idle time with most of the blame; None where most of that is at none."""
+    """The place with most of the rank's blame; None if it has less than half of it."""
     place_of = figures.collectives.place
     place = np.concatenate([place_of[r.row[at]] for r, at in zip(rows, own, strict=True)])
     blame = np.concatenate([r.blame_ns[at] for r, at in zip(rows, own, strict=True)])

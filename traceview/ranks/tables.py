@@ -10,13 +10,13 @@ from traceview.tables import Column
 _PER_STEP = "mean of a steady step; of all steady time without steps"
 _RANK = Column("rank", "int64", "number of the rank")
 _PLACE = Column(
-    "place", "text", "where its program is meanwhile: file and line, or range", nullable=True
+    "place", "text", "where the rank's program is meanwhile: file and line, or range", nullable=True
 )
 _CAUSE = Column(
     "cause",
     "text",
-    "why it arrives last, where it does: gpu-work (it works longer since the collective before "
-    "than the others), or the cause of the idle time that it has more of",
+    "why the rank arrives last, if it does: gpu-work (it works longer since the previous "
+    "collective than the others do), or the cause of its extra idle time",
     nullable=True,
 )
 RANKS = TableSpec(
@@ -50,10 +50,10 @@ RANKS = TableSpec(
         Column(
             "clock_offset_ns",
             "int64",
-            "to be added to its times for those of the first rank",
+            "offset to add to the rank's times to get the first rank's clock",
             nullable=True,
         ),
-        Column("clock_error_ns", "int64", "spread of that offset", nullable=True),
+        Column("clock_error_ns", "int64", "spread of clock_offset_ns", nullable=True),
         Column("path", "text", "recording"),
     ),
     brief=(
@@ -69,8 +69,8 @@ GROUPS = TableSpec(
         Column(
             "name",
             "text",
-            "what it is for: world, data parallel, tensor parallel, pipeline or expert parallel, "
-            "as recorded or by its ranks and collectives; absent where unsure",
+            "purpose: world, data parallel, tensor parallel, pipeline or expert parallel, recorded "
+            "or inferred from ranks and collectives; absent if unsure",
             nullable=True,
         ),
         Column("ranks", "text", "ranks of one such group, such as 0-3 or 0,4,8,12"),
@@ -78,17 +78,22 @@ GROUPS = TableSpec(
         Column("communicators", "int64", "groups of that shape, each with its own communicator"),
         Column("kinds", "text", "kinds of its collectives, most time first"),
         Column("calls", "int64", "collectives, each counted once for all its ranks"),
-        Column("bytes", "int64", "bytes of these calls, of the larger buffer", nullable=True),
+        Column("bytes", "int64", "bytes of all calls, each of its larger buffer", nullable=True),
         Column("total_ns", "int64", "GPU time over all ranks, waiting included"),
-        Column("exposed_ns", "int64", "that without compute on the same GPU"),
-        Column("wait_ns", "int64", "that before the last rank arrived", nullable=True),
+        Column("exposed_ns", "int64", "part of total_ns without compute on the same GPU"),
+        Column("wait_ns", "int64", "part of total_ns before the last rank arrived", nullable=True),
         Column(
             "bus_bytes_per_s",
             "int64",
             "bus bandwidth as in nccl-tests, without waits",
             nullable=True,
         ),
-        Column("link", "text", "NVLink, PCIe or network, where known", nullable=True),
+        Column(
+            "link",
+            "text",
+            "link between the ranks, if known: NVLink, PCIe or network",
+            nullable=True,
+        ),
         Column("link_pct", "float64", "percentage of the peak rate of that link", nullable=True),
     ),
     brief=("group", "ranks", "kinds", "calls", "total_ns", "exposed_ns", "wait_ns", "link_pct"),
@@ -108,11 +113,14 @@ COLLECTIVES = TableSpec(
         Column(
             "transfer_ns",
             "int64",
-            "median time of the rank that arrived last: that of the transfer itself",
+            "median time of the rank that arrived last, which is the transfer itself",
             nullable=True,
         ),
         Column(
-            "wait_ns", "int64", "time before the last rank arrived, of all ranks", nullable=True
+            "wait_ns",
+            "int64",
+            "time before the last rank arrived, summed over all ranks",
+            nullable=True,
         ),
         Column(
             "skew_median_ns",
@@ -141,14 +149,14 @@ STRAGGLERS = TableSpec(
         Column("late_steps", "int64", "steady steps in which it is late", nullable=True),
         Column("calls", "int64", "collectives in which it arrived last and others waited"),
         Column("late_ns", "int64", "time that the rank which waited longest waited for it, in all"),
-        Column("late_median_ns", "int64", "median of that in the steps where it is late"),
+        Column("late_median_ns", "int64", "median of late_ns over the steps in which it is late"),
         Column("others_wait_ns", "int64", "time that all other ranks waited for it, in all"),
         Column("cause", "text", "gpu-work, or the cause of its idle time"),
         _PLACE,
         Column(
             "kernel_class",
             "text",
-            "class of kernels that works longer than on the other ranks, of gpu-work",
+            "class of kernels that takes longer than on the other ranks, if the cause is gpu-work",
             nullable=True,
         ),
     ),
@@ -161,12 +169,14 @@ CRITICAL_PATH = TableSpec(
     (
         _RANK,
         Column("what", "text", "gpu-work, a cause of idle time, or the kind of a collective"),
-        Column("offset_ns", "int64", "its start, since the begin of the step on that path"),
+        Column(
+            "offset_ns", "int64", "start of the segment, from the start of the step on the path"
+        ),
         Column("duration_ns", "int64", "time on the path"),
         Column(
             "avoidable_ns",
             "int64",
-            "time that the whole step would be shorter at most, until the second rank arrives",
+            "at most how much shorter the step would be without it: until the second rank arrives",
         ),
         _PLACE,
     ),
@@ -180,14 +190,14 @@ RANK_STEPS = TableSpec(
     (
         _RANK,
         Column("step", "text", "name of the step"),
-        Column("begin_ns", "int64", "begin on the rank's own clock"),
+        Column("begin_ns", "int64", "start on the rank's own clock"),
         Column("duration_ns", "int64", "time of the step"),
         Column("compute_ns", "int64", "kernels without communication"),
         Column("exposed_ns", "int64", "communication without compute, waits included"),
         Column("wait_ns", "int64", "time inside collectives before the last rank arrived"),
         Column("copies_ns", "int64", "copies and memsets without kernels"),
         Column("idle_ns", "int64", "time without work on the GPU"),
-        Column("cause", "text", "cause of most of that idle time", nullable=True),
+        Column("cause", "text", "cause of most of the idle time", nullable=True),
         Column("late_ns", "int64", "time that others waited for this rank"),
     ),
     brief=("rank", "step", "duration_ns", "compute_ns", "exposed_ns", "wait_ns", "late_ns"),

@@ -16,13 +16,13 @@ from traceview.tables import NULL, Array, Integers, Mask
 
 Reals = npt.NDArray[np.float64]
 USABLE_ERROR_NS = 100_000
-"""Clocks with a larger error tell neither whether ends are together nor who arrived first."""
+"""Clocks with a larger error show neither if ends are together nor which rank came first."""
 
 
 def matched_communicators(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedRows], clocks: Clocks
 ) -> tuple[MatchedCommunicator, ...]:
-    """The matched collectives with their waits, those of most ranks and collectives first."""
+    """Matched collectives with their waits; communicators with most ranks and collectives first."""
     communicators = [_communicator(ranks, each, clocks) for each in matched]
     return tuple(sorted(communicators, key=lambda each: (-len(each.ranks), -each.rows.shape[1])))
 
@@ -30,11 +30,11 @@ def matched_communicators(
 def _communicator(
     ranks: Sequence[RankFigures], of: MatchedRows, clocks: Clocks
 ) -> MatchedCommunicator:
-    there = of.rows >= 0
+    present = of.rows >= 0
     kind = column_of(ranks, of.members, of.rows, "kind").max(axis=0)
     bytes_ = column_of(ranks, of.members, of.rows, "bytes").max(axis=0)
     size = max(int(column_of(ranks, of.members, of.rows, "members").max()), len(of.members))
-    waits = _waits(ranks, of, clocks, kind, there)
+    waits = _waits(ranks, of, clocks, kind, present)
     return MatchedCommunicator(
         of.number, of.members, size, of.rows, kind, bytes_, waits.wait_ns, waits.last, waits.late_ns
     )
@@ -43,16 +43,16 @@ def _communicator(
 def column_of(
     ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers, name: str
 ) -> Integers:
-    """A column of RankCollectives as (ranks, collectives), −1 where a rank's is absent."""
+    """A column of RankCollectives as (ranks, collectives), −1 where a rank lacks the collective."""
     return values_at([getattr(ranks[rank].collectives, name) for rank in members], rows)
 
 
 def values_at(values: Sequence[Array], rows: Integers) -> Integers:
-    """One array per rank at the rows of that rank, −1 where a row is absent."""
+    """The values of each rank's array at its rows, −1 where the row is −1."""
     result = np.full(rows.shape, UNKNOWN, np.int64)
     for own, at, to in zip(values, rows, result, strict=True):
         if len(own):
-            # −1 wraps around to the last value.
+            # A row of −1 takes the last value, overwritten below.
             to[:] = own.take(at, mode="wrap")
     absent = rows < 0
     if absent.any():
@@ -61,7 +61,7 @@ def values_at(values: Sequence[Array], rows: Integers) -> Integers:
 
 
 def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Integers:
-    """The waits of a communicator as far as the rank does not compute meanwhile, −1 if unknown."""
+    """The part of each wait in which the rank does not compute, −1 if unknown."""
     exposed = column_of(ranks, of.ranks, of.rows, "exposed_ns")
     waits: Integers = np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
     return waits
@@ -70,7 +70,7 @@ def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Inte
 def aligned_columns(
     ranks: Sequence[RankFigures], clocks: Clocks, members: Sequence[int], rows: Integers, name: str
 ) -> Integers:
-    """As column_of, of times, on the common clock."""
+    """A column of times, as from column_of, on the common clock."""
     times = column_of(ranks, members, rows, name)
     return np.stack([clocks.aligned_ns(rank, times[p]) for p, rank in enumerate(members)])
 
@@ -108,9 +108,9 @@ def _of_messages(
     start: Integers,
     there: Mask,
 ) -> CollectiveWaits:
-    """The waits with those of messages whose sender left before the receiver.
+    """Fill in the waits of messages whose sender ended before the receiver.
 
-    Such a sender did not wait. The receiver waited until the sender began.
+    Such a sender did not wait, and the receiver waited until the sender started.
     """
     kinds = column_of(ranks, of.members, of.rows, "kind")
     single = (waits.last < 0) & there.all(axis=0) & np.isin(kinds, POINT_TO_POINT).all(axis=0)

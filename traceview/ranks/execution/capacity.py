@@ -10,12 +10,12 @@ from traceview.memory.available import free_memory
 from traceview.outputs import unpacked_name
 from traceview.trace.memory.estimate import estimated_bytes
 
-# Of each kind of file the largest ones: a file with more events can be a little smaller.
+# The largest files of each kind: the one with most events need not be the largest.
 _LARGEST = 3
 
 
 def most_jobs(paths: Sequence[Path]) -> int:
-    """One process per usable core and file, as far as the largest file fits into each."""
+    """One process per usable core, as many as there are files and as fit with the largest file."""
     wanted = max(1, min(cores(), len(paths)))
     free = free_memory()
     if wanted == 1 or free is None:
@@ -33,7 +33,7 @@ def largest_bytes(paths: Sequence[Path]) -> int:
 
 
 def _kind(path: Path) -> str:
-    """The ending of its name, such as `.sqlite.xz`."""
+    """The full extension of a file name, such as `.sqlite.xz`."""
     return path.name[len(Path(unpacked_name(path)).stem) :]
 
 

@@ -1,4 +1,4 @@
-"""Tasks on the workers of a Dask cluster: one that runs, or one made on this machine."""
+"""Tasks on the workers of a Dask cluster, either a running one or a local one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEFT_REMEDY = "see the log of that worker; where memory ran out, give workers m
 
 
 class DaskCluster:
-    """A client of a Dask scheduler. `note` receives what went wrong though the answer is whole."""
+    """A client of a Dask scheduler. `note` receives failures that did not affect the answer."""
 
     def __init__(self, client: Any, *, is_local: bool, note: Callable[[str], None]) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class DaskCluster:
         self._note = note
 
     def files(self, patterns: Sequence[str]) -> list[RankFile]:
-        """The recordings of a job where the workers see them. Raises InputError without any."""
+        """The recordings of a job as the workers see them. Raises InputError if there are none."""
         if self._is_local:
             return rank_files(patterns)
         return files_on(self._client.run(recording_paths, list(patterns)), patterns)
@@ -58,11 +58,10 @@ class DaskCluster:
     def outcomes(
         self, function: Callable[[Item], Value], items: Sequence[Item]
     ) -> Iterator[tuple[int, Value | TaskFailure]]:
-        """The value of each item, or why there is none, with its place, as they are done.
+        """The place and the value or failure of each item, in order of completion.
 
-        A task whose worker is lost is run again elsewhere: by Dask, until as many workers are lost
-        as its setting `distributed.scheduler.allowed-failures` says, on a cluster of this machine
-        once, alone, when the others are done.
+        A task whose worker is lost is run again: by Dask, up to its setting
+        `distributed.scheduler.allowed-failures`; on a local cluster once, alone, after the others.
         """
         again = []
         for place, outcome in self._round(function, items, range(len(items))):
@@ -94,7 +93,7 @@ class DaskCluster:
         )
 
     def _tell_lost(self, items: Mapping[str, object]) -> None:
-        """Say which items were being read on workers that a running cluster has lost."""
+        """Note the items that were being read on workers that a non-local cluster has lost."""
         if self._is_local:
             return
         for _, event in self._client.get_events("all"):
@@ -134,8 +133,8 @@ def connected_client(
     with ExitStack() as stack:
         stack.enter_context(_silence())
         if is_local(scheduler):
-            made = _local_cluster(distributed, _local_workers(scheduler) or workers)
-            client = stack.enter_context(distributed.Client(stack.enter_context(made)))
+            local = _local_cluster(distributed, _local_workers(scheduler) or workers)
+            client = stack.enter_context(distributed.Client(stack.enter_context(local)))
         else:
             client = stack.enter_context(_client(distributed, scheduler))
         if is_local(scheduler):
@@ -146,7 +145,7 @@ def connected_client(
 
 
 def is_local(scheduler: str) -> bool:
-    """Whether the cluster is one to be made on this machine."""
+    """Whether `scheduler` asks for a local cluster on this machine."""
     return scheduler.partition(":")[0] == LOCAL
 
 
@@ -174,12 +173,12 @@ def _client(distributed: Any, scheduler: str) -> Any:
 
 @contextmanager
 def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
-    """Workers of one thread each, which the end of the block kills with all they have made."""
+    """A cluster of single-threaded workers; they and their files are gone after the block."""
     import dask
 
     with tempfile.TemporaryDirectory(prefix="traceview-dask-") as folder, ExitStack() as stack:
         settings = {
-            # A file whose worker dies is read again when the others are done, not beside them.
+            # A file whose worker dies is read again after the others, not beside them.
             "distributed.scheduler.allowed-failures": 0,
             "temporary-directory": folder,
         }
@@ -189,7 +188,7 @@ def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            # Dask would pause a worker that uses its share of the memory, for ever.
+            # With a limit, Dask pauses a worker at its share of the memory, forever.
             memory_limit=None,
             dashboard_address="127.0.0.1:0",
             env={"TMPDIR": folder},
@@ -199,7 +198,7 @@ def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
             yield cluster
         finally:
             for nanny in cluster.workers.values():
-                # Else it would start another.
+                # Else the nanny would start another worker.
                 nanny.close_gracefully()
                 with suppress(ProcessLookupError, TypeError):
                     os.kill(nanny.pid, signal.SIGKILL)
@@ -208,10 +207,10 @@ def _local_cluster(distributed: Any, workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _environment_kept() -> Iterator[None]:
-    """Undo what is set in this process' environment meanwhile.
+    """Restore this process's environment after the block.
 
-    Dask sets OMP_NUM_THREADS=1 and other variables of its workers here as well, for good: threads
-    of libraries that are imported later, and programs started later, would obey them.
+    Dask also sets its workers' variables, such as OMP_NUM_THREADS=1, in this process and leaves
+    them: libraries imported later, and programs started later, would obey them.
     """
     before = dict(os.environ)
     try:

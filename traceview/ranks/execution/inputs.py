@@ -14,16 +14,16 @@ from traceview.trace.folder import USE_RECORDINGS, recordings_in
 
 _MAGIC = frozenset("*?[")
 _ABSENT = -1
-# What traceview itself writes has this near its begin; no recording has.
+# Near the start of all JSON that traceview itself writes, and in no recording.
 _OWN_OUTPUT = b'"traceview_version"'
 _OWN_OUTPUT_BYTES = 200
 
 
 @dataclass(frozen=True, order=True)
 class RankFile:
-    """A recording. `size` and `modified_ns` tell files of one path on several machines apart.
+    """A recording. `size` and `modified_ns` distinguish files with one path on several machines.
 
-    `workers` are the addresses of those that have it, none where any may read it.
+    `workers` has the addresses of the Dask workers that see the file; empty if any can read it.
     """
 
     path: str
@@ -36,9 +36,9 @@ class RankFile:
 
 
 def recording_paths(patterns: Sequence[str]) -> list[RankFile]:
-    """The recordings that files, folders and globs name on this machine, each once, in order.
+    """The recordings that files, folders and globs name on this machine, in order.
 
-    A file that does not exist is listed, too; a folder or glob without recordings is not.
+    A file that does not exist is listed too; a folder or glob without recordings adds none.
     """
     return [_described(path) for pattern in patterns for path in _paths(pattern)]
 
@@ -82,8 +82,8 @@ def files_on(
 ) -> list[RankFile]:
     """The recordings of a job on a cluster, from what each worker has listed.
 
-    A path is one recording where all workers that have it see the same file, such as one on a
-    shared file system. Raises InputError if there are none.
+    Workers that see the same file under a path, as on a shared file system, share one recording.
+    Raises InputError if there are none.
     """
     holders: dict[RankFile, list[str]] = {}
     for worker, files in by_worker.items():
@@ -108,6 +108,6 @@ def files_on(
 def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:
     some = sorted(files, key=lambda file: by_number(file.path))
     if not some:
-        given = " ".join(patterns)
-        raise InputError(f"{given} has no recordings" if given else "no recordings", USE_RECORDINGS)
+        names = " ".join(patterns)
+        raise InputError(f"{names} has no recordings" if names else "no recordings", USE_RECORDINGS)
     return some

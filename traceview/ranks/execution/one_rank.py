@@ -1,4 +1,4 @@
-"""One rank of a job, as a trace for its ordinary report."""
+"""One rank of a job, loaded as a trace for a single-rank report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NAMED = 16
 
 
 def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Trace]) -> Trace:
-    """The trace of that rank among the recordings of a job.
+    """The trace of rank number `rank` among the recordings of a job.
 
     Files with the number in their names are read first. Raises InputError if no recording is of
     that rank, and what `load` raises if none can be read.
@@ -48,7 +48,7 @@ def _readable(file: RankFile, load: Callable[[Path], Trace]) -> Trace | None:
 
 
 def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
-    """Of ranks that do not tell their number, all must be known."""
+    """Find the rank by loading all files: numbers by order depend on all of them."""
     ranks = [each for file in in_stage("Finding the rank", files) for each in _ranks(file, load)]
     if not ranks:
         load(Path(files[0].path))
@@ -56,15 +56,15 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
     numbers = numbers_by_order([(file.path, name) for file, _, name in ranks])
     numbers = numbers or [name.rank for _, _, name in ranks]
     if len(ranks) == 1 and ranks[0][2].numbered != "recording":
-        # Alone it cannot tell its number, which the report of the job gave it.
+        # A single rank without a recorded number: accept the number from the job's report.
         numbers = [rank]
     if rank not in numbers:
         some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
         more = ", …" if len(numbers) > _MOST_NAMED else ""
-        there = (
+        known = (
             f"there are ranks {some}{more}" if len(numbers) > 1 else f"there is only rank {some}"
         )
-        raise InputError(f"no recording is of rank {rank}", there)
+        raise InputError(f"no recording is of rank {rank}", known)
     file, place, _ = ranks[numbers.index(rank)]
     return rank_traces(load(Path(file.path)))[place]
 

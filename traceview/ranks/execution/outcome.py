@@ -17,7 +17,7 @@ LESS_MEMORY = "use a machine with more memory, fewer workers (--jobs 1), or reco
 
 @record
 class TaskFailure:
-    """A task that gave no value: what happened, and what to do. `crashed`: its process ended."""
+    """The error of a task and a remedy. `crashed`: its process died or ran out of memory."""
 
     what: str
     remedy: str
@@ -25,7 +25,7 @@ class TaskFailure:
 
 
 def attempt(function: Callable[[Item], Value], item: Item) -> Value | TaskFailure:
-    """The value of a function, or why there is none."""
+    """Call `function(item)`: return its value, or its exception as a TaskFailure."""
     try:
         return function(item)
     except TraceviewError as error:
@@ -37,7 +37,7 @@ def attempt(function: Callable[[Item], Value], item: Item) -> Value | TaskFailur
 
 
 def crash(status: int | None, last_words: str = "") -> TaskFailure:
-    """Of a process that ended with this status, as subprocess tells it."""
+    """The failure of a task whose process ended with `status`, as in Popen.returncode."""
     words = f" ({last_words})" if last_words else ""
     if status is not None and -status == signal.SIGKILL:
         what = "its process was killed by SIGKILL, as the system does when memory runs out"

@@ -1,4 +1,4 @@
-"""Worker processes of this machine, each serving many tasks, and what is left when one dies."""
+"""A pool of worker processes on this machine, which survives the death of a worker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import Any
 
 from traceview.ranks.execution.outcome import Item, TaskFailure, Value, crash
 
-# Not multiprocessing: it runs the user's script again in each process that it starts, unless that
-# script guards its own main program.
+# Not multiprocessing: it would run the user's script again in each process that it starts, unless
+# the script guards its main program.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from traceview.ranks.execution.worker import main; main(int(sys.argv[2]), sys.argv[3])"
 )
-# One thread per process does the little linear algebra there is.
+# There is little linear algebra: one thread per process is enough.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _GRACE_S = 0.5
 _LAST_WORDS = 200
@@ -45,10 +45,10 @@ class WorkerProcess:
     def start(cls, inside: str) -> WorkerProcess:
         """Start a process in a group of its own, which Ctrl-C in the terminal does not reach.
 
-        Its folder is one `inside` that of all.
+        Its folder is created in the folder `inside`.
         """
         ours, theirs = socket.socketpair()
-        # The last worker that ended may have removed it.
+        # The last worker that ended may have removed `inside`.
         Path(inside).mkdir(mode=0o700, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=inside))
         environment = {**dict.fromkeys(_THREADS, "1"), **os.environ, "TMPDIR": str(folder)}
@@ -66,14 +66,14 @@ class WorkerProcess:
         return cls(process, Connection(ours.detach()), folder)
 
     def give(self, task: int, function: Callable[[Item], Value], item: Item) -> None:
-        """Have it work on an item; `task` is the place of that."""
+        """Send the worker an item to work on; `task` is the item's place."""
         self.task = task
         # A process that has died is noticed when its answer is read.
         with suppress(OSError):
             self.connection.send((function, item))
 
     def answer(self) -> tuple[Any, bool]:
-        """The outcome of its task, and whether it takes no more; that of a process that died."""
+        """Return the outcome of the task, or the crash, and whether the worker has ended."""
         try:
             outcome, ends = self.connection.recv()
         except (EOFError, OSError):
@@ -86,12 +86,12 @@ class WorkerProcess:
         return next((line.strip()[:_LAST_WORDS] for line in reversed(lines) if line.strip()), "")
 
     def stop(self) -> None:
-        """Ask it, and what it has started, to end."""
+        """Send SIGTERM to the worker and to the processes that it started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
 
     def end(self) -> None:
-        """End it within half a second, and remove what it left."""
+        """Kill the worker if it runs on for half a second, and remove its folder."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE_S)
         with suppress(ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ class WorkerProcess:
 
 
 class ProcessPool:
-    """Tasks on worker processes, `jobs` at most at a time."""
+    """A pool of at most `jobs` worker processes at a time."""
 
     def __init__(self, jobs: int, note: Callable[[str], None] = lambda _: None) -> None:
         self._jobs = jobs
@@ -113,13 +113,13 @@ class ProcessPool:
     def outcomes(
         self, function: Callable[[Item], Value], items: Sequence[Item]
     ) -> Iterator[tuple[int, Value | TaskFailure]]:
-        """The value of each item, or why there is none, with its place, as they are done.
+        """The place and the value or failure of each item, in order of completion.
 
-        `function` belongs to a module, and can be pickled as the items can. A task whose process
-        died is tried once more, alone, when the others are done: memory may have run out. All
-        processes are ended when the iterator is closed or fails.
+        `function` is a module-level function; it and the items can be pickled. A task whose process
+        died is tried once more, alone, after the others: memory may have run out. All processes are
+        ended when the iterator is closed or fails.
         """
-        # Ctrl-C may come while a process starts: what it has by then is in this folder.
+        # Ctrl-C may come while a process starts: its files are in this folder, too.
         with tempfile.TemporaryDirectory(
             prefix="traceview-workers-", ignore_cleanup_errors=True
         ) as self._folder:
@@ -148,7 +148,7 @@ class ProcessPool:
         places: Sequence[int],
         jobs: int,
     ) -> Iterator[tuple[int, Any]]:
-        """The tasks at these places, each once."""
+        """Run the tasks at `places`, each once."""
         ahead = deque(places)
         free = [self._started() for _ in range(min(jobs, len(ahead)))]
         busy: dict[Any, WorkerProcess] = {}

@@ -1,4 +1,4 @@
-"""The answer for a job from the paths of its recordings: each read in a process of its own."""
+"""The report of a job from the paths of its recordings, each read in a separate process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class JobReading:
     notes: list[str] = field(default_factory=list)
 
     def take(self, file: RankFile, outcome: _Outcome) -> None:
-        """Add what a recording gave. Raises InputError once profilers are mixed."""
+        """Add the outcome of a recording. Raises InputError once profilers are mixed."""
         if isinstance(outcome, TaskFailure):
             # The report names the file itself.
             reason = outcome.what.removeprefix(f"cannot read {file.path}: ")
@@ -44,8 +44,8 @@ class JobReading:
         check_recorders([self.ranks[0], *outcome])
 
     def answer(self) -> JobReport:
-        """The job. Raises TraceviewError if no recording gave figures, InputError if they are not
-        of one job."""
+        """The report of the job. Raises TraceviewError if no recording gave figures, InputError if
+        the recordings are not of one job."""
         if not self.ranks:
             first = self.failed[0]
             several = f"none of {units.count(len(self.files))} recordings could be read; "
@@ -61,11 +61,11 @@ class JobReading:
 def read_job(
     patterns: Sequence[str], jobs: int | None = None, dask: str | None = None
 ) -> JobReport:
-    """The answer for the job of these files, folders and globs.
+    """The report of the job whose recordings are named by files, folders and globs.
 
-    `jobs` recordings are read at a time, by default as many as there are cores and as memory
-    allows. `dask` is a scheduler, whose workers read them: see cluster.connected. A file that
-    cannot be read is among the failed. Raises InputError if there are no recordings, if they are
+    `jobs` recordings are read at a time, by default as many as cores and memory allow. `dask` is a
+    scheduler whose workers read them: see cluster.connected_client. A file that cannot be read is
+    listed in `failed`. Raises InputError if there are no recordings, if they are
     not of one job, or for a bad number; TraceviewError if none can be read.
     """
     if jobs is not None and jobs < 1:
@@ -81,7 +81,7 @@ def read_job(
 def _outcomes(
     patterns: Sequence[str], jobs: int | None, dask: str | None, reading: JobReading
 ) -> Generator[tuple[int, _Outcome]]:
-    """The outcome of each of `reading.files`, by its place."""
+    """Set `reading.files`, and yield the place and outcome of each."""
     note = reading.notes.append
     if dask is None or is_local(dask):
         reading.files = rank_files(patterns)

@@ -1,4 +1,4 @@
-"""The task of a worker: read a recording, report on it, keep the figures of its ranks."""
+"""The task of a worker: load a recording, analyze it, return the figures of its ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_FINDINGS = 5
 
 
 def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
-    """The ranks of a recording, each with the first findings of its own report.
+    """The figures of a recording's ranks, each with the first findings of its own report.
 
     Raises InputError for a recording without GPU work, and what `traceview.load` raises.
     """

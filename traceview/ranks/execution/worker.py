@@ -1,6 +1,6 @@
 """The main program of a worker process: runs tasks that come through a socket, one by one.
 
-A message is (function, item), pickled: a function of a module, by its name. The answer is
+A message is a pickled (function, item), the function being module-level. The answer is a pickled
 (value or TaskFailure, whether the worker ends now).
 """
 
@@ -27,11 +27,11 @@ _STOPPED = 143
 
 
 def main(socket: int, folder: str) -> None:
-    """Serve the socket with this number until the other side closes it.
+    """Serve the socket with file descriptor `socket` until the other side closes it.
 
-    Temporary files are in `folder`. Where nobody is left to remove it, the worker does.
+    Temporary files are in `folder`, which the worker removes if it is terminated.
     """
-    # Raised in Python, so that temporary files are removed.
+    # As SystemExit, so that temporary files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_STOPPED))
     keep_freed_memory()
     connection = Connection(socket)
@@ -41,7 +41,7 @@ def main(socket: int, folder: str) -> None:
         _serve(connection, tasks)
     except SystemExit:
         shutil.rmtree(folder, ignore_errors=True)
-        # The folder of all workers goes with the last.
+        # The last worker removes the folder of all workers.
         with suppress(OSError):
             Path(folder).parent.rmdir()
         raise
@@ -58,15 +58,15 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
 
 
 def holds_too_much(kept_bytes: int, free: Free | None) -> bool:
-    """Whether a process that keeps so much for its next file should give it back, by ending.
+    """Whether a process that keeps `kept_bytes` allocated should end, to give memory back.
 
-    Else that file could be refused: what it needs must be free before it is read.
+    Otherwise its next file could be refused, since a file's memory must be free before it is read.
     """
     return free is not None and free.size_bytes < 2 * kept_bytes
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
-    """Take tasks. Where whoever sends them has ended, end this process and what it has started."""
+    """Queue tasks. If the sender has ended, end this process and all that it started."""
     try:
         while True:
             tasks.put(connection.recv())

@@ -22,7 +22,7 @@ from traceview.trace import Trace
 
 MOST_PLACES = 32
 LAUNCH_NS = 100_000
-"""A launch that lasts longer is held back by a full queue, which is not work of the CPU."""
+"""A longer launch call waits for a full queue; the excess is not the CPU's own time."""
 _LEAST_OF_LAUNCHES, _MOST_PERIODS = 0.05, 10
 _SLEEPS = re.compile(r"\bsleep\(")
 
@@ -36,10 +36,10 @@ class CpuPace(NamedTuple):
 
 
 def cpu_pace(trace: Trace, owner: RankOwner, loop: Integers) -> CpuPace:
-    """The CPU's time from the begin of each step to that of the next one.
+    """The CPU's time from the start of each step to the start of the next one.
 
-    Time blocked in synchronizing calls, and in launches that a full queue holds, is left out.
-    Places are known where the stacks of the thread were sampled.
+    Time blocked in synchronizing calls, or in launches by a full queue, is left out. Places need
+    sampled stacks of the thread.
     """
     none = np.zeros((len(loop), 0), np.int64)
     if not len(loop) or not len(trace.recorded("api_calls")):
@@ -54,7 +54,7 @@ def cpu_pace(trace: Trace, owner: RankOwner, loop: Integers) -> CpuPace:
 
 
 def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
-    """When a thread that launches much of the rank's work was held by the GPU."""
+    """The time in which a thread that launches much of the rank's work waited for the GPU."""
     calls, ops, held = api_calls(trace), operations(trace), waits(trace)
     own = ops.call[(ops.process == owner.process) & (ops.device == owner.device) & ops.launched]
     count = np.bincount(calls.thread[own], minlength=int(calls.thread.max(initial=0)) + 1)
@@ -71,7 +71,7 @@ def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
 def _places(
     trace: Trace, thread: int, start: Integers, end: Integers, blocked: Intervals
 ) -> tuple[tuple[Place, ...], Integers]:
-    """The lines that samples show the thread at, and its time there in each step."""
+    """The lines at which the thread was sampled, and its time there in each step."""
     samples, sites = trace.recorded("python_samples"), stack_sites(trace)
     rows = np.flatnonzero(samples["thread"] == thread)
     time = samples["time_ns"][rows]

@@ -19,11 +19,11 @@ from traceview.trace import Trace
 
 _LINE = re.compile(r"(.+):(\d{1,9})")
 _WORTH_NS = 10_000
-"""Gaps as short as launches take are in no place of the program."""
+"""Shorter gaps last no longer than a launch, and are not assigned to a place."""
 
 
 class IdlePlaces(NamedTuple):
-    """The places, and by window the row of the one with most idle time (−1), and that time."""
+    """Places; for each window the row of its main place (−1: none) and the idle time there."""
 
     places: tuple[Place, ...]
     place: Integers
@@ -31,7 +31,7 @@ class IdlePlaces(NamedTuple):
 
 
 def idle_places(trace: Trace, device: int, before: Integers, start: Integers) -> IdlePlaces:
-    """The places of the idle time in windows [before, start) of a GPU, in order of start."""
+    """The places of a GPU's idle time in windows [before, start), sorted by start."""
     every = every_gap(trace)
     rows = np.flatnonzero((every.device == device) & (every.idle_ns >= _WORTH_NS))
     window = np.searchsorted(start, every.end_ns[rows], side="left")
@@ -57,7 +57,7 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
 
 
 def _of_same_window(before: Integers, place: Integers, time: Integers) -> tuple[Integers, Integers]:
-    """Collectives that start after the same end share what was before the first of them."""
+    """Let collectives with the same window start share the place of the first of them."""
     first = np.flatnonzero(groups.opens(before))
     leader = first[np.cumsum(groups.opens(before)) - 1]
     own = time >= time[leader]
@@ -65,7 +65,7 @@ def _of_same_window(before: Integers, place: Integers, time: Integers) -> tuple[
 
 
 def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> Place:
-    """The place of a text of gap_places: a line, or a range."""
+    """The place for a text from gap_places: a source line or a range."""
     name, gaps = str(text.values[code]), rows[text.codes == code]
     match = _LINE.fullmatch(name)
     function, what = _activity(trace, gaps)
@@ -75,7 +75,7 @@ def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> Place:
 
 
 def _activity(trace: Trace, gaps: Integers) -> tuple[str, str]:
-    """The function and the activity with most time in some gaps; empty where unknown."""
+    """The function and the activity with most samples in the gaps; empty if unknown."""
     samples, sites = idle_samples(trace), stack_sites(trace)
     own = np.flatnonzero(np.isin(samples.gap, gaps))
     if not len(own):

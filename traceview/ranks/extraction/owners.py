@@ -17,20 +17,20 @@ from traceview.trace import Trace
 from traceview.trace.rank_identity import RankIdentity
 
 LEAST_OF_GPU = 0.05
-"""A process with less than this part of a GPU's work is not a rank on it: torch makes a context,
-and a few copies, on GPUs that belong to other ranks."""
+"""A process with a smaller fraction of a GPU's work is not a rank on it: torch creates a context,
+and makes a few copies, on GPUs of other ranks."""
 _IN_FILE_NAME = re.compile(r"(?:^|[^a-z])rank[-_ .]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
 class RankOwner(NamedTuple):
-    """A process, and a GPU that it works on: rows of processes and devices."""
+    """A process and a GPU that it uses, as rows of the tables processes and devices."""
 
     process: int
     device: int
 
 
 def rank_owners(trace: Trace) -> list[RankOwner]:
-    """The ranks of a recording in order of machine, GPU and process."""
+    """The ranks of a recording, in order of machine, GPU and process."""
     ops, moved = operations(trace), transfers(trace)
     if not len(ops):
         return []
@@ -52,7 +52,7 @@ def operations_of(trace: Trace, owner: RankOwner) -> Integers:
 
 
 def rank_names(trace: Trace, owners: list[RankOwner]) -> list[RankName]:
-    """The name of each rank: as recorded, in the file name, in its communicators, or by order."""
+    """The name of each rank, numbered by recording, file name, communicators or order."""
     numbers, numbered = _numbers(trace, owners)
     return [
         _name(trace, owner, number, numbered, alone=len(owners) == 1)
@@ -62,7 +62,7 @@ def rank_names(trace: Trace, owners: list[RankOwner]) -> list[RankName]:
 
 def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered]:
     if len(owners) == 1 and trace.rank is not None:
-        # NCCL knows a rank by its place in the largest communicator, which may not be the world.
+        # Without a noted rank, it is that of the largest communicator, which may not be the world.
         noted = RankIdentity.of_run(trace.run) is not None
         return [trace.rank.rank], "recording" if noted else "communicator"
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
@@ -76,7 +76,7 @@ def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered
 
 
 def _of_communicators(trace: Trace, owner: RankOwner) -> int | None:
-    """The rank in the largest communicator of the process, where it has just one there."""
+    """The process's rank in its largest communicator; None without a unique one."""
     known = trace.recorded("communicators")
     own = known.take(known["process"] == owner.process)
     if not len(own):

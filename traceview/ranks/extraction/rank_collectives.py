@@ -1,4 +1,4 @@
-"""The collectives and messages of a rank, with what it did before each."""
+"""The collectives and messages of a rank, with its work and idle time before each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from traceview.trace import Trace
 
 
 class CollectivesOfRank(NamedTuple):
-    """The collectives of a rank, and the places that they name."""
+    """The collectives of a rank, and the places that their `place` column refers to."""
 
     collectives: RankCollectives
     places: tuple[Place, ...]
@@ -39,7 +39,7 @@ class CollectivesOfRank(NamedTuple):
 def rank_collectives(
     trace: Trace, owner: RankOwner, time: RankTime, loop: Integers
 ) -> CollectivesOfRank:
-    """The collectives of a rank; `loop` are the rows of steps of its loop."""
+    """The collectives of a rank; `loop` has the rows of its loop in the table of steps."""
     moved, ops = transfers(trace), operations(trace)
     chosen = moved.is_collective & (moved.device == owner.device)
     rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
@@ -70,7 +70,7 @@ def rank_collectives(
 
 
 def _end_before(start: Integers, end: Integers) -> Integers:
-    """The last end of a collective that is not after each start; of the first ones their start."""
+    """For each collective, the last end at or before its start; else its own start."""
     ends = np.sort(end)
     number = np.searchsorted(ends, start, side="right")
     return np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
@@ -87,7 +87,7 @@ def _kinds(moved: Transfers, rows: Integers) -> Array:
 
 
 def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
-    """The place in the loop of the step that launched each operation, −1 outside of it."""
+    """The position in the loop of the step that launched each operation, −1 outside the loop."""
     step = step_of_operations(trace)[operation]
     places = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
     places[loop] = np.arange(len(loop))
@@ -96,7 +96,7 @@ def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
 
 
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
-    """Size and own rank of each communicator of a process; a rank of −1 where it has several."""
+    """Size and own rank of each communicator of a process; rank −1 if it has several ranks."""
     known = trace.recorded("communicators")
     size_and_rank: dict[int, tuple[int, int]] = {}
     own = known.take(known["process"] == process)
@@ -109,7 +109,7 @@ def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]
 def group_texts(
     trace: Trace, process: int
 ) -> tuple[Mapping[int, str], Mapping[int, tuple[int, ...]]]:
-    """The names of process groups and their global ranks, by communicator, where recorded."""
+    """Names and global ranks of process groups, by communicator and only where recorded."""
     known = trace.recorded("communicators")
     own = known.take(known["process"] == process)
     number = own["communicator"].tolist()

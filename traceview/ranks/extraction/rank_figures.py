@@ -35,7 +35,7 @@ Parts = Mapping[str, Integers]
 def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     """The figures of each GPU that a process of the recording works on; none without GPU work.
 
-    What the rank's own report says (`verdict`, `limit`, `findings`) is left empty.
+    `verdict`, `limit` and `findings`, which come from the rank's own report, are left empty.
     """
     trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
     owners = rank_owners(trace)
@@ -89,7 +89,7 @@ _SUMMED = ("compute_ns", "exposed_ns", "hidden_ns", "copies_ns")
 
 
 def _steady_parts(steps: RankSteps, time: RankTime) -> tuple[int, Parts]:
-    """The steady steps and their parts; without steps the time from first to last work."""
+    """Duration and parts of the steady steps; without steps, from first to last work."""
     if len(steps):
         kept = ~steps.warm_up
         parts = {each: getattr(steps, each)[kept] for each in (*_SUMMED, "idle_ns")}
@@ -99,7 +99,7 @@ def _steady_parts(steps: RankSteps, time: RankTime) -> tuple[int, Parts]:
 
 
 def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, ...]:
-    """Kernels by class in the steady steps, or of the whole run without steps; most time first."""
+    """Kernels by class in the steady steps, or without steps in the whole run; most time first."""
     ops, rows = operations(trace), operations_of(trace, owner)
     if len(steady):
         rows = rows[np.isin(step_of_operations(trace)[rows], steady)]

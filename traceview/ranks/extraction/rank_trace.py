@@ -10,14 +10,14 @@ from traceview.trace import Trace
 from traceview.trace.model import Facts
 
 _PROCESS = "process"
-# Other tables refer to its rows.
+# Kept whole, because other tables refer to its rows.
 _THREADS = "threads"
 
 
 def rank_traces(trace: Trace) -> list[Trace]:
-    """The trace of each rank, in the order of `rank_owners`: that of its process.
+    """The trace of each rank's process, in the order of `rank_owners`.
 
-    A rank of a process with several GPUs has the work on all of them.
+    If the process uses several GPUs, the trace has the work on all of them.
     """
     owners = rank_owners(trace)
     if len({owner.process for owner in owners}) < 2:
@@ -27,7 +27,7 @@ def rank_traces(trace: Trace) -> list[Trace]:
 
 
 def process_trace(trace: Trace, process: int) -> Trace:
-    """The events of one process, a row of its table, and those of unknown processes."""
+    """A trace of one process (a row of processes), with events of unknown processes too."""
     tables = {
         name: table if name == _THREADS else _of_process(table, process)
         for name, table in trace.tables.items()

@@ -1,4 +1,4 @@
-"""The time of a rank by what it does, and the steps of its loop."""
+"""The time of a rank by activity, and the steps of its loop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NUMBER = re.compile(r"(\d{1,15})\D*$")
 
 @record
 class RankTime:
-    """The time of a rank as unions: kernels without communication, communication, all work.
+    """Unions of a rank's time: kernels without communication, communication, all work.
 
-    `idle` has the gaps of its GPU by cause.
+    `idle` has the idle gaps of its GPU, by cause.
     """
 
     compute: Intervals
@@ -45,7 +45,7 @@ class RankTime:
 
 
 def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
-    """The time of a rank. Gaps are those of its GPU, whichever process ends them."""
+    """The time of a rank. All gaps of its GPU count, whichever process ends them."""
     ops, rows = operations(trace), operations_of(trace, owner)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     exchanges = communication_operations(trace)[rows]
@@ -66,24 +66,24 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
 
 
 def loop_of(trace: Trace, owner: RankOwner) -> Integers:
-    """Rows of steps of the loop that takes most time of a rank, warm-up included, in order."""
-    ops, found, timed = operations(trace), steps(trace), pace(trace)
+    """Rows, in the table of steps, of the loop with most of a rank's time, with warm-up."""
+    ops, all_steps, timed = operations(trace), steps(trace), pace(trace)
     step = step_of_operations(trace)
-    here = step[(ops.device == owner.device) & (ops.process == owner.process) & (step >= 0)]
-    if not len(here):
+    own = step[(ops.device == owner.device) & (ops.process == owner.process) & (step >= 0)]
+    if not len(own):
         return np.zeros(0, np.int64)
-    series = groups.different(found.series[groups.different(here)])
-    chosen = np.isin(found.series, series) & (found.operations > 0) & timed.timed
-    rows = np.flatnonzero(chosen & (found.process == owner.process))
+    series = groups.different(all_steps.series[groups.different(own)])
+    chosen = np.isin(all_steps.series, series) & (all_steps.operations > 0) & timed.timed
+    rows = np.flatnonzero(chosen & (all_steps.process == owner.process))
     if not len(rows):
         return rows
-    total_ns = np.bincount(found.series[rows], timed.duration_ns[rows])
-    loop: Integers = rows[found.series[rows] == np.argmax(total_ns)]
+    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    loop: Integers = rows[all_steps.series[rows] == np.argmax(total_ns)]
     return loop
 
 
 def rank_steps(trace: Trace, rows: Integers, time: RankTime) -> RankSteps:
-    """The steps in these rows of steps, by what the rank did in them."""
+    """The steps at `rows` of the table of steps, split by the rank's activity."""
     if not len(rows):
         return no_steps()
     timed, names = pace(trace), steps(trace).names.take(rows)
@@ -102,9 +102,9 @@ def rank_steps(trace: Trace, rows: Integers, time: RankTime) -> RankSteps:
 
 
 def parts_of(time: RankTime, begin: Integers, end: Integers) -> dict[str, Integers]:
-    """The parts of each [begin, end), as RankSteps has them.
+    """The parts of each [begin, end), by their names in RankSteps.
 
-    Time without work that no gap accounts for is of unknown cause: before the first work of all.
+    Time without work that is in no gap, as before the first work, is idle time of unknown cause.
     """
     both = zip(time.compute, time.communication, strict=True)
     kernels = intervals.union(*map(np.concatenate, both))
@@ -124,7 +124,7 @@ def parts_of(time: RankTime, begin: Integers, end: Integers) -> dict[str, Intege
 
 
 def _numbers(names: Texts) -> Integers:
-    """The last number in each name; the places where these do not ascend."""
+    """The last number in each name; if these do not ascend, 0, 1, 2 …"""
     matches = [_NUMBER.search(str(name)) for name in names.decode()]
     numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < len(names) or (np.diff(numbers) <= 0).any():

@@ -21,7 +21,7 @@ _SMALL_SHARE, _EXPOSED_SHARE = 0.05, 0.10
 def small_messages(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
-    """Many small collectives per step: the one kind and size that takes most exposed time."""
+    """Many small collectives per step: a finding for the kind and size with most exposed time."""
     steps = max(int(job.steps.steady.sum()), 1)
     small = [(_exposed_ns(job, row, calls), row) for row in _many_small(tables["collectives"])]
     if not small:
@@ -61,7 +61,7 @@ def small_messages(
 
 
 def _many_small(collectives: Table) -> Iterator[dict[str, Cell]]:
-    """The rows of kinds and sizes of small messages that are sent often in each step."""
+    """Rows of the table for small collectives that are called often in each step."""
     for row in collectives.rows():
         size, per_step = row["bytes"], row["calls_per_step"]
         if size is None or per_step is None or row["transfer_ns"] is None:
@@ -80,14 +80,14 @@ def _exposed_ns(job: JobFacts, row: dict[str, Cell], calls: Sequence[GroupCalls]
 
 
 def _exposed_transfers(calls: GroupCalls) -> Integers:
-    """The time of each call without compute and without waiting, at most."""
+    """An upper bound of each call's time without compute and without waiting."""
     return np.minimum(calls.exposed_ns, calls.duration_ns - np.maximum(calls.wait_ns, 0))
 
 
 def exposed_communication(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
-    """Communication that compute does not hide, without waits, on the median rank."""
+    """Exposed communication of the median rank, without waits, as a finding."""
     row = _median_rank(tables)
     if row is None:
         return
@@ -119,7 +119,7 @@ def exposed_communication(
 
 
 def _median_rank(tables: dict[str, Table]) -> dict[str, Cell] | None:
-    """The row of the rank with the median of exposed transfers; None where waits are unknown."""
+    """The row of the rank with the median exposed transfer time; None if waits are unknown."""
     known = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
     ordered = sorted(known, key=_transfer_ns)
     return ordered[(len(ordered) - 1) // 2] if ordered and len(tables["collectives"]) else None
@@ -132,7 +132,7 @@ def _transfer_ns(row: dict[str, Cell]) -> int:
 def _most_exposed(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> tuple[str, dict[str, Value]]:
-    """The kind with most of that time and how fast its group is, as the end of a sentence."""
+    """The kind with most exposed time and its group's bandwidth, as the end of a sentence."""
     exposed = [np.bincount(each.kind, _exposed_transfers(each), len(KINDS)) for each in calls]
     of = int(np.argmax([each.max() for each in exposed]))
     group = next(row for row in tables["groups"].rows() if row["group"] == job.groups[of].label)

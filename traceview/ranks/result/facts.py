@@ -1,4 +1,4 @@
-"""The facts of a job, before tables and sentences are made of them."""
+"""The facts of a job, from which its tables and sentences are made."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from traceview.tables import Integers
 
 @record
 class JobFacts:
-    """The ranks, by number, and what their collectives tell. `span_ns` is the time of
-    the steady steps that all share, of the median rank; without steps the whole steady time.
+    """The ranks, by number, and the facts derived from their collectives.
 
-    `wait_ns` has one array per rank, a row per collective of it: how long it waited there, −1 where
-    that is unknown.
+    `span_ns` is the median rank's time in the steady steps that all ranks share, or without steps
+    its whole steady time. `wait_ns` has an array per rank: the wait in each of its collectives, −1
+    where unknown.
     """
 
     ranks: tuple[RankFigures, ...]
@@ -45,7 +45,7 @@ class JobFacts:
         return any((each.last >= 0).any() for each in self.matched)
 
     def steady_count(self, rank: int) -> int:
-        """Steady steps of a rank, at least 1: times are divided by it."""
+        """The number of a rank's steady steps, at least 1 as times are divided by it."""
         return max(int((~self.ranks[rank].steps.warm_up).sum()), 1)
 
 
@@ -56,6 +56,6 @@ def waits_by_row(
     waits = tuple(np.full(len(each.collectives), -1, np.int64) for each in ranks)
     for of in matched:
         for place, rank in enumerate(of.ranks):
-            there = of.rows[place] >= 0
-            waits[rank][of.rows[place, there]] = of.wait_ns[place, there]
+            present = of.rows[place] >= 0
+            waits[rank][of.rows[place, present]] = of.wait_ns[place, present]
     return waits

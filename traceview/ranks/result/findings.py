@@ -1,4 +1,4 @@
-"""The findings of a job: few, on what all ranks lose together."""
+"""The findings of a job: few, about time that its ranks lose together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def findings_of(
 
 
 def _order(each: Finding) -> tuple[int, bool, int]:
-    """The worst first; ranks that disagree before all that takes time."""
+    """The sort key, worst first; of one severity, inconsistent ranks come before lost time."""
     return SEVERITIES.index(each.severity), each.time_at_stake_ns > 0, -each.time_at_stake_ns
 
 
@@ -139,7 +139,7 @@ def _why(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
 
 
 def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
-    """Why the GPU of a rank works longer."""
+    """Why the GPU of a rank works longer, as a clause, and the figures in it."""
     if longer is None:
         return "its GPU works longer between collectives", {}
     values: dict[str, Value] = {"work_factor": longer.factor}
@@ -153,7 +153,7 @@ def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
 
 
 def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
-    """Why a CPU is late that launches more than those of other ranks."""
+    """The clause for a rank whose CPU launches more than other ranks' CPUs, and its figures."""
     late = {one.rank for one in job.stragglers}
     others = [launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
     values: dict[str, Value] = {

@@ -22,8 +22,8 @@ NVLINK, PCIE, NETWORK = "NVLink", "PCIe", "network"
 class GroupCalls:
     """The collectives of one shape of group on all ranks, one row per collective and rank.
 
-    `call` numbers the collectives; `first` is True for one row of each. `skew_ns` is the wait of
-    the first rank to arrive, −1 where waits are unknown, as is `wait_ns`.
+    `call` is the number of the collective. `skew_ns` is the wait of the first rank to arrive; it
+    and `wait_ns` are −1 where waits are unknown.
     """
 
     call: Integers
@@ -39,7 +39,7 @@ class GroupCalls:
 
 
 def group_calls(job: JobFacts, of: ProcessGroups) -> GroupCalls:
-    """The collectives of a shape of group."""
+    """The collectives of all groups of one shape."""
     parts = [_calls(job, place) for place in of.members]
     number = np.cumsum([0, *(int(part["call"].max(initial=-1)) + 1 for part in parts)])
     for part, first in zip(parts, number.tolist(), strict=False):
@@ -50,23 +50,23 @@ def group_calls(job: JobFacts, of: ProcessGroups) -> GroupCalls:
 
 def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
     of = job.matched[place]
-    there = of.rows >= 0
-    member, column = np.nonzero(there)
+    present = of.rows >= 0
+    member, column = np.nonzero(present)
     columns = {
-        name: column_of(job.ranks, of.ranks, of.rows, name)[there]
+        name: column_of(job.ranks, of.ranks, of.rows, name)[present]
         for name in ("bus_bytes", "start_ns", "end_ns", "exposed_ns", "step")
     }
     rank = np.array(of.ranks, np.int64)[member]
     shift = job.steps.shift[rank]
     return {
-        "call": (np.cumsum(there.any(axis=0)) - 1)[column],
+        "call": (np.cumsum(present.any(axis=0)) - 1)[column],
         "rank": rank,
         "kind": of.kind[column].astype(np.int64),
         "bytes": of.bytes[column],
         "bus_bytes": columns["bus_bytes"],
         "duration_ns": columns["end_ns"] - columns["start_ns"],
         "exposed_ns": columns["exposed_ns"],
-        "wait_ns": of.wait_ns[there],
+        "wait_ns": of.wait_ns[present],
         "skew_ns": np.where(of.last >= 0, of.late_ns, UNKNOWN)[column],
         "step": np.where(columns["step"] >= 0, columns["step"] + shift, -1),
     }
@@ -104,8 +104,8 @@ def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str,
 def bus_rate(bus: Integers, duration: Integers, wait: Integers, peak: int | None) -> int | None:
     """Bus bytes per second without waits; None where sizes or waits are unknown.
 
-    Nor is it known where it exceeds the peak of the link: then data moved before the last rank
-    arrived, as the root of a broadcast sends while others are not there yet.
+    Also None if the rate exceeds the link's peak: then data moved before the last rank arrived, as
+    from the root of a broadcast to the ranks that are ready.
     """
     chosen = (bus > 0) & (wait >= 0)
     time = int((duration - wait)[chosen].sum())
@@ -118,8 +118,8 @@ def bus_rate(bus: Integers, duration: Integers, wait: Integers, peak: int | None
 def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
     """The link between the ranks of a group, and its peak rate one way; None where unknown.
 
-    Within a machine that is NVLink where the product has it, else PCIe. Rates of networks are not
-    in recordings.
+    Within a machine the link is NVLink if the GPU model has it, else PCIe. Network rates are not
+    recorded.
     """
     ranks = sorted({rank for place in of.members for rank in job.matched[place].ranks})
     machine = _machines(job)
@@ -138,7 +138,7 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
 
 
 def _machines(job: JobFacts) -> list[str]:
-    """An identity of each rank's machine; empty where unknown. One clock is of one machine."""
+    """An id of each rank's machine, empty if unknown: the host, or the clock if all share one."""
     names = [each.name for each in job.ranks]
     alone = len({name.clock for name in names}) == 1
     return [name.host or (name.clock if alone else "") for name in names]

@@ -1,4 +1,4 @@
-"""The steps of all ranks by what took their time."""
+"""The steps of all ranks, split by part."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _LOADS = ("data-wait", "data-loading")
 
 
 def heat_map(job: JobFacts) -> HeatMap:
-    """The heat map of a job; without columns where it has no steps."""
+    """The heat map of a job, without columns if it has no steps."""
     row = job.steps.row
     count, total = row.shape
     parts = np.zeros((count, total, len(PARTS)), np.int64)
     duration, warm = np.full((count, total), NULL), np.zeros((count, total), bool)
     loading = np.zeros((count, total), np.int64)
     for rank, figures in enumerate(job.ranks):
-        there = np.flatnonzero(row[rank] >= 0)
-        own, steps = row[rank, there], figures.steps
-        duration[rank, there], warm[rank, there] = steps.duration_ns[own], steps.warm_up[own]
+        present = np.flatnonzero(row[rank] >= 0)
+        own, steps = row[rank, present], figures.steps
+        duration[rank, present], warm[rank, present] = steps.duration_ns[own], steps.warm_up[own]
         wait = np.minimum(waits_in_steps(job, rank)[own], steps.exposed_ns[own])
-        parts[rank, there, 0] = steps.compute_ns[own]
-        parts[rank, there, 1] = steps.exposed_ns[own] - wait
-        parts[rank, there, 2] = wait
-        parts[rank, there, 3] = steps.copies_ns[own]
-        parts[rank, there, 4:] = steps.idle_ns[own]
-        loading[rank, there] = np.minimum(
+        parts[rank, present, 0] = steps.compute_ns[own]
+        parts[rank, present, 1] = steps.exposed_ns[own] - wait
+        parts[rank, present, 2] = wait
+        parts[rank, present, 3] = steps.copies_ns[own]
+        parts[rank, present, 4:] = steps.idle_ns[own]
+        loading[rank, present] = np.minimum(
             loading_in_steps(figures)[own], steps.idle_ns[own, LAUNCH_LATE]
         )
     late, more = np.zeros((count, total), np.int64), np.zeros((count, total), np.int64)
@@ -56,14 +56,14 @@ def waits_in_steps(job: JobFacts, rank: int) -> Integers:
 def loading_in_steps(figures: RankFigures) -> Integers:
     """Idle time in each step of a rank in which its CPU waited for data or loaded it.
 
-    Collectives that start after the same one share the idle time before the first of them.
+    Idle time that several collectives share, as they start after the same one, counts once.
     """
-    found, count = figures.collectives, len(figures.steps)
+    collectives, count = figures.collectives, len(figures.steps)
     loads = np.array([place.what in _LOADS for place in figures.places] + [False])
-    rows = np.flatnonzero(loads[found.place] & (found.step >= 0))
+    rows = np.flatnonzero(loads[collectives.place] & (collectives.step >= 0))
     if not len(rows):
         return np.zeros(count, np.int64)
-    by = groups.group(found.step[rows], found.place[rows], found.place_ns[rows])
+    by = groups.group(collectives.step[rows], collectives.place[rows], collectives.place_ns[rows])
     once = rows[by.first]
-    total = np.bincount(found.step[once], found.place_ns[once], minlength=count)
+    total = np.bincount(collectives.step[once], collectives.place_ns[once], minlength=count)
     return total.astype(np.int64)

@@ -52,7 +52,7 @@ def _ranks(job: JobFacts) -> Rows:
 
 
 def _steady_wait_ns(job: JobFacts, rank: int) -> int:
-    """The time that a rank waited in its steady steps, or in all collectives without steps."""
+    """The time that a rank waited in its steady steps, or without steps in all collectives."""
     wait, step = np.maximum(job.wait_ns[rank], 0), job.ranks[rank].collectives.step
     warm = job.ranks[rank].steps.warm_up
     if len(warm):
@@ -130,6 +130,6 @@ def steps_table(job: JobFacts, heat: HeatMap) -> Table:
 def _begins(job: JobFacts, rank: Integers, step: Integers) -> Integers:
     begin = np.full(job.steps.row.shape, NULL)
     for place, each in enumerate(job.ranks):
-        there = job.steps.row[place] >= 0
-        begin[place, there] = each.steps.begin_ns[job.steps.row[place, there]]
+        present = job.steps.row[place] >= 0
+        begin[place, present] = each.steps.begin_ns[job.steps.row[place, present]]
     return begin[rank, step]

@@ -1,4 +1,4 @@
-"""Kernels of a late rank that take longer than those of the others."""
+"""The kernels of a late rank that take longer than on the other ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _COMMUNICATION = "communication"
 
 
 class LongerClass(NamedTuple):
-    """The class of kernels that takes most time more per step than on the median other rank.
+    """The class of kernels with most extra time per step against the median other rank.
 
-    `whole_ns` is what all classes take more, `factor` by how much this one takes longer and
-    `calls_factor` that of its calls. `all_slower` is True where every class that matters takes
-    longer by the same factor, with equally many calls: then the GPU runs at a lower clock, whatever
-    the kernels.
+    `more_ns` is its extra time, `whole_ns` the extra time of all classes; `factor` and
+    `calls_factor` are the ratios of its time and its calls. `all_slower` is True if every class
+    that matters takes longer by the same factor with equally many calls: the GPU then runs at a
+    lower clock, whatever the kernels.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class LongerClass(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """A class of kernels: time and calls per step, and those of the median other rank."""
+    """Time and calls per step of a class of kernels, own and of the median other rank."""
 
     kind: str
     time: float
@@ -44,7 +44,7 @@ class _Compared(NamedTuple):
 
 
 def longer_class(job: JobFacts, straggler: Straggler) -> LongerClass | None:
-    """The kernels that take a straggler longer; None where it is not late for its work."""
+    """The class of kernels that slows a straggler; None if GPU work is not its cause."""
     rows = _compared(job, straggler.rank) if straggler.cause == GPU_WORK else []
     most = max(rows, key=lambda row: row.time - row.usual, default=None)
     if most is None or most.time <= most.usual:

@@ -1,4 +1,4 @@
-"""When a rank is late, in words: every step, every third step, one step."""
+"""The pattern of late steps in words: every step, every third step, one step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERY, _PERIODS, _LEAST_HITS = 0.8, range(2, 11), 3
 
 
 def pattern_of(late: Mask, names: Sequence[str]) -> str:
-    """When a rank is late: `every step`, `every third step`, `step 17`, `5 of 40 steps`."""
+    """The late steps in words: `every step`, `every third step`, `step 17`, `5 of 40 steps`."""
     rows = np.flatnonzero(late)
     if not len(names):
         return ""
@@ -31,7 +31,7 @@ _ORDINALS = ("", "", "second", "third", "fourth", "fifth", "sixth", "seventh", "
 
 
 def _fitting(rows: Integers, count: int) -> Iterator[int]:
-    """The periods in which these steps recur."""
+    """The periods at which the steps `rows` recur."""
     for period in _PERIODS:
         phase = int(np.bincount(rows % period).argmax())
         hits = int((rows % period == phase).sum())

@@ -52,18 +52,18 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
 
 
 def _steady(job: JobFacts) -> int:
-    """Steady steps of all ranks together; of a rank without steps its whole time is one."""
+    """Steady steps summed over the ranks; a rank without steps counts as one."""
     return sum(job.steady_count(place) for place in range(len(job.ranks)))
 
 
 def _waiting_share(job: JobFacts) -> float:
-    """The share of steady time that ranks wait in collectives without computing."""
+    """The fraction of steady time in which ranks wait in collectives without computing."""
     waited = 0
     for rank, each in enumerate(job.ranks):
-        found, warm = each.collectives, each.steps.warm_up
-        wait = np.minimum(np.maximum(job.wait_ns[rank], 0), found.exposed_ns)
+        collectives, warm = each.collectives, each.steps.warm_up
+        wait = np.minimum(np.maximum(job.wait_ns[rank], 0), collectives.exposed_ns)
         if len(warm):
-            wait = wait[(found.step >= 0) & ~warm[found.step]]
+            wait = wait[(collectives.step >= 0) & ~warm[collectives.step]]
         waited += int(wait.sum())
     span = sum(each.span_ns for each in job.ranks)
     return min(waited / span, 1.0) if span else 0.0
