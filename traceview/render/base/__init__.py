@@ -1,1 +1,1 @@
-"""What all outputs share: safe text, columns, tables, colours, pages from templates."""
+"""Parts shared by all outputs: safe text, columns, tables, colours, pages from templates."""

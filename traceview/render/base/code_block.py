@@ -1,4 +1,4 @@
-"""Lines of code as the templates of pages take them."""
+"""Lines of code, as records for the page templates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from traceview.records import record
 
 @record
 class CodeLink:
-    """`target` is the id of an element of the page; empty if there is none."""
+    """A link to the page element with the id `target`; plain text if that is empty."""
 
     text: str
     target: str
@@ -15,7 +15,7 @@ class CodeLink:
 
 @record
 class CodeLine:
-    """A line of code. `mark` is a class that it shares with all that comes from the same line."""
+    """A line of code. `mark` is a CSS class shared by all code from one source line."""
 
     text: str
     margin: str
@@ -29,7 +29,7 @@ class CodeLine:
 
 @record
 class CodeBlock:
-    """One source file or listing, whose lines are `unit`; `missing` says why there are none."""
+    """A source file or listing, its lines called `unit`; `missing` is the reason if it is empty."""
 
     title: str
     lines: tuple[CodeLine, ...] = ()

@@ -26,9 +26,9 @@ _LISTING = re.compile(r"^(?P<space>\s*)(?P<guard>@\S+ )?(?P<opcode>[A-Za-z][\w.:
 
 
 def colored(text: str, is_listing: bool) -> Markup:
-    """A line of code, escaped, with its tokens in `<b>` of a class; one line of a listing or file.
+    """A line of a file or listing, escaped, with its tokens in `<b>` elements with classes.
 
-    What spans several lines, such as a docstring, is coloured as if each line stood alone.
+    Each line is coloured on its own, even within a docstring of several lines.
     """
     if is_listing:
         return _listing_line(text)

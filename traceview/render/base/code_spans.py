@@ -26,18 +26,18 @@ _CODE = (
 _SPAN = re.compile(f"`(?P<quoted>[^`]+)`|(?P<command>{_COMMAND})|(?P<code>{'|'.join(_CODE)})")
 _LONGEST = 2_000
 _COMPLETE = ("traceview doctor",)
-"""Commands that run without an argument; the mere name of another verb is nothing to copy."""
+"""Commands worth copying without arguments; other verbs need some."""
 
 
 class Span(NamedTuple):
-    """A part of a sentence. Code that the sentence quotes has lost its backticks."""
+    """A part of a sentence; quoted code comes without its backticks."""
 
     text: str
     kind: Literal["prose", "code", "command"]
 
 
 def code_spans(text: str) -> Iterator[Span]:
-    """The parts of a sentence in their order; a very long one is prose as a whole."""
+    """Split a sentence into prose, code and commands; a very long text is prose as a whole."""
     end = 0
     for match in _SPAN.finditer(text) if len(text) <= _LONGEST else ():
         yield Span(text[end : match.start()], "prose")
@@ -49,7 +49,7 @@ def code_spans(text: str) -> Iterator[Span]:
 
 
 def coded(text: str) -> Markup:
-    """The text, escaped, with its code in `<code>`; what is to be copied has `data-copy`."""
+    """The text, escaped, with code in `<code>` elements; commands to copy have `data-copy`."""
     return Markup("").join(_marked(span) for span in code_spans(text))
 
 

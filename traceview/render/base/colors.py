@@ -1,7 +1,7 @@
-"""The colours of what a page draws: one per meaning, in every figure and in the timeline alike.
+"""The colours of a page: one per meaning, the same in all figures and in the timeline.
 
-Work on the GPU has full colours by class of kernel. Idle time has reds and pale tints by cause, and
-figures hatch it, so that busy and idle differ without colour, too.
+GPU work has full colours by class of kernel. Idle time has reds and pale tints by cause, and
+figures hatch it, so that busy and idle differ without colour as well.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ TIMELINE: Mapping[str, _Shades] = {
     "python-compilation": ("#b98e85", "#8a635b"),
     "python-result-wait": ("#c2c7cd", "#4d555e"),
 }
-"""What threads do: CUDA calls, ranges and sampled Python; steps, and the phases not above."""
+"""Activity of threads: CUDA calls, ranges and sampled Python; steps, and other phases."""
 
 PARTS: Mapping[str, _Shades] = {
     "gpu-work": ("#6f8fb8", "#6d8fbb"),
@@ -106,7 +106,7 @@ RANKS: Mapping[str, _Shades] = {
     "rank-late": ("#c0392f", "#f4776c"),
     "rank-wait": ("#6a57b8", "#a795f0"),
 }
-"""Between ranks: the time that others wait for one, and the time that one waits for others."""
+"""Between ranks: time that others wait for a rank, and time that a rank waits for others."""
 
 MEANINGS: Mapping[str, _Shades] = {
     **RANKS,
@@ -139,7 +139,7 @@ def _key(name: str) -> str:
 
 
 def colors_css() -> str:
-    """CSS variables with all colours, light and dark, and a class per meaning that fills marks."""
+    """CSS variables of all colours, light and dark, and a class per meaning to fill marks."""
     light, dark = (
         "".join(f"--c-{name}:{shades[side]};" for name, shades in MEANINGS.items())
         for side in (0, 1)

@@ -20,7 +20,7 @@ _READABLE_TEXT = 40
 
 @record
 class TerminalColumn:
-    """One column as text. `cells` are whole; `cut` gives them in `width`."""
+    """One column as text. `cells` are uncut; `cut` returns them in `width`."""
 
     heading: str
     is_text: bool
@@ -38,7 +38,7 @@ class TerminalColumn:
         return replace(self, width=width)
 
     def cut(self) -> list[str]:
-        """The cells in `width`: names shortened to one line, prose whole, to be wrapped."""
+        """The cells for `width`: names shortened to one line, prose left whole for wrapping."""
         return cells_of(self.cells, self.width, self.prose)
 
 
@@ -89,7 +89,7 @@ def _least(column: TerminalColumn, text: int) -> int:
 
 
 def _grown(columns: Sequence[TerminalColumn], width: int, least_text: int) -> list[TerminalColumn]:
-    """The columns with the spare width shared among the texts that are cut, least cut first."""
+    """Share the spare width among the columns that would be cut, least cut first."""
     widths = [min(_least(column, least_text), width) for column in columns]
     spare = max(width - sum(widths) - GAP * (len(widths) - 1), 0)
     lacking = {i: column.width - widths[i] for i, column in enumerate(columns)}

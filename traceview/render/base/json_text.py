@@ -20,19 +20,19 @@ from traceview.findings import Finding
 from traceview.tables import Array, Table, Texts, object_array
 
 SCHEMA_VERSION = 1
-"""Of all documents; it changes when a name or a meaning does."""
+"""Version of all documents; it changes with the name or the meaning of a key."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ROWS_AT_ONCE = 20_000
 
 
 def written(value: Any) -> str:
-    """A value in ASCII. Tables are lists of rows."""
+    """The JSON text of a value, in ASCII. Tables become lists of rows."""
     return "".join(pieces(value))
 
 
 def pieces(value: Any, margin: str = "") -> Iterator[str]:
-    """The same text in pieces; all lines but the first are indented by `margin`."""
+    """The JSON text of a value in pieces; lines after the first are indented by `margin`."""
     inner = f"{margin} "
     if isinstance(value, Table):
         yield from _bracketed("[]", _rows(value, inner), margin)
@@ -73,7 +73,7 @@ def _parts(table: Table) -> Iterator[Table]:
     if len(table) > _ROWS_AT_ONCE:
         for column in table.columns:
             if column.dtype == "text":
-                # Texts read before the table is split are made all at once.
+                # Decode texts once for the whole table, not once per part.
                 _ = table.texts(column.name).values
     for first in range(0, len(table), _ROWS_AT_ONCE):
         yield table.take(np.arange(first, min(first + _ROWS_AT_ONCE, len(table))))
@@ -110,12 +110,12 @@ def _scalar(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    # The function by which json.dumps writes a string; what dumps does around it takes longer.
+    # The function that json.dumps uses for strings, without the overhead of dumps.
     return encode_basestring_ascii(clean(value))
 
 
 def _python_number(value: Any) -> int | bool:
-    """The Python value of a numpy integer or boolean, which json does not know."""
+    """The Python value of a numpy integer or boolean, which json cannot serialize."""
     if isinstance(value, np.integer | np.bool_):
         number: int | bool = value.item()
         return number
@@ -123,7 +123,7 @@ def _python_number(value: Any) -> int | bool:
 
 
 def clean(value: Any) -> Any:
-    """The same value without what JSON or UTF-8 cannot represent."""
+    """Replace what JSON or UTF-8 cannot represent: NaN, infinities and lone surrogates."""
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -134,7 +134,7 @@ def clean(value: Any) -> Any:
 
 
 def finding_fields(finding: Finding, analysis: str | None = None) -> dict[str, Any]:
-    """A finding of a trace or a kernel as JSON has it.
+    """The JSON fields of a finding of a trace or a kernel.
 
     `analysis` names the analysis whose table shows it; None for a kernel's.
     """

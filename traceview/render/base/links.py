@@ -1,7 +1,7 @@
 """Links in a terminal (OSC 8) from a source line to its file.
 
-A file name of a trace is hostile text. Rich writes the address of a link into the terminal as it
-is, so the address is percent-encoded, and only files of this machine are linked at all.
+A file name in a trace is hostile text. Rich writes the address of a link to the terminal unescaped,
+so the address is percent-encoded, and only files on this machine are linked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def linked(text: Text, file: str | None, line: int | None) -> Text:
 
 
 def address_of(file: str | None) -> str:
-    """The `file://` address of a file of this machine; empty for any other name."""
+    """The `file://` address of a file on this machine; empty for any other name."""
     if not file or len(file) > _LONGEST or "\0" in file:
         return ""
     path = Path(file)

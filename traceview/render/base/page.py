@@ -1,6 +1,6 @@
 """Pages from the templates in `render/templates`.
 
-The templates escape every text; SVG drawn in Python is the only markup inserted as it is.
+The templates escape every text, except SVG drawn in Python.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from traceview.version import __version__
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-# A line ends with the dot between two parts, and no number stands apart from its unit.
+# Spaces that must not break: before a unit, and before a separating dot.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
 SCRIPT = "report.js"
-"""The modules of `render/script`, bundled by `make script`."""
+"""The bundle of the modules in `render/script`, written by `make script`."""
 
 
 @record
 class Style:
-    """Style files beside the templates, and `more` rules, which hold nothing of the user's.
+    """Style files in the templates folder, and `more` rules, which contain no user text.
 
-    `within` is a CSS selector: the rules then hold inside such elements alone.
+    `within` is a CSS selector that limits all rules to the elements it matches.
     """
 
     files: tuple[str, ...]
@@ -56,14 +56,14 @@ class Style:
 
 
 def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: object) -> str:
-    """The page that a template makes of its content, with the script of that bundle."""
+    """Render a template with its content, the style, and the script `bundle`."""
     return "".join(rendered_pieces(template, style, bundle, **content))
 
 
 def rendered_pieces(
     template: str, style: Style, bundle: str = SCRIPT, /, **content: object
 ) -> Iterator[str]:
-    """As `rendered`, in pieces: a long one of ASCII stays so, which encoding only copies."""
+    """The page of `rendered` in pieces, so that a long ASCII piece encodes as a mere copy."""
     rules = Markup(style.text())  # noqa: S704 - our own files
     script = Markup((_TEMPLATES / bundle).read_text("utf-8"))  # noqa: S704 - our own file
     return (
@@ -74,13 +74,13 @@ def rendered_pieces(
 
 
 def compile_templates(*templates: str) -> None:
-    """Load templates for later: that is work of Python alone."""
+    """Load templates ahead of their use."""
     for template in templates:
         _environment().get_template(template)
 
 
 def _policy(style: str, script: str) -> str:
-    """The content security policy: this style and this script, and nothing from anywhere else."""
+    """The content security policy: only this style and this script are allowed."""
     allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
     return f"default-src 'none'; {allowed}; img-src data:"
 
@@ -90,13 +90,13 @@ def _source_hash(text: str) -> str:
 
 
 def _nested(style: str, selector: str) -> str:
-    """The style with its rules nested in a selector, which takes the place of the whole page."""
+    """The style with its rules nested in a selector, which stands in for `:root` and `body`."""
     rules = re.sub(r"(?m)^( *)(?::root|body)(?= \{)", r"\1&", style)
     return f"{selector} {{\n{rules}}}"
 
 
 class _CompiledTemplates(BytecodeCache):
-    """Templates compiled once and kept beside their source, as Python keeps its modules."""
+    """Cache compiled templates in `__pycache__` beside their source, as Python does modules."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):
@@ -133,5 +133,5 @@ def _environment() -> Environment:
 
 
 def key(name: str) -> str:
-    """A name as the id of an element."""
+    """Turn a name into the id of an element."""
     return re.sub(r"[^a-z0-9-]+", "-", name.lower())

@@ -13,7 +13,7 @@ _UNITS = frozenset(("%", "ns", "µs", "ms", "s", *_SIZES, *(f"{size}/s" for size
 _SEPARATOR = " · "
 _LONGEST_PART = 30
 _LEAST_END = 12
-"""A shorter last line is lengthened by words of the lines before."""
+"""Least cells of a last line; a shorter one gets words from the lines before."""
 _LAST_CLAUSE = 0.75
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 
@@ -21,8 +21,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 def wrapped(text: str, width: int, most: int) -> list[str]:
     """The text in at most `most` lines of `width` cells.
 
-    What does not fit is left out from the end: whole sentences where one fits, else words behind
-    an ellipsis.
+    Text that does not fit is cut at the end: to whole sentences if one fits, else to words and an
+    ellipsis.
     """
     if whole := whole_sentences(text, width, most):
         return whole
@@ -47,7 +47,7 @@ def cut(text: str, width: int) -> str:
         return text
     head = chop_cells(text, max(width - 1, 1))[0]
     shorter = head.rpartition(" ")[0]
-    # A name without spaces is cut where the line ends, a sentence before a clause just begun.
+    # Cut a name without spaces at the end of the line, a sentence before a clause just begun.
     kept = shorter if cell_len(shorter) > width // 2 else head
     before = kept.rpartition(", ")[0]
     kept = before if cell_len(before) > _LAST_CLAUSE * width else kept
@@ -57,7 +57,7 @@ def cut(text: str, width: int) -> str:
 def joined_within(parts: Iterable[str], separator: str, width: int) -> str:
     """As many of the parts as fit in `width` cells, in order; a part that does not fit is skipped.
 
-    The first one is always there, cut to the width.
+    The first part is always kept, cut to the width.
     """
     present = [part for part in parts if part]
     text = cut(present[0], width) if present else ""
@@ -82,7 +82,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def _filled(words: Iterable[str], width: int) -> list[str]:
-    """The words in lines, each as full as it gets."""
+    """The words in lines, filled greedily."""
     lines, line = [], ""
     for word in words:
         pieces = chop_cells(word, width) if cell_len(word) > width else [word]
@@ -97,7 +97,7 @@ def _filled(words: Iterable[str], width: int) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """What no line ends within: words, numbers with their units, short parts of a list."""
+    """Unbreakable pieces: words, numbers with their units, short parts of a list."""
     parts = text.split(_SEPARATOR)
     last = len(parts) - 1
     words: list[str] = []
@@ -110,7 +110,7 @@ def _words(text: str) -> list[str]:
 
 
 def _measured(texts: Iterable[str]) -> list[str]:
-    """The words; a number and its unit are one."""
+    """The words, with a number and its unit joined."""
     words: list[str] = []
     for word in texts:
         if words and word.rstrip(".,;:)") in _UNITS and words[-1][-1].isdigit():

@@ -1,7 +1,7 @@
 """The rows of a table that a document shows, and the sums of those it leaves out.
 
-A training run can have a million rows, one per path and kernel. The rows that matter come first,
-so a document has as many as somebody may want to look at, and the sums of the rest.
+A training run can have a million rows, one per path and kernel. The rows that matter come first, so
+a document has as many as a reader may look at, and the sums of the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MOST_ROWS = 10_000
 class LimitedTable:
     """A table, or part of one; `left_out` counts the other rows, 0 for a whole table.
 
-    `kept` describes the rows that are there, `rows` has their numbers, None for all. `sums` has one
-    entry per column whose values may be added up, over the rows left out.
+    `kept` describes the rows in `table`, `rows` has their numbers in the whole table, None for all.
+    `sums` has the sum over the rows left out of each column whose values may be added up.
     """
 
     table: Table
@@ -33,14 +33,14 @@ class LimitedTable:
     rows: Integers | None = None
 
     def place(self, row: int) -> int:
-        """The place of a row of the whole table, which must be among those that are there."""
+        """The row in `table` of a row of the whole table, which must not be left out."""
         return row if self.rows is None else int(np.searchsorted(self.rows, row))
 
 
 def limited(
     spec: TableSpec, table: Table, most: int | None, also: Sequence[int] = ()
 ) -> LimitedTable:
-    """At most so many rows of a table, in their order, and `also` these; all if `most` is None."""
+    """Limit a table to `most` rows plus the rows `also`, in order; all if `most` is None."""
     if most is None or len(table) <= most:
         return LimitedTable(table)
     chosen, kept = _chosen(spec, table, most)

@@ -1,7 +1,7 @@
 """Text from a trace made safe to show: on one line, without control characters, bounded.
 
-Names come from untrusted programs. They hold terminal escapes, newlines, marks that reverse the
-reading direction, and megabytes.
+Names come from untrusted programs. They can contain terminal escapes, newlines, marks that reverse
+the reading direction, and megabytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def visible(text: str, most: int = MOST) -> str:
 
 
 def all_visible(texts: Sequence[str], most: int = MOST) -> list[str]:
-    """`visible` of each text; names of a million ranges are nearly all visible as they are."""
+    """`visible` of each text, fast if most need no change, as with a million range names."""
     result: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         some = texts[first : first + _AT_ONCE]
@@ -44,22 +44,22 @@ def all_visible(texts: Sequence[str], most: int = MOST) -> list[str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` terminal cells, with … for the middle that is left out."""
+    """The text in at most `width` terminal cells, with … in place of its middle if too long."""
     if _width(text) <= width:
         return text
     if width < 3:
         return _head(text, width)
     tail = (width - 1) // 2
     first, last = _head(text, width - 1 - tail), _head(text[::-1], tail)[::-1]
-    # A text that has lost its middle before has one ellipsis.
+    # A text that was shortened before keeps a single ellipsis.
     return first.removesuffix(_ELLIPSIS) + _ELLIPSIS + last.removeprefix(_ELLIPSIS)
 
 
 def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
     """Each name in at most `width` cells; different names stay different where possible.
 
-    Kernels of one family may differ in the middle alone, which is what shortening leaves out. Such
-    names are shown from a little before the first difference.
+    Kernels of one family may differ only in the middle, which shortening leaves out. Such names are
+    shown from a little before the first difference.
     """
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:
@@ -91,7 +91,7 @@ def _clipped(text: str, most: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Terminal cells of a text: of plain ASCII, as nearly all names are, its characters."""
+    """Terminal cells of a text: fast for ASCII, where they equal the characters."""
     return len(text) if text.isascii() and text.isprintable() else cell_len(text)
 
 
@@ -102,7 +102,7 @@ def _escaped(character: str) -> str:
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning as fits; a wide character that fits only half is left out."""
+    """As much of the beginning as fits; a wide character that would fit only half is dropped."""
     start = text[:width]
     if start.isascii() and start.isprintable():
         return start

@@ -1,4 +1,4 @@
-"""Tables as the templates of pages take them: cells as text, with the raw number beside it."""
+"""Tables for the page templates: cells as text, with raw numbers as attributes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from traceview.render.base.safe_text import all_visible, cells_of
 from traceview.tables import Cell, Column, Table
 
 MOST_ROWS = 1_000
-"""Rows of a table on the page unless all are requested. JSON has more."""
+"""Rows of a table on the page, unless all are requested; JSON has more."""
 
 _SHORT, WHOLE = 56, 4_000
-"""Characters of a name in a cell, and of the same name where it is shown whole."""
+"""Most characters of a name in a cell, and in its tooltip with the whole name."""
 _MOST_COLUMNS = 10
 
 
@@ -25,8 +25,8 @@ _MOST_COLUMNS = 10
 class Heading:
     """The heading of a column, with its name in JSON and its meaning.
 
-    `is_off` columns are there for the reader to switch on. The sum of one that `adds` counts
-    nothing twice.
+    `is_off` columns are hidden until the reader switches them on. A column that `adds` has a
+    meaningful sum, without double counting.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Heading:
 
     @property
     def cell_tag(self) -> str:
-        """The start of the tag of its cells."""
+        """The start of the `<td>` tag of the column's cells."""
         kind = "prose" if self.is_prose else "text" if self.is_text else ""
         classes = " ".join(filter(None, (kind, "off" if self.is_off else "")))
         return f'<td class="{classes}"' if classes else "<td"
@@ -47,10 +47,10 @@ class Heading:
 
 @record
 class TableView:
-    """A table as text: `shown` rows, which are the `body`, in HTML.
+    """A table as text: `body` is the HTML of its `shown` rows.
 
-    `left_out` counts the rows that it does not show; `sums` are theirs. `key` is the table's own
-    id, empty off the page.
+    `left_out` counts the other rows, and `sums` are their sums. `key` is the id of the table's
+    element, empty outside of a page.
     """
 
     name: str
@@ -73,10 +73,10 @@ def table_view(
     marked: Sequence[int] = (),
     links: Sequence[str | None] = (),
 ) -> TableView:
-    """A table with its brief columns first and at most so many rows; all if `most` is None.
+    """A table with its brief columns first and at most `most` rows, all if that is None.
 
-    Rows that are `marked` are shown in any case and have ids. `links` are ids of elements of the
-    page to which the first cells of all rows lead.
+    `marked` rows are always shown and have ids. `links` has, for each row, the id of the page
+    element to which its first cell links.
     """
     part = limited(spec, table, most, marked)
     head = part.table
@@ -103,25 +103,25 @@ def table_view(
 
 
 def row_id(key: str, row: int) -> str:
-    """The id of a row of the table with that key."""
+    """The id of the row element in the table with the id `key`."""
     return f"{key}-row-{row}"
 
 
 def _is_absent(column: Column, table: Table) -> bool:
-    """True if no row has a value in the column, which is then left out."""
+    """True if no row has a value in the column, so that it is left out."""
     return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
 
 
 def _in_reading_order(spec: TableSpec) -> list[Column]:
-    """The columns, brief ones first: on a small screen the others are a scroll away."""
+    """The columns, brief ones first: small screens show these without scrolling."""
     brief = [column for name in spec.brief for column in spec.columns if column.name == name]
     return brief + [column for column in spec.columns if column.name not in spec.brief]
 
 
 def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> set[str]:
-    """Columns that say nothing here: the same in all rows, or names that another column shortens.
+    """Names of columns to hide: constant ones, and names that another column has in short.
 
-    Beyond _MOST_COLUMNS the rest is off, too. Of brief columns only ids can be.
+    Columns beyond _MOST_COLUMNS are hidden too. Of brief columns, only ids can be hidden.
     """
     names = {column.name for column in columns}
     shortened = {"name", "short_name"} if "label" in names else {"name"}
@@ -146,7 +146,7 @@ def _heading(column: Column, is_off: bool, adds: bool) -> Heading:
 
 
 def _body(tags: Sequence[str], columns: Sequence[Sequence[str]], ids: Mapping[int, str]) -> Markup:
-    """The rows. A template would take five times as long, cell by cell."""
+    """The rows as HTML, built here because a template takes five times as long per cell."""
     row = "".join(f"{tag.replace('%', '%%')}%s</td>" for tag in tags)
     rows = [row % cells for cells in zip(*columns, strict=True)]
     starts = ["<tr>"] * len(rows)
@@ -157,10 +157,10 @@ def _body(tags: Sequence[str], columns: Sequence[Sequence[str]], ids: Mapping[in
 
 
 def _cells(column: Column, table: Table) -> list[str]:
-    """The cells of a column from the end of their tags on: `>gemm`, ` data-v="3">3`.
+    """The HTML of a column's cells, from the end of the tag on: `>gemm`, ` data-v="3">3`.
 
-    Numbers have their raw value, empty where it is absent; names without their middle the whole
-    one. Equal values are written once.
+    Numbers have their raw value, empty if null; shortened names have the whole name in a title.
+    Equal values are formatted once.
     """
     values = table.cells(column.name)
     different = list(dict.fromkeys(values))
@@ -188,7 +188,7 @@ def _numbers(texts: Sequence[str], values: Sequence[Cell]) -> list[str]:
 
 
 def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
-    """Cells of text, which lead to elements of the page where they are shown whole."""
+    """Text cells with links to elements of the page, except where the text is shortened."""
     return [
         f'><a href="#{escape(link)}">{cell[1:]}</a>' if link and not cell.startswith("><") else cell
         for cell, link in zip(cells, links, strict=True)
@@ -196,5 +196,5 @@ def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
 
 
 def _escaped(texts: Sequence[str]) -> list[str]:
-    """Texts without line breaks, escaped for HTML at once."""
+    """Escape texts without line breaks for HTML, all in one call."""
     return str(escape("\n".join(texts))).split("\n") if texts else []

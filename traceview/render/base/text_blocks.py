@@ -48,7 +48,7 @@ def drawn(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
 
 
 def grid(*justified: str) -> Grid:
-    """A table without rules, one column per argument, right-aligned where that is not empty."""
+    """A table without rules: a column per argument, right-aligned if the argument is not empty."""
     from rich.table import Table as Grid
 
     table = Grid(box=None, show_header=False, padding=(0, GAP, 0, 0), pad_edge=False)
@@ -87,7 +87,7 @@ def sentence(text: str) -> Text:
 
 @record
 class Prose:
-    """A text in lines that end where `paragraphs.wrapped` ends them, behind a styled lead."""
+    """A text wrapped by `paragraphs.wrapped`, behind a styled lead."""
 
     text: str
     lead: str = ""

@@ -1,4 +1,4 @@
-"""Render how bench runs differ for a terminal: one row per version, size and data type."""
+"""Render the difference of bench runs for a terminal: a row per version, size and data type."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _signed(value: float | None) -> str:
 
 
 def _exact(row: VersionDifference) -> list[str]:
-    """What is compared exactly: the result of the check, and the load width."""
+    """The changes that need no statistics: in the check's result and in the load width."""
     if row.change in ("appeared", "vanished"):
         return []
     swept = "" if row.value is None else f", {row.value:,}"

@@ -25,7 +25,7 @@ def render_bench_json(
     profiled: tuple[VersionResult, Profile] | None = None,
     difference: BenchDifference | None = None,
 ) -> str:
-    """The report as one JSON document in ASCII, with a profile and a comparison if there are."""
+    """The report as one JSON document in ASCII, with the profile and comparison if given."""
     document = as_document(report, version, description)
     if profiled:
         document["profile"] = clean(_profile(*profiled))

@@ -1,1 +1,1 @@
-"""Charts: their layout from declared columns, and matplotlib figures of it."""
+"""Charts: their layout from declared columns, drawn as matplotlib figures or SVG."""

@@ -22,7 +22,7 @@ _OTHER = "other"
 
 @record
 class Bar:
-    """One segment of a row, in the unit of its column; `lower` puts it under its pair."""
+    """One segment of a row, in the unit of its column; `lower` draws it below its pair."""
 
     row: int
     start: float
@@ -35,9 +35,9 @@ class Bar:
 class BarChart:
     """Rows with one label each, their bars, and the text at the end of each row.
 
-    `wholes` are the labels before they were shortened, `meanings` what a row without series has the
-    colour of. The axis has the unit of `column`. `left_out` counts the rows beyond the most that a
-    chart shows. If `upright`, the rows are columns from left to right.
+    `wholes` are the labels before shortening. `meanings` select the colours of rows without series.
+    The axis has the unit of `column`. `left_out` counts the rows beyond the chart's limit. If
+    `upright`, the rows are columns from left to right.
     """
 
     labels: tuple[str, ...]
@@ -51,7 +51,7 @@ class BarChart:
     upright: bool = False
 
     def meaning(self, bar: Bar) -> str:
-        """What the colour of a bar stands for."""
+        """The meaning that selects the colour of a bar."""
         return bar.series or (self.meanings or self.wholes)[bar.row]
 
 
@@ -81,7 +81,7 @@ def _bars(chart: Chart, table: Table) -> BarChart:
 
 
 def _names_apart(names: tuple[str, ...], table: Table) -> tuple[str, ...]:
-    """The names, with the GPU or process where several have a row of one name."""
+    """The names, with the GPU or process added if several rows share a name."""
     columns = {column.name for column in table.columns}
     for column, kind in (("device_id", "GPU"), ("process_id", "process")):
         if len(set(names)) < len(names) and column in columns:
@@ -94,7 +94,7 @@ def _stacked(chart: Chart, stack: str, table: Table) -> BarChart:
     (label, rows), (part, parts) = (_different(table.cells(name)) for name in (chart.label, stack))
     values = _lengths(table, chart.value)
     series = _most_valued(parts, np.bincount(part, values, len(parts)).tolist())
-    # Parts without a colour, and without the series of the others, have no length.
+    # Parts that are in no series, not even in `other`, have no length.
     place = {name: number for number, name in enumerate(series)}
     of_part = [place.get(name, place.get(_OTHER, len(series))) for name in parts]
     cell = label * np.int64(len(series) + 1) + np.array(of_part, np.int64)[part]
@@ -115,13 +115,13 @@ def _pile(row: int, lengths: Sequence[float], names: Sequence[str]) -> list[Bar]
 
 
 def _different(cells: Sequence[Cell]) -> tuple[RowNumbers, list[Cell]]:
-    """The number of each cell among the different ones, and these as they first appear."""
+    """The number of each cell's value, and the distinct values in order of appearance."""
     different = list(dict.fromkeys(cells))
     return places_of(cells, different), different
 
 
 def _most_valued(parts: Sequence[Cell], values: Sequence[float]) -> tuple[Cell, ...]:
-    """The series with a colour of their own, largest total first; the rest becomes `other`."""
+    """The series with their own colour, largest total first; the rest becomes `other`."""
     totals = dict(zip(parts, values, strict=True))
     names = sorted((name for name in totals if totals[name] > 0), key=lambda n: -totals[n])
     if len(names) <= MOST_SERIES:

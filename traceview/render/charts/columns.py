@@ -1,8 +1,8 @@
 """The axis and the labels of upright columns.
 
 One column that towers over the rest, such as a first step that loads code, would flatten all
-others: the axis then ends a little above these, and the cut column has its height written on top.
-Nothing is cut of a series that stays high for long, or on one level, such as memory in use.
+others. The axis then ends a little above the others, and the cut column has its height written on
+top. Series that stay high for long, or on one level, such as memory in use, are not cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST_LABEL = 14
 
 
 def reach_of(tops: npt.NDArray[np.float64]) -> float:
-    """The end of the axis: above the highest column, or above most where a few are far higher."""
+    """The end of the axis: above the highest column, or above most if a few tower over them."""
     usual = float(np.interp(0.75 * (len(tops) - 1), np.arange(len(tops)), np.sort(tops)))
     towers = tops > _TOWERING * usual
     is_level = (towers[1:] & (tops[1:] == tops[:-1])).any()
@@ -26,13 +26,13 @@ def reach_of(tops: npt.NDArray[np.float64]) -> float:
 
 
 def _longest_run(flags: npt.NDArray[np.bool_]) -> int:
-    """How many neighbours in a row are set."""
+    """The length of the longest run of set flags."""
     ends = np.flatnonzero(~np.concatenate(([False], flags, [False])))
     return int(np.diff(ends).max()) - 1
 
 
 def cut_columns(tops: npt.NDArray[np.float64], reach: float) -> list[int]:
-    """The cut columns that have room for their height, the highest of neighbours."""
+    """The cut columns to label with their height: of close neighbours, the highest."""
     beyond = np.flatnonzero(tops > reach)
     shown: list[int] = []
     for row in beyond[np.argsort(-tops[beyond], kind="stable")].tolist():
@@ -42,7 +42,7 @@ def cut_columns(tops: npt.NDArray[np.float64], reach: float) -> list[int]:
 
 
 def label_ending(label: str) -> str:
-    """The end of a label, which is where the names of steps differ; a path from a slash on."""
+    """The end of a label, where step names differ; for a path, from a slash on."""
     if len(label) <= _LONGEST_LABEL:
         return label
     end = label[1 - _LONGEST_LABEL :]

@@ -1,7 +1,7 @@
 """Charts as matplotlib figures, drawn from their layout.
 
-Only this module and the `draw_*` modules import matplotlib, which takes most of a second: their
-users import them when there is a figure to draw. Pages have charts of their own, in `svg/`.
+Only this module and the `draw_*` modules import matplotlib, which takes most of a second: callers
+import them only when there is a figure to draw. The charts of pages are in `svg/`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _strip(axes: Axes, measured: Literal["x", "y", "both"], palette: Palette) ->
 
 @contextmanager
 def settings(palette: Palette) -> Iterator[None]:
-    """Matplotlib's defaults, whatever the user's matplotlibrc says, and our settings over them."""
+    """Apply our settings on matplotlib's defaults, regardless of the user's matplotlibrc."""
     with rc_context(), warnings.catch_warnings():
-        # A name may hold characters that the measuring font lacks; the browser has other fonts.
+        # Names may have characters that the measuring font lacks, but the browser's fonts have.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         rcdefaults()
         rcParams.update(_SETTINGS)

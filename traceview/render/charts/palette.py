@@ -19,7 +19,7 @@ class Palette:
     paper: str = "none"
 
     def of(self, name: str, series: Sequence[str] = ()) -> str:
-        """The colour of its meaning, as on a page, else the next one of the series."""
+        """The page's colour for a meaning, else the series' own colour."""
         return light_color(name) or self.series[series.index(name) if series else 0]
 
 

@@ -17,7 +17,7 @@ _LEAST, _MOST = 1e-12, 1e24
 
 @record
 class ChartPoint:
-    """One row of the table. `size_fraction` is its part (0 to 1) of the sizes of all points."""
+    """One row of the table. `size_fraction` is its fraction of the sum of all points' sizes."""
 
     x: float
     y: float
@@ -104,7 +104,7 @@ def _labelled(ceilings: dict[float, str], column: str) -> Iterator[tuple[float, 
 
 
 def _positive(cell: Cell) -> bool:
-    """Whether a cell is a number that any machine could reach, and so fits a log axis."""
+    """Whether a cell is a positive number that a machine could reach, and so fits a log axis."""
     return _LEAST < _number(cell) < _MOST
 
 

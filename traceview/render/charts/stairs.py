@@ -10,7 +10,7 @@ from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.tables import Cell, Table
 
 _LABEL_WIDTH = 40
-# More steps than this are a straight line to the eye.
+# More steps than this look like a straight line.
 MOST_STEPS = 60
 
 Point = tuple[float, float]
@@ -63,7 +63,7 @@ def _panel(label: str, rows: list[tuple[Cell, ...]]) -> Panel:
 
 
 def _number(cell: Cell) -> float | None:
-    """A positive finite number; None for anything else, which has no place in a panel."""
+    """A positive finite number; None for any other cell, which cannot be drawn."""
     if isinstance(cell, int | float) and math.isfinite(cell) and cell > 0:
         return float(cell)
     return None

@@ -1,4 +1,4 @@
-"""The head of every output of a comparison: which runs, on which GPU, how many steps."""
+"""The head of every output of a comparison: its runs, their GPU and number of steps."""
 
 from __future__ import annotations
 

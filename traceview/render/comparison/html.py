@@ -20,7 +20,7 @@ _ALIGNED = {
 def render_html(
     comparison: RunComparison, version: str, traces: Sequence[Trace | None] = (None, None)
 ) -> str:
-    """The page. `traces` are the recordings of both sides whose timelines it has, if any."""
+    """The page, with a timeline for each recording in `traces` (before, after)."""
     view = compared_view(comparison)
     return rendered(
         "comparison.html",

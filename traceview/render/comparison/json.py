@@ -1,7 +1,7 @@
 """A comparison of runs as JSON, version 1.
 
 Times per step are means and may have a fraction of a nanosecond. The `difference_ns` of the parts
-sum to that of the step. Absent values are null.
+sum to the `difference_ns` of the step. Absent values are null.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def render_json(comparison: RunComparison, version: str) -> str:
 
 
 def json_pieces(comparison: RunComparison, version: str) -> Iterator[str]:
-    """The same text in pieces."""
+    """The JSON document in pieces."""
     yield from pieces(_document(comparison, version))
     yield "\n"
 

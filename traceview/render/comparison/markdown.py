@@ -24,7 +24,7 @@ _NAME = 120
 
 
 def render_markdown(comparison: RunComparison) -> str:
-    """The comparison, with at most MOST_PARTS parts singly."""
+    """The comparison, with at most MOST_PARTS parts listed individually."""
     return "\n".join(_lines(comparison)) + "\n"
 
 

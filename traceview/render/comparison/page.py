@@ -1,4 +1,4 @@
-"""A comparison of runs as its HTML shows it: tiles, sentences, and bars that diverge."""
+"""The view of a comparison for its HTML: tiles, sentences, and diverging bars."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MOST_PARTS = 200
 _HALF, _HEIGHT = 100, 12
 _LEAST_BAR = 1.0
 _LEAST_OPENED, _MOST_OPENED = Fraction(1, 4), 12
-"""A group opens at first from this share of the largest one, with at most so many rows."""
+"""Initially open groups: the least share of the largest group, and the most rows."""
 
 
 @record
 class BarRow:
-    """A row of the table of parts: its bar, and the rows or values that it opens to.
+    """A row of the table of parts: its bar, and the rows or values below it.
 
-    `opened` where the page shows these at first.
+    If `opened`, the page shows the latter initially.
     """
 
     title: str
@@ -50,7 +50,7 @@ class BarRow:
 
 @record
 class ComparedView:
-    """Everything that the templates show but the timelines."""
+    """The content of the templates, apart from the timelines."""
 
     before: str
     after: str
@@ -152,7 +152,7 @@ def _part_row(line: PartLine, meaning: str, largest: Fraction) -> BarRow:
 
 
 def _bar(amounts: Amounts, meaning: str, largest: Fraction) -> Markup:
-    """A bar from the middle: to the right what takes longer, to the left what takes less."""
+    """A bar from the middle: to the right if the part takes longer, to the left if less."""
     share = float(abs(amounts.delta_ns) / largest) if largest else 0.0
     width = min(max(share * _HALF, _LEAST_BAR if amounts.delta_ns else 0.0), _HALF)
     x = _HALF if amounts.delta_ns > 0 else _HALF - width

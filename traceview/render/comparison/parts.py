@@ -1,7 +1,7 @@
-"""The parts of a difference as every output shows them: grouped, rounded, and summing up.
+"""The parts of a difference, as all outputs show them: grouped, and rounded consistently.
 
-The printed differences of the parts of a group sum to that of the group, those of the groups to
-the whole, and before plus difference is after, digit by digit.
+The printed differences of a group's parts sum to the group's difference, those of the groups to the
+total, and before plus difference is after, digit by digit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from traceview.comparison.wording import (
 from traceview.records import record
 
 LEAST_SHARE = Fraction(1, 100)
-"""Of the difference, or of the largest part where the parts cancel: smaller parts are summed."""
+"""Parts below this fraction of the difference (or of the largest part if that is larger) are
+summed."""
 OTHER = "other parts"
 _MOST_SHARE = 10
-"""Of the difference: where parts cancel that are so much larger, shares say nothing."""
+"""If parts this many times larger than the difference cancel, shares mean nothing."""
 _MOST_OF_GROUP = 8
-"""Parts of one group, where their number is limited."""
+"""Most parts of one group, if the number of parts is limited."""
 
 
 @record
@@ -56,9 +57,10 @@ class PartLine:
 
 @record
 class GroupLine:
-    """The parts of one class of kernels, of idle time, of copies, with the largest of them.
+    """A group of parts, such as one class of kernels, idle time or copies.
 
-    `rest` sums the `left_out` other parts of it; `meaning` names its colour.
+    `parts` are its largest ones; `rest` is the sum of the `left_out` others. `meaning` selects the
+    group's colour.
     """
 
     title: str
@@ -71,7 +73,7 @@ class GroupLine:
 
 @record
 class PartsTable:
-    """All groups, largest difference first, and their sum; `largest_ns` of any group."""
+    """All groups, largest difference first, and their sum; `largest_ns` is the first's size."""
 
     groups: tuple[GroupLine, ...]
     total: Amounts
@@ -79,7 +81,7 @@ class PartsTable:
 
 
 def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTable:
-    """The table of a comparison, with at most so many parts singly."""
+    """The table of a comparison, with at most `most` parts listed individually."""
     figures = _Figures.of(comparison)
     shown = _shown(comparison, most)
     groups: dict[str, list[int]] = defaultdict(list)
@@ -102,7 +104,7 @@ def per_step(comparison: RunComparison, table: PartsTable) -> str:
 
 
 def change_differences(comparison: RunComparison, changes: Sequence[RunChange]) -> list[str]:
-    """The difference of each change: the sum of what the table has for its parts."""
+    """The difference of each change: the sum of the table's differences for its parts."""
     figures = _Figures.of(comparison)
     rows = {id(part): row for row, part in enumerate(comparison.parts)}
     return [figures.deltas.signed(*(rows[id(p)] for p in change.parts)) for change in changes]
@@ -110,7 +112,7 @@ def change_differences(comparison: RunComparison, changes: Sequence[RunChange]) 
 
 @record
 class _Figures:
-    """The times of all parts, rounded together."""
+    """The times of all parts, rounded consistently."""
 
     comparison: RunComparison
     before: units.RoundedTimes
@@ -146,7 +148,7 @@ def _size(comparison: RunComparison, row: int) -> Fraction:
 
 
 def _shown(comparison: RunComparison, most: int | None) -> frozenset[int]:
-    """The parts that are shown singly: those with the largest differences."""
+    """The rows of the parts to list individually: those with the largest differences."""
     least = _least(comparison)
     rows = [row for row in range(len(comparison.parts)) if _size(comparison, row) >= least]
     rows.sort(key=lambda row: -_size(comparison, row))
@@ -155,7 +157,7 @@ def _shown(comparison: RunComparison, most: int | None) -> frozenset[int]:
     groups: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         groups[group_title(comparison.parts[row])].append(row)
-    first = {row for found in groups.values() for row in found[:_MOST_OF_GROUP]}
+    first = {row for members in groups.values() for row in members[:_MOST_OF_GROUP]}
     return frozenset([row for row in rows if row in first][:most])
 
 
@@ -183,7 +185,7 @@ def _least(comparison: RunComparison) -> Fraction:
 
 
 def _is_small(comparison: RunComparison, rows: Sequence[int], shown: frozenset[int]) -> bool:
-    """Whether neither the parts of a group nor their sum are worth a line."""
+    """Whether neither a part of a group nor their sum is worth a line."""
     delta = sum((comparison.parts[row].delta_ns for row in rows), Fraction(0))
     return shown.isdisjoint(rows) and abs(delta) < _least(comparison)
 
@@ -196,7 +198,7 @@ def _meaning(part: PartDifference) -> str:
 
 
 def _line(part: PartDifference, amounts: Amounts) -> PartLine:
-    # The cause alone: the group is called idle, and a sentence above has it in words.
+    # Only the cause: the group is titled idle, and a sentence above explains the cause.
     title = part.name if part.kind == "idle" else part_title(part)
     change = {"same": "", "reconfigured": "other size"}.get(part.change, part.change)
     change = part.change if part.kind == "kernel" and change == "other size" else change

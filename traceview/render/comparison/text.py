@@ -30,7 +30,7 @@ from traceview.render.comparison.parts import (
 
 MOST_PARTS, MOST_COUNTS = 24, 12
 _WITH_TIMES = 76
-"""Cells from which there is room for the times of both sides."""
+"""Least width in cells to show the times of both sides."""
 _LEAST_NAME = 16
 _STYLES = {1: "red", -1: "green", 0: "dim"}
 

@@ -27,7 +27,7 @@ class SideTimeline:
 
 
 def side_timelines(traces: Sequence[Trace | None]) -> list[SideTimeline]:
-    """Those of both sides; none where a side has no recording to draw."""
+    """The timelines of both sides; an empty list if a side has no recording to draw."""
     timelines = list(_timelines(traces))
     return timelines if len(timelines) == len(traces) else []
 
@@ -44,7 +44,7 @@ def _timelines(traces: Sequence[Trace | None]) -> Iterator[SideTimeline]:
 
 
 def typical_step(trace: Trace) -> tuple[int, int]:
-    """Start and duration of the median step; of the steady window without steps."""
+    """Start and duration of the median step, or without steps of the steady window."""
     window = run_window(trace)
     if not len(window.steps):
         return int(window.covered.start[0]), window.total_ns

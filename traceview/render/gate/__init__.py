@@ -1,1 +1,1 @@
-"""Drawing the outcome of a gate: text, JSON, JUnit XML, and what GitHub Actions reads."""
+"""The outcome of a gate as text, JSON, JUnit XML, and output for GitHub Actions."""

@@ -15,7 +15,7 @@ _NAME, _SENTENCE = 120, 1_000
 
 
 def workflow_commands(report: GateReport) -> str:
-    """A workflow command per rule that did not pass, with file and line where they are known."""
+    """A workflow command per rule that did not pass, with file and line if known."""
     return "".join(
         f"{each}\n" for each in map(_annotation, wording.failed_decisions(report.decisions))
     )
@@ -32,7 +32,7 @@ def _annotation(decision: Decision) -> str:
 
 
 def _data(text: str) -> str:
-    """Escaped as the runner reads it back."""
+    """Escape the message of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -53,5 +53,5 @@ def _summary(report: GateReport) -> Iterator[str]:
     for each in report.decisions:
         demanded = wording.condition_text(each.figure, each.condition)
         figure = escaped(each.figure, _NAME)
-        said = escaped(wording.sentence(each), _SENTENCE)
-        yield f"| {figure} {escaped(demanded)} | {wording.mark(each)} | {said} |"
+        sentence = escaped(wording.sentence(each), _SENTENCE)
+        yield f"| {figure} {escaped(demanded)} | {wording.mark(each)} | {sentence} |"

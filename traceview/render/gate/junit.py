@@ -53,5 +53,5 @@ def _case(suite: Element, decision: Decision) -> None:
 
 
 def _allowed(text: str) -> str:
-    """The text without the characters that XML 1.0 has no form for."""
+    """The text without characters that XML 1.0 cannot represent."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

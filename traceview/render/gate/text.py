@@ -17,7 +17,7 @@ _FIGURE = 60
 
 
 def render_text(report: GateReport, *, width: int = 80, color: bool = False) -> str:
-    """The headline of the comparison, each rule, and the outcome last, where a log ends."""
+    """The headline of the comparison, each rule, and the outcome as the last line of a log."""
     return drawn(_blocks(report), width, color)
 
 

@@ -1,7 +1,7 @@
-"""What a notebook shows of the public types: parts of the HTML report, without scripts or links.
+"""Notebook display of the public types: parts of the HTML report, without scripts or links.
 
-The style of the page is nested in the one element that stands for the value, so that it leaves the
-rest of the notebook alone.
+The page's style is nested in the one element of the value, so that it does not affect the rest of
+the notebook.
 """
 
 from __future__ import annotations

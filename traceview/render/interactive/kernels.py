@@ -52,9 +52,9 @@ def _(value: Diff) -> str:
     versions = " → ".join(visible(label) for label in value.labels)
     lines = paragraph("<Diff of ", versions, indent=2)
     for comparison in value.comparisons[:MOST_KERNELS]:
-        found = sum(any(each) for each in comparison.findings)
+        findings = sum(any(each) for each in comparison.findings)
         name = shortened(visible(comparison.short_name), _WIDEST_NAME)
-        lines.append(f"  {name}: {units.counted(found, 'finding')} in any version")
+        lines.append(f"  {name}: {units.counted(findings, 'finding')} in any version")
     lines += _more(len(value.comparisons) - MOST_KERNELS, "kernel")
     if value.left_out:
         lines.append(f"  {units.counted(len(value.left_out), 'kernel')} without a counterpart")

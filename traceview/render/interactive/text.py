@@ -34,12 +34,12 @@ Displayable = (
 )
 
 WIDTH = 99
-"""One less than 100: the last line ends in a bracket."""
+"""One less than 100, to leave room for the closing bracket of the last line."""
 MOST_FINDINGS, MOST_ROWS = 6, 10
 _MOST_LINES = 3
 
 ALONE = "the steady time"
-"""The whole that a share refers to in a finding without its report, which may have no steps."""
+"""What a share refers to in a finding on its own, since its report may have no steps."""
 
 
 @singledispatch
@@ -136,7 +136,7 @@ def _(value: RankedFinding) -> str:
 
 
 def whole_of(value: RankedFinding) -> str:
-    """What the share of a finding is of."""
+    """The time that the share of a finding refers to, in words."""
     has_steps = value.forecast and value.forecast.share_of_step_pct is not None
     return "a step" if has_steps else ALONE
 
@@ -185,7 +185,7 @@ def shape(table: Table) -> str:
 
 
 def as_shown(table: Table, most: int, *, prose: bool = True) -> tuple[TableSpec, Table]:
-    """The first rows of any table, and a declaration that keeps the order of its columns.
+    """The first rows of any table, and a TableSpec that keeps the order of its columns.
 
     Bytes, such as the code of kernels, become their size. Without `prose`, sentences are cut to
     one line like names.

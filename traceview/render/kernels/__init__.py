@@ -1,1 +1,1 @@
-"""Kernels of `traceview ptx` as text, JSON and a page; versions of them side by side."""
+"""Kernels of `traceview ptx`, and comparisons of their versions, as text, JSON and a page."""

@@ -1,7 +1,7 @@
 """The code of a kernel on a page: source, Triton's stages, PTX and SASS, linked line by line.
 
-Without scripts: links jump, and style rules light up all that comes from the line under the
-pointer or jumped to.
+It works without scripts: links jump, and style rules highlight all code from the source line under
+the pointer or jumped to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from traceview.render.kernels.listing import (
 from traceview.render.kernels.source_names import SourceNames
 
 MOST_LINES = 4_000
-"""Lines of a listing on the page; the terminal shows all."""
+"""Most lines of a listing on the page; the terminal shows all."""
 
 _MOST_STAGE_LINES = 2_000
 _STAGE_LINE = 240
@@ -38,7 +38,7 @@ _LINE = 1_000
 
 @record
 class CodeView:
-    """All code of a kernel. `lines` are the ids of the source lines that are on the page."""
+    """All code of a kernel. `lines` has the ids of the source lines shown on the page."""
 
     sources: tuple[CodeBlock, ...]
     listings: tuple[CodeBlock, ...]
@@ -49,28 +49,28 @@ class CodeView:
 def code_view(
     kernel: KernelReport, key: str, names: SourceNames, stages: Sequence[str] = ()
 ) -> CodeView:
-    """The code of a kernel; ids begin with `key`, which no other kernel of the page has.
+    """The code of a kernel; ids begin with `key`, which is unique on the page.
 
-    `stages` are those of Triton to show, such as ttgir.
+    `stages` are the Triton stages to show, such as ttgir.
     """
     return _Drawing(kernel, key, names, stages).code()
 
 
 def ptx_block(function: Function, most: int = MOST_LINES) -> CodeBlock:
-    """A listing alone: each instruction with its source line and the width of its access."""
+    """A listing on its own: each instruction with its source line and access width."""
     names, find = SourceNames({}), access_finder(function)
     lines = []
     for each in function.instructions[:most]:
-        text, said, wide = instruction_row(each, find(each), names)
+        text, note, wide = instruction_row(each, find(each), names)
         where = names.of_line(each.source) if each.source else ""
         link = (CodeLink(where, ""),) if where else ()
-        lines.append(CodeLine(text, said.removeprefix(where).strip(), not wide, links=link))
+        lines.append(CodeLine(text, note.removeprefix(where).strip(), not wide, links=link))
     left_out = len(function.instructions) - len(lines)
     return CodeBlock("PTX", tuple(lines), left_out=left_out)
 
 
 def rules(key: str, code: CodeView) -> Iterator[str]:
-    """Style rules by which a line lights up with all that comes from it."""
+    """Style rules that highlight a source line together with all code from it."""
     for mark in code.marks:
         yield (
             f"#{key}:has(.{mark}:hover) .{mark},#{key}:has(.{mark}:target) .{mark}"
@@ -120,7 +120,7 @@ class _Drawing:
 
     @cached_property
     def _marks(self) -> dict[SourceLine, str]:
-        """A name for each source line that code or accesses come from."""
+        """A CSS class for each source line that code or accesses come from."""
         listed = (f.instructions[:MOST_LINES] for f in self._functions.values())
         stages = (lines[:_MOST_STAGE_LINES] for lines in self._stages.values())
         sources = dict.fromkeys(
@@ -139,7 +139,7 @@ class _Drawing:
 
     @cached_property
     def _jumps(self) -> dict[str, dict[SourceLine, int]]:
-        """For each source line the place in each listing to jump to: its first access, if any."""
+        """By listing and source line, the row to jump to: the first access, else the first."""
         stages = {stage: _first_lines(lines) for stage, lines in self._stages.items()}
         return stages | {level: _first(function) for level, function in self._functions.items()}
 
@@ -207,12 +207,12 @@ class _Drawing:
     def _instruction(
         self, instruction: Instruction, access: Access | None, id_: str | None
     ) -> CodeLine:
-        text, said, wide = instruction_row(instruction, access, self.names)
+        text, note, wide = instruction_row(instruction, access, self.names)
         source = instruction.source
         where = self.names.of_line(source) if source else ""
         return CodeLine(
             text=text,
-            margin=said.removeprefix(where).strip(),
+            margin=note.removeprefix(where).strip(),
             narrow=not wide,
             id=id_,
             mark=self._marks.get(source) if source else None,
@@ -221,18 +221,18 @@ class _Drawing:
 
 
 def _first_lines(lines: Sequence[StageLine]) -> dict[SourceLine, int]:
-    found: dict[SourceLine, int] = {}
+    first: dict[SourceLine, int] = {}
     for place, line in enumerate(lines[:_MOST_STAGE_LINES]):
         if line.source:
-            found.setdefault(line.source, place)
-    return found
+            first.setdefault(line.source, place)
+    return first
 
 
 def _first(function: Function) -> dict[SourceLine, int]:
     find = access_finder(function)
     places = list(enumerate(function.instructions[:MOST_LINES]))
-    found: dict[SourceLine, int] = {}
+    first: dict[SourceLine, int] = {}
     for place, each in [*((at, i) for at, i in places if find(i)), *places]:
         if each.source:
-            found.setdefault(each.source, place)
-    return found
+            first.setdefault(each.source, place)
+    return first

@@ -53,7 +53,7 @@ def what_if_rows(kernel: KernelReport) -> Iterator[dict[str, Cell]]:
 
 
 def tile_text(row: WhatIf) -> str:
-    """The sizes of a tile as `64×128`, by their names where there is one: `BLOCK=64`."""
+    """The sizes of a tile, `64×128`, or a single one with its name, `BLOCK=64`."""
     if len(row.tile) == 1:
         name, size = row.tile[0]
         return f"{name}={size}"
@@ -61,7 +61,7 @@ def tile_text(row: WhatIf) -> str:
 
 
 def what_if_spec(kernel: KernelReport) -> TableSpec:
-    """The declaration, which says what the sizes of a tile with several are."""
+    """The TableSpec; it explains the sizes of a tile that has several."""
     names = [name for name, _ in kernel.what_if[0].tile] if kernel.what_if else []
     if len(names) < 2:
         return WHAT_IF

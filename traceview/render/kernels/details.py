@@ -1,4 +1,4 @@
-"""The tables of a kernel that an expert asks for next; a terminal shows them with `--all`."""
+"""Detailed tables of a kernel, for experts; a terminal shows them with `--all`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[Ta
 
 
 def hottest_loop(kernel: KernelReport, names: SourceNames) -> str:
-    """The loop that likely takes the time, and what it is made of; empty without a loop."""
+    """The loop that likely takes most time, and its instructions; empty without a loop."""
     mix = kernel.mix
     loop = mix.hottest_loop if mix else None
     if mix is None or loop is None:
@@ -152,10 +152,10 @@ def line_rows(kernel: KernelReport, names: SourceNames) -> Iterator[Row]:
 
 
 def pipeline(kernel: KernelReport, names: SourceNames) -> str:
-    """The stages asked for and the buffers that they became, and the copies in flight."""
+    """The requested stages, the buffers allocated for them, and the copies in flight."""
     parts = []
     for count in dict.fromkeys(buffer.count for buffer in kernel.pipeline_buffers):
-        # Not added up: the buffers of one loop may take the place of another's.
+        # Not added up: buffers of different loops may share memory.
         held: Counter[str] = Counter()
         for buffer in kernel.pipeline_buffers:
             if buffer.count == count:
@@ -164,8 +164,8 @@ def pipeline(kernel: KernelReport, names: SourceNames) -> str:
         parts.append(f"{units.counted(count, 'buffer')} of {' and '.join(sizes)}")
     for wait in kernel.async_waits:
         if wait.kind in COPIES:
-            done = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"
-            parts.append(f"{names.of_line(wait.source)} {done} {wait.kind} groups in flight")
+            waits = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"
+            parts.append(f"{names.of_line(wait.source)} {waits} {wait.kind} groups in flight")
     stages = kernel.compiled.num_stages
     if stages and parts:
         parts.insert(0, f"num_stages={stages}")
@@ -173,7 +173,7 @@ def pipeline(kernel: KernelReport, names: SourceNames) -> str:
 
 
 def spilled(kernel: KernelReport, names: SourceNames) -> str:
-    """The values that most spilled bytes belong to."""
+    """The values with most spilled bytes."""
     parts = []
     for value in kernel.spilled_values[:_MOST_SPILLED]:
         again = value.in_hottest_loop
@@ -243,6 +243,6 @@ def _of_hottest(mix: InstructionMix | None, count: int) -> float | None:
 
 
 def _most_first(counts: ClassCounts) -> str:
-    """The classes, those with most instructions first: `fp32 170 · integer 48`."""
+    """Instruction classes with their counts, largest first: `fp32 170 · integer 48`."""
     classes = sorted(counts.by_class.items(), key=lambda item: -item[1])
     return " · ".join(f"{name} {units.count(number)}" for name, number in classes)

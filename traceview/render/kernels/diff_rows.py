@@ -1,4 +1,4 @@
-"""A comparison of kernels in words: what is equal, and a row for each difference."""
+"""A comparison of kernels in words: their common properties, and a row per difference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES = {
 
 @record
 class DiffRow:
-    """One difference: its value in each version, and the change of two numbers."""
+    """One difference: its value in each version, and for two numbers their change."""
 
     name: str
     values: tuple[str, ...]
@@ -53,12 +53,12 @@ def rows(comparison: Comparison, names: SourceNames) -> list[DiffRow]:
 
 
 def circumstances(comparison: Comparison) -> list[str]:
-    """The options of compilation that the versions share."""
+    """The compilation options that all versions share."""
     return [_text(q) for q in comparison.quantities if q.topic in _GIVEN and not q.differs]
 
 
 def equal(comparison: Comparison, names: SourceNames) -> list[str]:
-    """Everything else that is the same in all versions."""
+    """All other properties that are equal in all versions."""
     same = [_text(q) for q in comparison.quantities if q.topic not in _GIVEN and not q.differs]
     moved = [text for moves in comparison.moves for text in _equal_lines(moves, names)]
     return same + moved + (["identical PTX"] if same_code(comparison) else [])
@@ -66,7 +66,7 @@ def equal(comparison: Comparison, names: SourceNames) -> list[str]:
 
 @record
 class SharedFinding:
-    """A finding, the versions that have it, and its messages with the versions of each."""
+    """A finding, the versions that have it, and each distinct message with its versions."""
 
     finding: Finding
     versions: tuple[int, ...]
@@ -74,12 +74,12 @@ class SharedFinding:
 
 
 def findings(comparison: Comparison) -> list[SharedFinding]:
-    """The findings of all versions; one that several have appears once."""
+    """The findings of all versions; a finding that several share appears once."""
     return [_shared(same) for same in comparison.findings]
 
 
 def presence(finding: SharedFinding, labels: Sequence[str]) -> str:
-    """The versions that have a finding; of two versions, whether it vanishes or appears."""
+    """The versions that have a finding; with two versions, whether it vanishes or appears."""
     if len(finding.versions) == len(labels):
         return "in both" if len(labels) == 2 else "in all"
     if len(labels) == 2:
@@ -88,7 +88,7 @@ def presence(finding: SharedFinding, labels: Sequence[str]) -> str:
 
 
 def notes(comparison: Comparison, diff: Diff) -> list[str]:
-    """The notes on a kernel; those that not all versions have start with their labels."""
+    """The notes on a kernel, with the labels of their versions unless all have them."""
     versions_of: dict[str, list[int]] = {}
     for version, kernel in enumerate(comparison.kernels):
         for note in (*kernel.compiled.notes, *kernel.notes):
@@ -115,16 +115,16 @@ def _labelled(versions: Sequence[int], diff: Diff) -> str:
 
 
 def _shared(same: Sequence[Finding | None]) -> SharedFinding:
-    there = {version: finding for version, finding in enumerate(same) if finding}
+    present = {version: finding for version, finding in enumerate(same) if finding}
     by_message: dict[str, list[int]] = {}
-    for version, finding in there.items():
+    for version, finding in present.items():
         by_message.setdefault(finding.message, []).append(version)
     messages = tuple((tuple(versions), message) for message, versions in by_message.items())
-    return SharedFinding(next(iter(there.values())), tuple(there), messages)
+    return SharedFinding(next(iter(present.values())), tuple(present), messages)
 
 
 def _text(quantity: Quantity) -> str:
-    """A name and its value; the value alone where it speaks for itself."""
+    """A name and its value, or the value alone if it is self-explanatory."""
     name, value = _name(quantity), _value(quantity, quantity.values[0])
     if quantity.name in ("arch", "how"):
         return value
@@ -156,12 +156,12 @@ def _figure(quantity: Quantity) -> DiffRow:
 
 
 def _unit_name(quantity: Quantity) -> str:
-    """The name that ends in the unit; empty for names of the user's, whatever they end in."""
+    """The name whose suffix is the unit; empty for names that the user chose."""
     return "" if quantity.topic in _NAMED_BY_USER else quantity.name
 
 
 def _change(name: str, values: Sequence[Value]) -> str:
-    """The change from the first to the second of two numbers, absolute and in percent."""
+    """The change between two numbers, absolute and in percent."""
     if len(values) != 2:
         return ""
     before, after = values
@@ -178,7 +178,7 @@ def _change(name: str, values: Sequence[Value]) -> str:
 
 
 def _lines(moves: PlaceAccesses, names: SourceNames) -> Iterator[DiffRow]:
-    """A row for PTX and one for SASS; one for both where they are equal in every version."""
+    """A row for PTX and one for SASS, or one for both if they are equal in every version."""
     levels_of: dict[tuple[str, ...], list[Level]] = {}
     for level, moved in moves.levels.items():
         if moves.differs(level):
@@ -211,7 +211,7 @@ def _place(moves: PlaceAccesses, names: SourceNames) -> str:
 
 
 def _moved(moved: LevelAccesses | None) -> str:
-    """The widths at a place; `–` where the code is unknown."""
+    """The access widths at a place; `–` if the code is unknown."""
     if moved is None:
         return ABSENT
     unsized = [f"{moved.unsized} × ? bits"] if moved.unsized else []
@@ -219,7 +219,7 @@ def _moved(moved: LevelAccesses | None) -> str:
 
 
 def _width_change(moved: Sequence[LevelAccesses | None]) -> str:
-    """The change from the first to the second version: in width, else in number."""
+    """The change from the first to the second version, in width or else in count."""
     if len(moved) != 2 or moved[0] is None or moved[1] is None:
         return ""
     before, after = moved[0], moved[1]

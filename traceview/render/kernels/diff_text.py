@@ -83,7 +83,7 @@ def _versions(diff: Diff) -> str:
 def _fitted(
     heads: Sequence[str], columns: Sequence[Sequence[str]], width: int
 ) -> list[TerminalColumn]:
-    """Columns as wide as their texts; the widest are cut until all fit."""
+    """Columns as wide as their texts, of which the widest are cut until all fit."""
     shown = [_column(head, texts) for head, texts in zip(heads, columns, strict=True)]
     shown = [column for column in shown if column.heading or any(column.cells)]
     widths = [column.width for column in shown]
@@ -104,8 +104,8 @@ def _findings(shared: Iterable[SharedFinding], diff: Diff) -> Iterator[Renderabl
     table = grid("", "", "")
     for each in shared:
         severity = each.finding.severity
-        there = Text(visible(presence(each, labels)), "bold")
-        table.add_row(Text(severity, SEVERITY_STYLES[severity]), there, _text_of(each, labels))
+        versions = Text(visible(presence(each, labels)), "bold")
+        table.add_row(Text(severity, SEVERITY_STYLES[severity]), versions, _text_of(each, labels))
     if table.row_count:
         yield table
     else:
@@ -113,7 +113,7 @@ def _findings(shared: Iterable[SharedFinding], diff: Diff) -> Iterator[Renderabl
 
 
 def _text_of(finding: SharedFinding, labels: Sequence[str]) -> Text:
-    """The finding once; messages that differ between versions start with their labels."""
+    """One entry for a finding; messages that differ start with the labels of their versions."""
     text = Text()
     for versions, message in finding.messages:
         which = ", ".join(labels[version] for version in versions)

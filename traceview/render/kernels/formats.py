@@ -1,4 +1,4 @@
-"""Kernels as text, JSON or a page: those of one target, or versions side by side."""
+"""The kernels of one target, or of several versions, as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def text(
     color: bool,
     details: bool = False,
 ) -> str:
-    """In lines of at most `width` cells; `views` of one target show its code instead.
+    """Render as text in lines of at most `width` cells; with `views`, a target's code instead.
 
-    With `details` one target has all its tables.
+    With `details`, the text of one target has all its tables.
     """
     if isinstance(made, Diff):
         return render_diff_text(made, width=width, color=color)
@@ -32,15 +32,15 @@ def text(
 
 
 def json(made: PtxReport | Diff, version: str) -> str:
-    """One JSON document. `version` is traceview's own."""
+    """Render as one JSON document. `version` is traceview's own."""
     if isinstance(made, Diff):
         return render_diff_json(made, version)
     return render_ptx_json(made, version)
 
 
 def html(made: PtxReport | Diff, version: str) -> str:
-    """One page. `version` is traceview's own."""
-    # Jinja is imported for a page alone.
+    """Render as one HTML page. `version` is traceview's own."""
+    # Imported late: only pages need Jinja.
     from traceview.render.kernels.html import render_diff_html, render_ptx_html
 
     if isinstance(made, Diff):

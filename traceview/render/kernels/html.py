@@ -1,4 +1,4 @@
-"""Kernels as one HTML page that needs nothing else, and versions of them side by side."""
+"""Kernels, or versions of them side by side, as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from traceview.render.kernels.variant_ranges import action_of, basis_of, message
 from traceview.tables import Table
 
 _STYLES = (*STYLES, "ptx.css")
-# The stages of a kernel are some hundred kilobytes.
+# The Triton stages of one kernel take some hundred kilobytes.
 _MOST_WITH_STAGES = 6
 
 
 @record
 class FindingPlace:
-    """A kernel that a finding is about. `section` and `line` are ids of the page."""
+    """A kernel that a finding is about. `section` and `line` are ids of elements on the page."""
 
     section: str
     title: str
@@ -67,7 +67,7 @@ class KernelFindingView:
 
 @record
 class KernelView:
-    """One kernel on the page. `number` tells several of one name apart, else it is empty."""
+    """One kernel on the page. `number` distinguishes kernels of one name; else it is empty."""
 
     key: str
     name: str
@@ -86,7 +86,7 @@ class KernelView:
 
 @record
 class ComparisonView:
-    """One kernel in several versions. `kernels` are the label and the code of each."""
+    """One kernel in several versions. `kernels` has the label and the code of each."""
 
     key: str
     name: str
@@ -149,7 +149,7 @@ def _title(targets: Sequence[str]) -> str:
 
 
 def _rules(kernels: Iterable[KernelView]) -> Markup:
-    """Style rules, which contain only ids numbered here and nothing of the user's."""
+    """Style rules; they contain only ids numbered here, and no user text."""
     lines = (rule for kernel in kernels for rule in rules(kernel.key, kernel.code))
     return Markup("\n").join(map(Markup, lines))
 
@@ -184,7 +184,7 @@ def _kernel(
 
 
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
-    """The table of accesses, each source line leading to itself."""
+    """The table of accesses, each source line linked to the code on the page."""
     table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
     # Sectors matter most where every row has the same many.
     spec = replace(ACCESSES, brief=(*ACCESSES.brief, "request"))
@@ -205,7 +205,7 @@ def _details(
 def _linked(
     spec: TableSpec, table: Table, code: CodeView, names: SourceNames, key: str
 ) -> TableView:
-    """A table whose first column, the source line, leads to the line on the page."""
+    """A table whose first column, the source line, links to that line on the page."""
     ids = {names.of_line(source): id_ for source, id_ in code.lines.items()}
     links = [ids.get(str(source)) for source in table.cells("source")]
     return table_view(spec, table, key=key, links=links)
@@ -214,16 +214,16 @@ def _linked(
 def _findings(
     views: Sequence[KernelView], kernels: Sequence[KernelReport]
 ) -> Iterator[KernelFindingView]:
-    """The findings of all kernels. What several variants of a kernel share is said once, with the
-    range of its figures."""
+    """The findings of all kernels. A finding that several variants of a kernel share appears once,
+    with the ranges of its figures."""
     alike: dict[tuple[object, ...], list[tuple[Finding, FindingPlace]]] = {}
     for view, kernel in zip(views, kernels, strict=True):
         for finding in kernel.findings:
             same = (kernel.name, finding.severity, finding.template, finding.remedy)
             place = _place(finding, view)
             alike.setdefault((*same, source_of(finding)), []).append((finding, place))
-    for found in alike.values():
-        same_findings, places = zip(*found, strict=True)
+    for variants in alike.values():
+        same_findings, places = zip(*variants, strict=True)
         yield KernelFindingView(
             severity=same_findings[0].severity,
             presence="",

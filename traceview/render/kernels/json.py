@@ -28,7 +28,7 @@ def render_ptx_json(report: PtxReport, version: str) -> str:
 
 
 def as_document(report: PtxReport, version: str) -> dict[str, Any]:
-    """The report as what `json.dumps` takes. `version` is traceview's own."""
+    """The report as an object for `json.dumps`. `version` is traceview's own."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
@@ -140,7 +140,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "static_shared_memory_bytes": kernel.static_shared_bytes,
         "dynamic_shared_memory_bytes": kernel.dynamic_shared_bytes,
         "accesses": [_access(access, names) for access in kernel.accesses],
-        "differences": [_difference(found, names) for found in kernel.differences],
+        "differences": [_difference(difference, names) for difference in kernel.differences],
         "elements_per_thread": kernel.elements_per_thread,
         "tensor_ops": [asdict(operation) for operation in kernel.tensor_ops],
         "barriers": kernel.barriers,
@@ -204,7 +204,7 @@ def _access(access: Access, names: SourceNames) -> dict[str, Any]:
 
 
 def _cost(access: Access) -> Mapping[str, float | None]:
-    """What a warp's request costs, null where that is not known."""
+    """The cost of a warp's request, null if unknown."""
     cost = access.cost or RequestCost()
     return {f"{name}_per_request": value for name, value in asdict(cost).items()}
 
@@ -233,7 +233,7 @@ def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str |
 
 
 def _code_lines(kernel: KernelReport, names: SourceNames) -> list[dict[str, Any]]:
-    """The line numbers in the text of each level that come from each source line."""
+    """For each source line, the line numbers in each level's text that come from it."""
     levels: dict[str, list[tuple[SourceLine | None, int]]] = {
         stage: [(line.source, line.number) for line in stage_lines(stage, text)]
         for stage in STAGES
@@ -251,12 +251,12 @@ def _code_lines(kernel: KernelReport, names: SourceNames) -> list[dict[str, Any]
 
 
 def _variable(source: SourceLine | None, kernel: KernelReport) -> Mapping[str, str | None]:
-    """The name of what a line computes."""
+    """The name of the variable that a line computes."""
     return {"variable": kernel.variables.get(source) if source else None}
 
 
 def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] | None:
-    """The most registers that are live at once, where, and the lines that wrote them."""
+    """The peak of live registers, its place, and the lines that wrote them."""
     live, sass = kernel.live_registers, kernel.sass
     if live is None or sass is None or not live.counts:
         return None
@@ -274,7 +274,7 @@ def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] 
 
 
 def _instruction_classes(mix: InstructionMix, names: SourceNames) -> dict[str, Any]:
-    """Instructions by class: in all, per loop, per source line."""
+    """Instructions by class: in total, per loop, per source line."""
     hottest = mix.hottest_loop
     return {
         "level": mix.level,

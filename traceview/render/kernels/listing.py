@@ -69,7 +69,7 @@ def _source(kernel: KernelReport, width: int) -> Iterator[RenderableType]:
 
 
 def accesses_by_line(kernel: KernelReport) -> dict[SourceLine, list[Access]]:
-    """The accesses of each line of the user's source, of both levels."""
+    """The PTX and SASS accesses of each line of the user's source."""
     by_line: dict[SourceLine, list[Access]] = defaultdict(list)
     for access in kernel.accesses:
         if access.source:
@@ -101,7 +101,7 @@ def _excerpt(
 
 
 def margin(accesses: Sequence[Access]) -> str:
-    """The accesses of a line, such as `ld 2 × 128 bits`; with those of SASS where they differ."""
+    """The accesses of a line, such as `ld 2 × 128 bits`, with the SASS ones if they differ."""
     parts = []
     kinds = dict.fromkeys((a.kind, a.space) for a in accesses if a.kind in _ORDER and a.width_bits)
     for kind, space in kinds:
@@ -137,7 +137,7 @@ def _listing(
 
 
 def _stage(kernel: KernelReport, stage: str, names: SourceNames, width: int) -> RenderableType:
-    """The code of a stage, the source line before each line."""
+    """The code of a stage, with the source line in front of each line."""
     text = kernel.compiled.stages.get(stage)
     if text is None:
         return Text(f"No {stage.upper()} available: it is Triton's, of a kernel compiled here.")

@@ -15,7 +15,7 @@ from traceview.ptx.model import Access, RequestCost
 from traceview.render.kernels.source_names import SourceNames
 from traceview.tables import Cell, Column
 
-# Eight threads' rows at once: ldmatrix and stmatrix, LDSM and STSM.
+# ldmatrix and stmatrix (LDSM and STSM) access the rows of eight threads at once.
 _MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")
 ACCESSES = TableSpec(
     "accesses",
@@ -73,7 +73,7 @@ def _spill_rows(accesses: Sequence[Access], names: SourceNames) -> Iterator[dict
 
 
 def _merged(accesses: Iterable[Access]) -> list[Access]:
-    """Accesses that differ only in their predicate as one, masked if any of them is."""
+    """Merge accesses that differ only in their predicate; masked if any of them is."""
     merged: dict[tuple[str, int], Access] = {}
     for access in accesses:
         key = (access.opcode, access.loop_depth)
@@ -102,7 +102,7 @@ def _opcodes(counts: Mapping[str, int]) -> str:
 
 
 def _mismatch(ptx: Access, sass: Access) -> tuple[bool, bool, bool]:
-    """In what a SASS instruction differs from a PTX access, the weightiest first."""
+    """The differences of a SASS access from a PTX access, most important first."""
     matrices = (bool(_MATRIX.search(access.opcode)) for access in (ptx, sass))
     return (
         len(set(matrices)) > 1,
@@ -127,14 +127,16 @@ def _row(access: Access, names: SourceNames) -> dict[str, Cell]:
 
 
 def request_text(cost: RequestCost | None) -> str | None:
-    """The cost of a request: `32 sectors (ideal 4)`, `2 wavefronts`; None where not known."""
+    """The cost of a request: `32 sectors (ideal 4)`, `2 wavefronts`; None if unknown."""
     if cost is None:
         return None
     pairs = (
         (cost.sectors, cost.ideal_sectors, "sector"),
         (cost.wavefronts, cost.ideal_wavefronts, "wavefront"),
     )
-    return " · ".join(_against(taken, least, name) for taken, least, name in pairs if taken) or None
+    return (
+        " · ".join(_against(actual, least, name) for actual, least, name in pairs if actual) or None
+    )
 
 
 def _against(taken: float, least: float | None, name: str) -> str:

@@ -26,7 +26,7 @@ HOW: dict[How, str] = {
 def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> str:
     """The options of a kernel's compilation: launches, grid, warps, stages, constexprs.
 
-    Other arguments are named where kernels of this name `among` those shown differ in them.
+    Other arguments are named if kernels of this name in `among` differ in them.
     """
     compiled = kernel.compiled
     parts = [HOW[compiled.how]]
@@ -45,7 +45,7 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
 
 
 def shown_name(kernel: KernelReport, among: Iterable[KernelReport]) -> str:
-    """The short C++ name; the whole one where another kernel has the same short name."""
+    """The short C++ name, or the whole one if another kernel has the same short name."""
     alike = {each.name for each in among if each.short_name == kernel.short_name}
     return (kernel.demangled_name or kernel.name) if len(alike) > 1 else kernel.short_name
 
@@ -53,7 +53,7 @@ def shown_name(kernel: KernelReport, among: Iterable[KernelReport]) -> str:
 def _differing_arguments(kernel: KernelReport, among: Iterable[KernelReport]) -> Iterator[str]:
     """The arguments that differ between variants of a kernel: `n=4100 (i32), x (*fp16:16)`.
 
-    The value of an integer is that of the first launch.
+    For an integer, the value is from the first launch.
     """
     variants = [other.compiled.arguments for other in among if other.name == kernel.name]
     seen: dict[str, set[Argument]] = defaultdict(set)
@@ -124,24 +124,24 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
 
 
 def live(kernel: KernelReport) -> str:
-    """The most live registers and what holds them, where registers limit occupancy or spill."""
-    found, sass = kernel.live_registers, kernel.sass
+    """The peak of live registers and what holds them, if registers limit occupancy or spill."""
+    registers, sass = kernel.live_registers, kernel.sass
     occupancy = kernel.occupancy
     is_full = occupancy is not None and occupancy.theoretical_occupancy_pct == _FULL_PCT
     limits = occupancy is not None and "registers" in occupancy.limiters and not is_full
-    if not found or not sass or not found.counts or not (limits or kernel.spill_bytes):
+    if not registers or not sass or not registers.counts or not (limits or kernel.spill_bytes):
         return ""
-    if not any(line for line, _ in found.holders):
-        return units.count(found.most)
+    if not any(line for line, _ in registers.holders):
+        return units.count(registers.most)
     names = SourceNames.of([kernel])
     parts = [
         f"{count} by {named_line(kernel, line, names)}"
-        for line, count in found.holders[:_MOST_HOLDERS]
+        for line, count in registers.holders[:_MOST_HOLDERS]
     ]
-    rest = sum(count for _, count in found.holders[_MOST_HOLDERS:])
+    rest = sum(count for _, count in registers.holders[_MOST_HOLDERS:])
     parts += [f"{rest} more"] if rest else []
-    at = names.of_line(sass.instructions[found.peak].source)
-    return f"{found.most} at {at}, written {' · '.join(parts)}"
+    at = names.of_line(sass.instructions[registers.peak].source)
+    return f"{registers.most} at {at}, written {' · '.join(parts)}"
 
 
 def differences(kernel: KernelReport, names: SourceNames) -> list[str]:

@@ -39,7 +39,7 @@ from traceview.render.kernels.summary import (
 from traceview.tables import Table
 
 _LEAST_TEXT = 12
-# A command with the signature of a kernel of fifty arguments has to be whole.
+# Long enough for a command with the signature of a kernel with fifty arguments.
 _LONGEST_NOTE = 4 * SENTENCE
 
 
@@ -48,7 +48,7 @@ def render_ptx_text(
 ) -> str:
     """All kernels in lines of at most `width` cells; with `color`, ANSI styles.
 
-    With `details` the tables that are left out by default are shown, too.
+    With `details`, the tables that are left out by default are shown too.
     """
     names = SourceNames.of(report.kernels)
     blocks = [

@@ -1,7 +1,7 @@
 """The aligned timeline of chosen ranks as a document for the script of the page.
 
-RankFigures holds the collectives of a rank, and for the time between two of them how much of it
-was work and how much was idle by cause, but not when. The page says so.
+RankFigures has the collectives of a rank, and for the time between two of them the amounts of work
+and of idle time by cause, but not when these occurred. The page states this.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from traceview.render.timeline.packing import packed_json
 from traceview.tables import NULL, Array, Integers, Mask
 
 MOST_BLOCKS = 6_000
-"""Collectives of all ranks that are shown: all of them where there are no more, else those of the
-windows, and of a window with more its end."""
+"""Most collectives of all shown ranks together. If a job has more, those in the windows are shown,
+and in a window with more, the last ones."""
 Block = list[int]
 _Span = tuple[int, int]
 
 
 def aligned_document(job: JobReport) -> dict[str, object] | None:
-    """What the script reads; None where there is nothing to align."""
+    """The document that the script reads; None if there is nothing to align."""
     ranks = shown_ranks(job) if len(job.ranks) > 1 else []
     windows = shown_windows(job, ranks) if ranks else []
     if not windows:
@@ -61,7 +61,7 @@ def aligned_document(job: JobReport) -> dict[str, object] | None:
 
 
 def _spans(job: JobReport, ranks: list[ShownRank], windows: list[ShownWindow]) -> list[_Span]:
-    """The times that are shown: the whole job, or those of the windows."""
+    """The time spans to show: the whole job, or the windows if it has too many collectives."""
     if sum(len(job.ranks[rank.place].collectives) for rank in ranks) > MOST_BLOCKS:
         return [window.around for window in windows]
     times = [(window.from_ns, window.to_ns) for window in windows]
@@ -73,7 +73,7 @@ def _spans(job: JobReport, ranks: list[ShownRank], windows: list[ShownWindow]) -
 
 
 def _window(window: ShownWindow, spans: list[_Span], origin: int) -> dict[str, object]:
-    """A window, and how far one can move from it."""
+    """A window, and the bounds of panning from it."""
     inside = (span for span in spans if span[0] <= window.from_ns and window.to_ns <= span[1])
     first, last = next(inside, window.around)
     return {
@@ -101,9 +101,9 @@ def _clocks(job: JobReport, ranks: list[ShownRank]) -> str:
 
 @record
 class _Events:
-    """For each shown rank, by row of its collectives: wait, event, group and the last rank.
+    """Four columns per shown rank: wait, event, group and last rank of each collective.
 
-    −1 where unknown. An event has one number on all its ranks.
+    Unknown values are −1. An event has the same number on all its ranks.
     """
 
     columns: dict[int, Integers]
@@ -123,15 +123,15 @@ class _Events:
             last = np.where(each.last >= 0, numbers[last_places(each)], -1)
             for at, place in enumerate(each.ranks):
                 if place in shown:
-                    there = each.rows[at] >= 0
-                    event = first + np.flatnonzero(there)
+                    present = each.rows[at] >= 0
+                    event = first + np.flatnonzero(present)
                     known = (
-                        each.wait_ns[at][there],
+                        each.wait_ns[at][present],
                         event,
                         np.full(len(event), group),
-                        last[there],
+                        last[present],
                     )
-                    columns[place][:, each.rows[at][there]] = known
+                    columns[place][:, each.rows[at][present]] = known
             first += each.rows.shape[1]
         return cls(columns, list(groups))
 
@@ -139,7 +139,7 @@ class _Events:
 def _rows(
     job: JobReport, ranks: list[ShownRank], spans: list[_Span], origin: int, events: _Events
 ) -> Iterator[dict[str, object]]:
-    """Each rank: its collectives, what it did between them, and the bounds of its steps."""
+    """A row per rank: its collectives, the time between them, and the bounds of its steps."""
     most = MOST_BLOCKS // len(ranks)
     for shown in ranks:
         rank, steps = job.ranks[shown.place], step_times(job, shown.place)
@@ -158,7 +158,7 @@ def _rows(
 
 
 def _in_spans(start: Integers, end: Integers, spans: list[_Span]) -> Mask:
-    """Whether some of the time from start to end is shown."""
+    """True for each [start, end) that overlaps a span."""
     shown = np.zeros(len(start), bool)
     for first, last in spans:
         shown |= (end > first) & (start < last)
@@ -166,7 +166,7 @@ def _in_spans(start: Integers, end: Integers, spans: list[_Span]) -> Mask:
 
 
 def _blocks(job: JobReport, place: int, spans: list[_Span], most: int) -> tuple[Integers, Integers]:
-    """Rows of collectives that are shown, and of those before which something is shown."""
+    """Rows of the collectives to show, and of those whose time before them is to be shown."""
     before, start, end = _times(job, place)
     calls = np.flatnonzero(_in_spans(start, end, spans))[-most:]
     between = np.flatnonzero((start > before) & _in_spans(before, start, spans))[-most:]
@@ -174,7 +174,7 @@ def _blocks(job: JobReport, place: int, spans: list[_Span], most: int) -> tuple[
 
 
 def _times(job: JobReport, place: int) -> tuple[Integers, Integers, Integers]:
-    """End of the last collective before, start and end of each, on the common clock."""
+    """For each collective the end of the previous one, its start and end, on the common clock."""
     own = job.ranks[place].collectives
     start = job.clocks.aligned_ns(place, own.start_ns)
     end = job.clocks.aligned_ns(place, own.end_ns)
@@ -183,7 +183,7 @@ def _times(job: JobReport, place: int) -> tuple[Integers, Integers, Integers]:
 
 
 def _calls(job: JobReport, place: int, rows: Integers, origin: int, known: Integers) -> list[Block]:
-    """Start, duration, hidden time, kind, bytes, wait, event, group and last rank of each."""
+    """Start, duration, hidden time, kind, bytes, wait, event, group, last rank of each call."""
     own, (_, start, end) = job.ranks[place].collectives, _times(job, place)
     duration = (end - start)[rows]
     columns = (
@@ -199,7 +199,7 @@ def _calls(job: JobReport, place: int, rows: Integers, origin: int, known: Integ
 
 
 def _between(job: JobReport, place: int, rows: Integers, origin: int) -> Iterator[Block]:
-    """Start, duration, work, place, and cause and time of each idle time, before a collective."""
+    """For the time before each collective: start, duration, work, place, and idle time by cause."""
     own, (before, start, _) = job.ranks[place].collectives, _times(job, place)
     for row in rows.tolist():
         idle: Array = own.idle_ns[row]

@@ -1,4 +1,4 @@
-"""The ranks and the times that the aligned timeline of a job shows."""
+"""The ranks and time windows that the aligned timeline of a job shows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from traceview.records import record
 from traceview.tables import NULL, Array, Integers
 
 MOST_ALL, MOST_CHOSEN = 16, 8
-"""Ranks of which all are shown, and how many of more."""
+"""Up to MOST_ALL ranks are all shown; of more, MOST_CHOSEN."""
 _MARGIN = 0.04
-"""Of the window, shown on each side of it."""
+"""Fraction of a window that is added on each side of it."""
 _MOST_LATE = 3
 
 
 @record
 class ShownRank:
-    """A place in JobReport.ranks, and why it is shown."""
+    """The place of a rank in JobReport.ranks, and why the rank is shown."""
 
     place: int
     why: str
@@ -35,14 +35,14 @@ class ShownWindow:
 
     @property
     def around(self) -> tuple[int, int]:
-        """The window and a little on either side of it."""
+        """The window with a margin on either side."""
         margin = round(_MARGIN * (self.to_ns - self.from_ns))
         return self.from_ns - margin, self.to_ns + margin
 
 
 @record
 class StepTimes:
-    """Steps of one rank: the column of each in the heat map, begin and end on the common clock."""
+    """Steps of one rank: column in the heat map, start and end on the common clock."""
 
     column: Integers
     begin_ns: Integers
@@ -50,9 +50,9 @@ class StepTimes:
 
 
 def shown_ranks(job: JobReport) -> list[ShownRank]:
-    """All of few ranks; of many those that are late, the one that waits most, and some others.
+    """All of a few ranks; of many the late ones, the one that waits most, and some others.
 
-    Their clocks can be compared: ranks that nothing connects to them are left out.
+    Only ranks whose clocks can be compared are shown.
     """
     late = _late(job)
     comparable = np.flatnonzero(job.clocks.component == _component(job, late))
@@ -76,13 +76,13 @@ def _late(job: JobReport) -> list[int]:
 
 
 def _component(job: JobReport, late: list[int]) -> int:
-    """The ranks whose clocks are connected with that of the late one, else the most of them."""
+    """The clock component of the first late rank, else the one with most ranks."""
     component = job.clocks.component
     return int(component[late[0]] if late else np.bincount(component).argmax())
 
 
 def _by_waiting(job: JobReport, places: Integers) -> Iterator[tuple[int, str]]:
-    """The rank that waits most and, of more than two, the one in the middle."""
+    """The rank that waits most and, if there are more than two, the median one."""
     table = job.result.tables["ranks"]
     wait = np.where(table.is_null("wait_ns"), 0, table["wait_ns"])[places]
     if len(wait) and wait.max() > 0:
@@ -93,7 +93,7 @@ def _by_waiting(job: JobReport, places: Integers) -> Iterator[tuple[int, str]]:
 
 
 def step_times(job: JobReport, place: int) -> StepTimes:
-    """The steps of a rank that the heat map has."""
+    """The steps of a rank that are in the heat map."""
     steps, column = job.ranks[place].steps, step_columns(job, place)
     rows = np.flatnonzero(column >= 0)
     begin, end = (
@@ -103,7 +103,7 @@ def step_times(job: JobReport, place: int) -> StepTimes:
 
 
 def step_columns(job: JobReport, place: int) -> Integers:
-    """The column of each step of a rank in the heat map, by name, else by number; −1 for none."""
+    """The heat map column of each step of a rank, by name or else by number; −1 for none."""
     steps, columns = job.ranks[place].steps, {name: at for at, name in enumerate(job.heat.steps)}
     numbered = zip(steps.names, steps.number.tolist(), strict=True)
     column = [columns.get(name, columns.get(str(number), -1)) for name, number in numbered]
@@ -111,7 +111,7 @@ def step_columns(job: JobReport, place: int) -> Integers:
 
 
 def shown_windows(job: JobReport, ranks: list[ShownRank]) -> list[ShownWindow]:
-    """The step in which ranks wait longest and the median step; else around the longest wait."""
+    """The step with the longest wait and the median step; without steps, the longest wait."""
     places = np.array([rank.place for rank in ranks], np.int64)
     bounds = step_bounds(job, ranks)
     steps = [
@@ -123,7 +123,7 @@ def shown_windows(job: JobReport, ranks: list[ShownRank]) -> list[ShownWindow]:
 
 
 def step_bounds(job: JobReport, ranks: list[ShownRank]) -> dict[int, tuple[int, int]]:
-    """From the first begin to the last end of each step of the heat map on any of these ranks."""
+    """First start and last end, over the ranks, of each step in the heat map, by column."""
     bounds: dict[int, tuple[int, int]] = {}
     for rank in ranks:
         times = step_times(job, rank.place)
@@ -135,7 +135,7 @@ def step_bounds(job: JobReport, ranks: list[ShownRank]) -> dict[int, tuple[int, 
 
 
 def _telling_steps(job: JobReport, places: Integers) -> dict[int, str]:
-    """Columns of the heat map, and what is special of them."""
+    """Columns of the heat map worth showing, each with its title."""
     heat = job.heat
     duration = np.where(heat.duration_ns == NULL, 0, heat.duration_ns)[places]
     if not (duration > 0).any():
@@ -167,11 +167,11 @@ def _around_longest_wait(job: JobReport, places: Integers) -> Iterator[ShownWind
 
 
 def last_places(each: MatchedCommunicator) -> Integers:
-    """The place in JobReport.ranks of the rank that arrived last; any rank where unknown."""
+    """The place in JobReport.ranks of the last rank to arrive; arbitrary if unknown."""
     return np.array(each.ranks, np.int64)[each.last]
 
 
 def _counted(each: MatchedCommunicator, places: Integers) -> Array:
-    """How long others waited for a rank that is shown, −1 else."""
+    """How long others waited for the last rank if it is in `places`, else −1."""
     known = (each.last >= 0) & np.isin(last_places(each), places)
     return np.where(known, each.late_ns, -1)

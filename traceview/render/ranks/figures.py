@@ -1,4 +1,4 @@
-"""The figures of a job to look at first, as text, and its findings with their forecasts."""
+"""The main figures of a job as text, and its findings with their forecasts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WHOLE_STEP, WHOLE_RUN = "a step", "the run"
 
 
 def whole_of(job: JobReport) -> str:
-    """The time that shares of findings are of, in words."""
+    """The time that shares of findings refer to, in words."""
     return WHOLE_STEP if job.verdict.step_median_ns else WHOLE_RUN
 
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
-    """The findings, worst first, each with the table that shows it and what acting on it wins."""
+    """The findings, worst first, each with the table that shows it and its forecast."""
     return tuple(
         RankedFinding(each.evidence.table or "ranks", each, forecast(each, _loop(job, each)))
         for each in job.result.findings
@@ -35,14 +35,14 @@ def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
 def job_finding(
     job: JobReport, ranked: RankedFinding, title: str, section: str = ""
 ) -> FindingEntry:
-    """A finding as a page shows it."""
+    """The entry of a finding on the page."""
     return finding_view(ranked.finding, whole_of(job), title, section, ranked.forecast)
 
 
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:
-    """The steps that the share of a finding is of, as one loop; none without steps or a share.
+    """The steps that a finding's share refers to, as one loop; empty without steps or a share.
 
-    They last as long as their mean, as a rank that is late in some steps is not in the median one.
+    Its step time is the mean: a rank that is late in some steps does not show in the median step.
     """
     share, steps = finding.share_of_step_pct, job.verdict.steps
     if not share or not steps or not job.verdict.step_median_ns:
@@ -75,7 +75,7 @@ def _tiles(job: JobReport) -> Iterator[ScoreTile]:
 
 
 def _exposed_wait(verdict: JobVerdict) -> str:
-    """The part of waits that no compute hides: that one costs time."""
+    """The part of the waits that compute does not hide, and that costs time."""
     waited = verdict.figures.get("exposed_wait_ns")
     return "" if waited is None else f"{units.duration(waited)} exposed"
 

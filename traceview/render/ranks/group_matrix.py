@@ -1,4 +1,4 @@
-"""Which ranks form which group, as a small table of groups and ranks."""
+"""The membership of ranks in groups, as a small table of groups and ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLOURS = 6
 
 @record
 class GroupCell:
-    """The groups of a rank by their number in the row, and the class of its colour."""
+    """The numbers of a rank's groups within the row, and the CSS class of the cell's colour."""
 
     text: str
     style: str
@@ -29,7 +29,7 @@ class GroupMatrix:
 
 
 def group_matrix(job: JobReport) -> GroupMatrix | None:
-    """The matrix of a job with groups other than all ranks; None where it would say nothing."""
+    """The matrix of a job; None if all groups consist of all ranks, or if it is too large."""
     if not 1 < len(job.ranks) <= MOST_RANKS:
         return None
     shapes = [(each.label, _sets(job, each)) for each in process_groups(job.ranks, job.matched)]
@@ -50,7 +50,7 @@ def group_names(job: JobReport) -> list[str]:
 
 
 def _sets(job: JobReport, groups: ProcessGroups) -> list[tuple[int, ...]]:
-    """The places of the ranks of each of these groups, in order."""
+    """The places of the ranks in each group of one shape, sorted."""
     sets: dict[object, set[int]] = {}
     for place in groups.members:
         each = job.matched[place]

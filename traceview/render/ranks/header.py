@@ -1,4 +1,4 @@
-"""The head of every output of a job: its ranks, hosts and GPUs, and what is missing of it."""
+"""The head of every output of a job: its ranks, hosts and GPUs, and missing recordings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_ONE_JOB = (
 
 
 def job_title(job: JobReport) -> str:
-    """The folder of the recordings, or the only file."""
+    """The name of the recordings' folder, or of the only file."""
     paths = sorted({rank.path for rank in job.ranks} | {each.path for each in job.failed})
     if len(paths) == 1:
         return PurePath(paths[0]).name
@@ -31,7 +31,7 @@ def job_title(job: JobReport) -> str:
 
 
 def job_facts(job: JobReport) -> list[tuple[str, str]]:
-    """Pairs of a name and a value; what is not known is left out."""
+    """The known facts about a job, as pairs of name and value."""
     hosts = {rank.name.host for rank in job.ranks if rank.name.host}
     gpus = Counter(rank.name.gpu for rank in job.ranks if rank.name.gpu)
     facts = [
@@ -46,7 +46,7 @@ def job_facts(job: JobReport) -> list[tuple[str, str]]:
 
 
 def nothing_found(job: JobReport) -> str:
-    """What stands in place of findings where there are none."""
+    """The sentence to show if there are no findings."""
     if len(job.ranks) == 1:
         return "One rank alone waits for no other. Read its own report: traceview report FILE"
     if not job.matched:
@@ -55,12 +55,12 @@ def nothing_found(job: JobReport) -> str:
 
 
 def single_values(job: JobReport) -> frozenset[str]:
-    """Columns that have one value in the whole job."""
+    """Names of the columns that have one value in the whole job."""
     return frozenset({"host"} if len({rank.name.host for rank in job.ranks}) < 2 else ())
 
 
 def counted_ranks(job: JobReport) -> str:
-    """Such as `8`, or `7 of 8`."""
+    """The number of ranks, such as `8`, or `7 of 8`."""
     size = world_size(job.ranks)
     some = units.count(len(job.ranks))
     return some if len(job.ranks) == size else f"{some} of {units.count(size)}"
@@ -92,7 +92,7 @@ def remedies(job: JobReport) -> list[tuple[str, str, str]]:
 
 
 def _absent(job: JobReport) -> list[str]:
-    """Names the ranks that have no recording, where all others tell their number."""
+    """A warning that names the ranks without a recording, if rank numbers are known."""
     absent = missing_ranks(job.ranks)
     if not absent:
         return []

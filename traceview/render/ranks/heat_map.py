@@ -1,7 +1,7 @@
 """The heat map of ranks and steps as a document for the script of the page.
 
-Times have three significant digits, as they are shown: a 16-bit code per cell, which packs to a
-third of the exact nanoseconds.
+Times have three significant digits, as displayed: a 16-bit code per cell, which packs to a third of
+the size of exact nanoseconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from traceview.render.timeline.packing import packed_numbers
 from traceview.tables import NULL, Array, Integers
 
 MOST_STEPS, MOST_CELLS = 300, 250_000
-"""Columns and cells of the map; of a longer job a column is the mean of several steps."""
+"""Most columns and cells of the map; in a longer job, a column is the mean of several steps."""
 _LEAST_SHARE = 0.005
-"""Of a step: a shorter part of it is not shown."""
+"""Fraction of a step below which a part is not shown."""
 _FIRST = len(("compute", "communication", "wait"))
-"""The parts that are always there."""
+"""Number of the first parts, which are always included."""
 
 
 def heat_document(job: JobReport) -> dict[str, object] | None:
-    """What the script reads; None where the ranks have no steps in common."""
+    """The document that the script reads; None without steps."""
     heat = job.heat
     if not len(heat.steps) or not len(job.ranks) or not (heat.duration_ns != NULL).any():
         return None
@@ -56,7 +56,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
 class _Binned:
     """Columns of the map; each is the mean over `width` steps. Times have shape (ranks, columns).
 
-    `duration_ns` is 0 where a rank lacks the step, `cpu_ns` where it is not known; `parts_ns` has
+    `duration_ns` is 0 where a rank lacks the step, `cpu_ns` where unknown; `parts_ns` has
     one array per part.
     """
 
@@ -70,7 +70,7 @@ class _Binned:
 
 
 def _cpu_times(job: JobReport) -> Integers:
-    """What the CPU of each rank needs for each step, 0 where that is not known."""
+    """The CPU time of each rank per step, 0 where unknown."""
     result = np.zeros(job.heat.duration_ns.shape, np.int64)
     for place, rank in enumerate(job.ranks):
         if rank.steps.cpu_ns is not None:
@@ -103,13 +103,13 @@ def _binned(heat: HeatMap, cpu_ns: Integers) -> _Binned:
 
 
 def short_names(steps: Sequence[str]) -> list[str]:
-    """The names of steps without what all begin with: `10` of `step_10`."""
+    """The step names without their common prefix: `10` for `step_10`."""
     loop = _loop_name(steps)
     return [name.removeprefix(loop).lstrip("_# ") for name in steps]
 
 
 def _loop_name(steps: Sequence[str]) -> str:
-    """What the names of steps that are numbered begin with: `step` of `step_10`."""
+    """The common prefix of numbered step names, such as `step` for `step_10`; else empty."""
     names = {name.rstrip("0123456789") for name in steps}
     numbered = all(name[-1:].isdecimal() for name in steps)
     return names.pop().rstrip("_# ") if len(names) == 1 and numbered else ""

@@ -1,7 +1,7 @@
-"""The heat map of ranks and steps in letters: one per cell, which says what took the time.
+"""The heat map of ranks and steps in letters: one per cell, for the part that took the time.
 
-It is ASCII alone, and the letters tell the same without colours. Where a terminal is too small for
-all ranks or steps, a cell shows the worst of several; the heading says of how many.
+It is pure ASCII, and the letters suffice without colours. If a terminal is too small for all ranks
+or steps, a cell shows the worst of several; the heading states how many.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from traceview.render.ranks.rank_rows import outliers
 from traceview.tables import NULL, Array, Integers
 
 LEAST_SHARE, LARGE_SHARE = 0.05, 0.5
-"""Of a step: what takes less has no letter, what takes more a capital."""
+"""Fractions of a step: a smaller part has no letter, a larger one a capital letter."""
 _ABSENT, _QUIET, _WAIT = " ", ".", "w"
 _LATE, LOADING = "launch-late", "data-loading"
 _LETTERS = {
@@ -44,13 +44,13 @@ _LETTERS = {
     "lost-work": ("x", "work not recorded"),
     "unknown": ("u", "unknown cause"),
 }
-"""By part of a step. GPU work counts as far as it exceeds that of the others, who wait for it."""
+"""Letter and meaning by part of a step. GPU work is the excess that other ranks wait for."""
 _WIDEST_CELL, _TICK, _LEGEND_LINES, _MOST_SINGLE, _BLOCKS, _LEAST_ROWS = 2, 10, 3, 4, 16, 2
 
 
 @record
 class _Cells:
-    """Letters as characters and how bad each is, −1 where the step is absent; (rows, columns)."""
+    """Letters and their severity, −1 where a rank lacks the step; shape (rows, columns)."""
 
     letters: Array
     weight: Integers
@@ -65,9 +65,9 @@ class _Cells:
 
 
 def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
-    """The map in at most `room` lines of `width` cells; none where there is nothing to show.
+    """The map in at most `room` lines of `width` cells; empty if there is nothing to show.
 
-    That is so for a single rank, without steady steps, and where no rank loses much in any of them.
+    There is nothing for a single rank, without steady steps, or if no rank loses much in any step.
     """
     steps = np.flatnonzero(~job.heat.warm_up.any(axis=0))
     if len(job.ranks) < 2 or not len(steps):
@@ -98,10 +98,10 @@ def _known(times_ns: Integers) -> Integers:
 
 
 def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:
-    """The letter of each rank and step. One that waits is less bad than one that takes as long."""
+    """The letter of each rank and step. A wait is less severe than another part of equal time."""
     most = np.full((len(heat.duration_ns), len(steps)), -1, np.int64)
     letters = np.full(most.shape, _QUIET)
-    # One part at a time: all at once are a gigabyte for 1,024 ranks of 5,000 steps.
+    # One part at a time: all at once take a gigabyte for 1,024 ranks of 5,000 steps.
     for part, times in _lost(heat):
         longer = times[:, steps] > most
         most[longer], letters[longer] = times[:, steps][longer], _LETTERS[part][0]
@@ -115,13 +115,13 @@ def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:
 
 
 def _lost(heat: HeatMap) -> Iterator[tuple[str, Integers]]:
-    """The parts of all steps but compute, by name."""
+    """All parts except compute, with their times by rank and step."""
     for part, name in enumerate(PARTS[1:], 1):
         times = heat.parts_ns[:, :, part]
         if name != _LATE:
             yield name, times
             continue
-        # One letter for the whole of it, so that its two halves do not lose to something smaller.
+        # One letter for the whole part: its two halves could each lose to a smaller part.
         loads = 2 * heat.loading_ns > times
         yield name, np.where(loads, 0, times)
         yield LOADING, np.where(loads, times, 0)
@@ -129,7 +129,7 @@ def _lost(heat: HeatMap) -> Iterator[tuple[str, Integers]]:
 
 
 def _folded(cells: _Cells, room: int) -> tuple[_Cells, int]:
-    """The map in `room` columns at most, and how many steps each column has."""
+    """The map in at most `room` columns, and the number of steps per column."""
     ranks, steps = cells.letters.shape
     across = -(-steps // room)
     spare = -steps % across
@@ -140,7 +140,7 @@ def _folded(cells: _Cells, room: int) -> tuple[_Cells, int]:
 
 
 def _rows(job: JobReport, most: int) -> list[tuple[str, Integers]]:
-    """Name and places of the ranks of each row: all singly, or those that stand out and blocks."""
+    """Name and rank places of each row: all ranks, or outliers and then blocks of ranks."""
     count = len(job.ranks)
     numbers = [rank.name.rank for rank in job.ranks]
     if count <= most:
@@ -162,7 +162,7 @@ def _block_name(numbers: Sequence[int], places: Integers) -> str:
 
 
 def _heading(rows: Sequence[tuple[str, Integers]], across: int, width: int) -> Text:
-    """The title, and of how many ranks and steps a cell shows the worst."""
+    """The title, and the number of ranks and steps of which a cell shows the worst."""
     most = max(len(places) for _, places in rows)
     differ = any(len(places) not in (1, most) for _, places in rows)
     ranks = [f"{'up to ' if differ else ''}{units.counted(most, 'rank')}"] if most > 1 else []
@@ -174,7 +174,7 @@ def _heading(rows: Sequence[tuple[str, Integers]], across: int, width: int) -> T
 
 
 def _ticks(names: Sequence[str], pitch: int) -> str:
-    """The names of columns, as many as have room, above the columns that they are of."""
+    """Column names above their columns, as many as fit."""
     line = ""
     for column in range(0, len(names), max(_TICK // pitch, 1)):
         at = column * pitch
@@ -200,7 +200,7 @@ def _style(letter: str) -> str:
 
 
 def _legend(letters: Array, width: int) -> list[Text]:
-    """The meaning of each letter that occurs, and of capitals."""
+    """The legend of the letters that occur, and of capital letters."""
     shown = {letter.lower() for letter in np.unique(letters).tolist()}
     meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
     used = [each for each in meanings if each[0] in shown]

@@ -1,7 +1,7 @@
 """The answer for a job as one self-contained HTML page: no network, no other file.
 
-Verdict, findings, groups and tables are there without scripts; the script of `render/script` draws
-the heat map and the aligned timeline.
+Verdict, findings, groups and tables need no scripts; the script in `render/script` draws the heat
+map and the aligned timeline.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OWN = TableSpec(
 
 @record
 class _Page:
-    """The tables of a job and the rows that findings lead to."""
+    """The tables of a job, and the rows that findings link to."""
 
     job: JobReport
     most: int | None
@@ -63,9 +63,9 @@ class _Page:
 
 
 def render_html(job: JobReport, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The page, with at most so many rows of each table; all if `most_rows` is None.
+    """The page, with at most `most_rows` rows of each table, all if that is None.
 
-    `version` is that of traceview, for the footer.
+    `version` is traceview's own, for the footer.
     """
     ranked = ranked_findings(job)
     page = _Page(job, most_rows, _marked(job, ranked))
@@ -91,12 +91,12 @@ def render_html(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
 
 
 def _packed(document: dict[str, object] | None) -> Markup | None:
-    # Nothing in it can end the script element that holds it.
+    # Escaped, so that no text can end the script element.
     return Markup(script_json(document)) if document else None  # noqa: S704
 
 
 def _marked(job: JobReport, ranked: tuple[RankedFinding, ...]) -> dict[str, list[int]]:
-    """The rows that findings lead to, by table, in ascending order."""
+    """The rows that findings link to, by table, in ascending order."""
     marked: dict[str, list[int]] = {}
     for each in ranked:
         row = _row_of(job, each)
@@ -148,7 +148,7 @@ def _tables(page: _Page) -> Iterator[TableView]:
 
 
 def _own_reports(job: JobReport) -> Table:
-    """What the report of each rank says, where it was made."""
+    """The verdict and findings of each rank's own report, if it was made."""
     rows: list[dict[str, Cell]] = [
         {
             "rank": rank.name.rank,

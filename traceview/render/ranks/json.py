@@ -1,6 +1,6 @@
 """The answer for a job as JSON, version 1: tables and findings of the job, a summary of each rank.
 
-Absent values are null. Long tables are cut as those of a report are.
+Absent values are null. Long tables are cut as in the JSON of a report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traceview.tables import NULL
 
 
 def render_json(job: JobReport, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The job as one JSON document in ASCII, with at most so many rows of each table."""
+    """The job as one JSON document in ASCII, with at most `most_rows` rows of each table."""
     return "".join(json_pieces(job, version, most_rows))
 
 
@@ -31,7 +31,7 @@ def json_pieces(
     most_rows: int | None = MOST_ROWS,
     only: Sequence[str] = (),
 ) -> Iterator[str]:
-    """The same text in pieces, of the tables `only` those named, if any are."""
+    """The JSON document in pieces; if `only` names tables, it has only these."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,

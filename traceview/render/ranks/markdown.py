@@ -29,7 +29,7 @@ _NAME = 120
 
 
 def render_markdown(job: JobReport) -> str:
-    """The job: verdict, figures, findings, the ranks that matter, and the other tables folded."""
+    """The job: verdict, figures, findings, the important ranks, and the other tables folded."""
     return "\n".join(_lines(job)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The ranks that a short output has singly, and the spread of all others."""
+"""The ranks that a short output lists individually, and the spread of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview.ranks.tables import RANKS
 from traceview.tables import Array, Cell, Column, Table
 
 MOST_SINGLE = 10
-"""Ranks of which all have a row of their own."""
+"""Most ranks for which each has its own row."""
 MOST_OUTLIERS = 4
 _BRIEF = (
     *("rank", "compute_ns", "wait_ns", "late_ns", "idle_ns", "cause", "place", "exposed_ns"),
@@ -22,9 +22,10 @@ _BRIEF = (
 )
 _COMPARED = ("step_median_ns", "compute_ns", "exposed_ns", "idle_ns", "late_ns")
 _SAME_STEP = 0.01
-"""Steps of ranks that wait for each other last equally long, which a column need not say."""
+"""Steps of ranks that wait for each other last equally long: below this relative spread of step
+times, their column moves back."""
 _LEAST_SHARE, _LEAST_SPREADS = 0.03, 8.0
-"""Of a step, and of the median deviation: a rank that differs by less is like the others."""
+"""Least deviation of an outlier, as a fraction of a step and in median deviations."""
 _SPREAD: tuple[tuple[str, Callable[[Array], float]], ...] = (
     ("least of", lambda values: values.min()),
     ("median of", lambda values: float(np.median(values))),
@@ -33,9 +34,10 @@ _SPREAD: tuple[tuple[str, Callable[[Array], float]], ...] = (
 
 
 def rank_rows(job: JobReport) -> tuple[TableSpec, Table]:
-    """The table of ranks: all of few; of many the outliers, and least, median and most of the rest.
+    """The table of ranks: all of a few; of many the outliers, and the spread of the others.
 
-    Its first column, `rank`, is text: the number of a rank or what the row is of the others.
+    Its first column, `rank`, is text: a rank's number, or `least of`, `median of` or `most of` the
+    others.
     """
     table = job.result.tables["ranks"]
     spec = _spec(table)
@@ -48,7 +50,7 @@ def rank_rows(job: JobReport) -> tuple[TableSpec, Table]:
 
 
 def outliers(job: JobReport) -> list[int]:
-    """Rows of the ranks that others wait for, then of those that differ most from the others."""
+    """Rows of the ranks that others wait for, then of those that deviate most."""
     table = job.result.tables["ranks"]
     place = {int(rank): row for row, rank in enumerate(table["rank"])}
     late = [place[int(rank)] for rank in job.result.tables["stragglers"]["rank"]]
@@ -58,7 +60,7 @@ def outliers(job: JobReport) -> list[int]:
 
 
 def _apart(table: Table) -> Array:
-    """By how many times the usual difference each rank differs; 0 of one like the others."""
+    """The largest deviation of each rank in median deviations; 0 if it is like the others."""
     result = np.zeros(len(table))
     step = _filled(table, "step_median_ns")
     least = _LEAST_SHARE * float(np.median(step)) if len(step) else 0.0
@@ -76,7 +78,7 @@ def _filled(table: Table, name: str) -> Array:
 
 
 def _spec(table: Table) -> TableSpec:
-    """The declaration of the rows: the figures of a rank, those that tell most first."""
+    """The TableSpec of the rows: the figures of a rank, most informative first."""
     step = _filled(table, "step_median_ns")
     differ = len(step) > 0 and np.ptp(step) > _SAME_STEP * step.max()
     brief = ("rank", "step_median_ns", *_BRIEF[1:]) if differ else _BRIEF
@@ -99,7 +101,7 @@ def _spread(table: Table) -> list[dict[str, Cell]]:
 
 
 def _summed(column: Column, table: Table, of: Callable[[Array], float]) -> Cell:
-    """A number over all these ranks; texts are left out."""
+    """A numeric column reduced by `of` over all ranks; None for texts."""
     if column.dtype == "text":
         return None
     values = table[column.name][~table.is_null(column.name)]

@@ -1,4 +1,4 @@
-"""The answer for a job in a terminal: one screen whatever the number of its ranks."""
+"""The answer for a job in a terminal: one screen, however many ranks."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from traceview.render.terminal.screen import scoreboard_lines
 MOST_LINES = 40
 MOST_GROUPS = 4
 _LEAST_FINDINGS = 8
-"""Lines that the findings have at least: a table gives up rows for them."""
+"""Least lines for the findings; the table of ranks gives up rows for them."""
 _NARROWEST, _VERDICT_LINES, _MOST_WARNINGS, _MOST_NOTES = 40, 3, 3, 2
 _MORE = ("More: --all every table", "--html the page", "--rank N the report of one rank")
 _ALL, _MAP_LINES = TextOptions(rows=20), 40
-"""Rows of a table, and lines of the heat map, where all tables are shown."""
+"""Rows of a table, and lines of the heat map, if all tables are shown."""
 
 
 def render_job(
@@ -49,8 +49,8 @@ def render_job(
 ) -> str:
     """The job in at most MOST_LINES lines of at most `width` cells; styled if `color`.
 
-    With `all_tables`, every table follows below, or `only` those named, and the lines are not
-    limited.
+    With `all_tables`, every table follows, or those that `only` names, and the number of lines is
+    not limited.
     """
     width = max(width, _NARROWEST)
     above = [*_opening(job, width), Text("")]
@@ -65,7 +65,7 @@ def render_job(
 
 
 def wrapped_lines(text: str, width: int, most: int = _VERDICT_LINES, style: str = "") -> list[Text]:
-    """A sentence in at most so many lines."""
+    """A sentence in at most `most` lines."""
     return [Text(line, style) for line in wrapped(visible(text, SENTENCE), width, most)]
 
 
@@ -98,7 +98,7 @@ def _ranks(job: JobReport, width: int) -> Iterator[Text]:
 
 
 def _map(job: JobReport, width: int, room: int) -> Iterator[Text]:
-    """The heat map below an empty line, in so many lines; not half of one."""
+    """An empty line and the heat map in at most `room` lines; nothing if it does not fit."""
     lines = heat_lines(job, width, room - 1)
     if lines:
         yield from (Text(""), *lines)

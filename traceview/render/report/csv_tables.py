@@ -1,7 +1,7 @@
 """The tables of a report as CSV, one file per table, with every row.
 
-A spreadsheet runs a text cell that begins like a formula, and names in a trace are whatever the
-traced program chose: such a cell gets an apostrophe in front. Control characters are escaped.
+A spreadsheet evaluates a text cell that begins like a formula, and the traced program chose the
+names in a trace: such a cell gets an apostrophe in front. Control characters are escaped.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _cell(value: Cell, known: dict[str, str]) -> Cell | str:
 
 
 def safe_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula, on one line."""
+    """The text on one line, changed so that no spreadsheet takes it for a formula."""
     shown = visible(text, _LONGEST)
     return f"'{shown}" if text.startswith(_FORMULA) else shown
 

@@ -1,4 +1,4 @@
-"""The evidence of a finding: the row of a table that shows it, its figures, its place in time."""
+"""The evidence of a finding: its row in a table, its figures, its time window."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from traceview.units import Value
 
 @record
 class EvidenceView:
-    """What shows a finding. `table` has one row, whose id on the page is `row`.
+    """The evidence of a finding. `table` has one row, whose id on the page is `row`.
 
-    `values` are its figures as text, `window` its place in time (start and end in ns), `source` the
-    line of code that it is about with what was recorded around it, `code` the PTX of its kernel.
+    `values` are its figures as text, `window` its start and end in ns, `source` the line of code
+    that it is about with the recorded lines around it, `code` the PTX of its kernel.
     """
 
     table: TableView | None
@@ -47,7 +47,7 @@ def table_key(analysis: str, table: str) -> str:
 
 
 def marked_rows(report: Report) -> dict[tuple[str, str], list[int]]:
-    """The rows that findings lead to, by analysis and table, in ascending order."""
+    """The rows that findings link to, by analysis and table, in ascending order."""
     marked: dict[tuple[str, str], list[int]] = {}
     for each in report.findings:
         row = _row_of(report, each)
@@ -60,7 +60,7 @@ def marked_rows(report: Report) -> dict[tuple[str, str], list[int]]:
 def evidence_view(
     report: Report, ranked: RankedFinding, code: Mapping[str, CodeBlock]
 ) -> EvidenceView:
-    """The evidence of a finding of this report; `code` has that of kernels, by name."""
+    """The evidence of a finding; `code` has the listings of kernels, by name."""
     evidence, row = ranked.finding.evidence, _row_of(report, ranked)
     window = window_of(report, ranked.finding)
     head: tuple[TableView | None, str, str] = (None, "", "")
@@ -84,7 +84,7 @@ def evidence_view(
 
 
 def evidence_figures(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """The numbers among the values, each with its name; texts stand in the message."""
+    """The numbers among the values, with their names; texts are in the message already."""
     return tuple(
         (units.stem(name), units.quantity(name, value))
         for name, value in evidence.values.items()
@@ -99,7 +99,7 @@ def _window_text(window: tuple[int, int] | None) -> str:
 
 
 def window_of(report: Report, finding: Finding) -> tuple[int, int] | None:
-    """Start and end of where a finding shows; of one on a kernel, else, the longest launch."""
+    """Time window of the evidence; for a kernel without one, that of its longest launch."""
     evidence, trace = finding.evidence, report.recording
     if evidence.start_ns is not None and evidence.end_ns is not None:
         return evidence.start_ns, evidence.end_ns
@@ -109,7 +109,7 @@ def window_of(report: Report, finding: Finding) -> tuple[int, int] | None:
     launches = np.flatnonzero(_launches(kernels, finding))
     if not len(launches):
         return None
-    # What ran in warm-up shows only what ran nowhere else.
+    # A launch in warm-up is shown only if there is no other.
     steady = launches[~kernels_in_warm_up(trace)[launches]]
     shown = steady if len(steady) else launches
     longest = shown[np.argmax(kernels.duration_ns[shown])]
@@ -117,7 +117,7 @@ def window_of(report: Report, finding: Finding) -> tuple[int, int] | None:
 
 
 def _launches(kernels: Table, finding: Finding) -> Mask:
-    """True for launches of a finding's kernel, with its grid and block where it has them."""
+    """True for launches of a finding's kernel, with the evidence's grid and block if given."""
     result: Mask = kernels.texts("name").isin([finding.subject.name])
     for size in ("grid", "block"):
         axes = str(finding.evidence.row.get(size) or "").split("x")
@@ -143,7 +143,7 @@ def _row_of(report: Report, ranked: RankedFinding) -> int | None:
 
 
 def shown_row(table: Table, evidence: Evidence) -> int | None:
-    """The first row of the evidence's table whose cells are those of the evidence."""
+    """The first row of `table` whose cells match the evidence's row."""
     if not evidence.row:
         return None
     matches = np.ones(len(table), bool)

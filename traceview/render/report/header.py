@@ -22,7 +22,7 @@ _COUNTED = {
 
 
 def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
-    """Pairs of a name and a value; what the recording does not contain is left out."""
+    """The recorded facts, as pairs of name and value."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
     facts = [
         ("recorded by", _recorder(trace)),
@@ -55,7 +55,7 @@ def _gpu(gpu: RecordedGpu) -> str:
 
 
 def _process(process: RecordedProcess) -> str:
-    """Name and id; of a program's path, which some recorders give, the last part."""
+    """Name and id of a process; if the recorder gives a path, its last part."""
     if not process.name:
         return f"process {process.process_id}"
     return f"{PurePath(process.name).name} ({process.process_id})"
@@ -80,7 +80,7 @@ def _rows(trace: TraceFacts) -> str:
 
 
 def nothing_found(report: Report) -> str:
-    """The sentence that stands where there are no findings."""
+    """The sentence to show if there are no findings."""
     if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
         return (
             "No GPU work was recorded, so there is no GPU time to save. If the program should "

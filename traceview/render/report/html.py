@@ -1,6 +1,6 @@
 """A report as one self-contained HTML page: no network, no other file.
 
-Tables and figures are there without scripts; the script of `render/script` adds to them.
+Tables and figures need no scripts; the script in `render/script` adds interaction.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "tim
 
 
 def prepare() -> None:
-    """Make the first page come sooner, while something else than Python works."""
+    """Compile the templates ahead of the first page."""
     compile_templates(_PAGE, *_PARTS)
 
 
 def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The page, with at most so many rows of each table; all if `most_rows` is None.
+    """The page, with at most `most_rows` rows of each table, all if that is None.
 
-    `version` is that of traceview, for the footer.
+    `version` is traceview's own, for the footer.
     """
     return "".join(html_pieces(report, version, most_rows))
 
 
 def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator[str]:
-    """As `render_html`, in pieces to write one after the other."""
+    """The page of `render_html` in pieces, to be written in order."""
     trace, marked = report.trace, marked_rows(report)
     with ThreadPoolExecutor(1) as pool:
-        # Arrays and deflate leave the interpreter to the tables.
+        # numpy and zlib release the GIL, so the tables are built meanwhile.
         timeline = pool.submit(timeline_view, report.recording)
         sections = [
             section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses

@@ -1,6 +1,6 @@
 """A report as JSON: the schema that scripts rely on, version 1.
 
-Names are whole and numbers as computed. Absent values are null, and so are NaN and infinity, which
+Names are whole and numbers unrounded. Absent values are null, and so are NaN and infinity, which
 JSON lacks. A long table is cut to the rows that matter most; `left_out` beside `tables` counts the
 other rows and has the sums of their columns.
 """
@@ -23,13 +23,13 @@ __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
 def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
     """The report as one JSON document in ASCII, which survives any terminal and encoding.
 
-    It has at most so many rows of each table; all if `most_rows` is None.
+    It has at most `most_rows` rows of each table, all if that is None.
     """
     return "".join(json_pieces(report, version, most_rows))
 
 
 def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
-    """The same text in pieces: that of a long recording may not fit into memory."""
+    """The JSON document in pieces: for a long recording it may not fit into memory."""
     yield from pieces(_document(report, version, most_rows))
     yield "\n"
 
@@ -86,7 +86,7 @@ def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[st
 
 
 def tables_document(specs: Sequence[TableSpec], result: Result, most: int | None) -> dict[str, Any]:
-    """The tables, and where rows were cut how many and what they sum to."""
+    """The tables, and for each cut table the number of rows left out and their sums."""
     parts = {spec.name: limited(spec, result.tables[spec.name], most) for spec in specs}
     left_out = {name: _left_out(part) for name, part in parts.items() if part.left_out}
     tables = {name: part.table for name, part in parts.items()}
@@ -98,7 +98,7 @@ def _left_out(part: LimitedTable) -> dict[str, Any]:
 
 
 def finding_document(ranked: RankedFinding) -> dict[str, Any]:
-    """A finding with what acting on it saves."""
+    """A finding with the time that acting on it can save."""
     forecast = ranked.forecast
     return {
         "analysis": ranked.analysis,

@@ -1,4 +1,4 @@
-"""The code of kernels that findings are about, where the recording carries it."""
+"""The code of kernels that findings are about, if the recording contains it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MOST_LINES = 600
 def listings(report: Report) -> Mapping[str, CodeBlock]:
     """The annotated PTX of each kernel that a finding names, by the name of the kernel.
 
-    Of several variants it is that of the longest launches. Source files are not read: the page
-    holds only what is in the recording.
+    Of several variants, the one with the longest launches is shown. Source files are not read: the
+    page shows only what the recording contains.
     """
     trace = report.recording
     named = {f.finding.subject.name for f in report.findings if f.finding.subject.kind == "kernel"}
     if trace is None or not named or "kernel_code" not in trace.tables:
         return {}
-    # Imported late, here and below: most recordings carry no code, and it takes a fifth of the time
-    # of a page.
+    # Imported late, here and below: most recordings have no code, and the import takes a fifth of
+    # the time of a page.
     from traceview.facts.code.gathered import gathered_code
 
     blocks: dict[str, CodeBlock] = {}

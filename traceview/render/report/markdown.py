@@ -1,7 +1,7 @@
 """A report as Markdown for an issue or a pull request: verdict, figures, findings, tables folded.
 
-Names in a trace are hostile: they may hold markup, and GitHub turns `@name` into a notification and
-`#12` into a reference. All of it is written so that it shows as the text that it is.
+Names in a trace are hostile: they may contain markup, and GitHub turns `@name` into a notification
+and `#12` into a reference. All of it is escaped so that it shows as plain text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 _AT_START = re.compile(r"^([-+=:]|\d+(?=[.)]))")
 _LINKED = re.compile(r"@|\\#|(?<=http)s?:|(?<=www)\.|\bGH(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
-"""Between two characters it shows nothing and keeps GitHub from making a link of them."""
+"""An invisible separator that keeps GitHub from turning a name into a link."""
 
 
 def render_markdown(report: Report) -> str:
@@ -39,7 +39,7 @@ def render_markdown(report: Report) -> str:
 
 
 def escaped(text: str, most: int = _MOST_TEXT) -> str:
-    """A text that Markdown shows as it is, on one line."""
+    """The text on one line, escaped so that Markdown shows it literally."""
     return _AT_START.sub(_backslashed, _unmarked(visible(text, most)))
 
 
@@ -49,7 +49,7 @@ def _unmarked(plain: str) -> str:
 
 
 def coded(text: str) -> str:
-    """A sentence on one line that shows as it is, its code in code spans."""
+    """The sentence on one line, escaped, with its code in code spans."""
     parts = code_spans(visible(text, _MOST_TEXT))
     line = "".join(_unmarked(part) if kind == "prose" else _fenced(part) for part, kind in parts)
     return _AT_START.sub(_backslashed, line)
@@ -63,7 +63,7 @@ def _fenced(code: str) -> str:
 
 
 def _backslashed(start: re.Match[str]) -> str:
-    """A list or a heading that a line would begin: `1.` becomes `1\\.`, `-` becomes `\\-`."""
+    """Escape the start of a list or heading: `1.` becomes `1\\.`, `-` becomes `\\-`."""
     return f"{start[0]}\\" if start[0].isdigit() else f"\\{start[0]}"
 
 
@@ -108,7 +108,7 @@ def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
 
 
 def finding_entry(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
-    """An entry of a list that begins with `lead`, such as `1.`; shares are of `whole`."""
+    """A list entry that begins with `lead`, such as `1.`; shares refer to `whole`."""
     finding, margin = ranked.finding, " " * (len(lead) + 1)
     claimed = claim(finding, whole, ranked.forecast)
     parts = [f"**{finding.severity}**", *map(escaped, claimed.parts() if claimed else ())]
@@ -144,7 +144,7 @@ def _tables(report: Report) -> Iterator[str]:
 def table_rows(
     spec: TableSpec, table: Table, single: frozenset[str], title: bool = True
 ) -> Iterator[str]:
-    """The first rows of a table, below its name and meaning where it has a title."""
+    """The first rows of a table, below its name and meaning if `title`."""
     columns = {column.name: column for column in telling_columns(spec, table, single)}
     names = [name for name in spec.brief if name in columns][:_MOST_COLUMNS]
     head = table.take(np.arange(min(len(table), MOST_ROWS)))
@@ -160,12 +160,12 @@ def table_rows(
 
 
 def tabulated(cells: Iterable[str]) -> str:
-    """A row of a table."""
+    """A row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
 def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """Lines that GitHub shows on a click on the title."""
+    """Lines that GitHub folds below a title, until it is clicked."""
     yield from (f"<details><summary>{escape(title)}</summary>", "")
     yield from lines
     yield from ("</details>", "")

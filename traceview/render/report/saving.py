@@ -1,4 +1,4 @@
-"""What acting on a finding can save, as text: an amount, the time it is of, and the speed-up."""
+"""The possible saving of a finding as text: an amount, its whole, and the speed-up."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from traceview.findings import Finding, Forecast, Saving, shortened
 from traceview.records import record
 
 LEAST_SPEEDUP = 1.1
-"""A smaller one says no more than the time saved."""
+"""Least speed-up to show: a smaller one adds nothing to the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
 PARTIAL = "part of"
-"""Of a general loss behind a smaller one: one change seldom saves all of it."""
+"""Qualifier of a general loss listed behind a smaller one: one change seldom saves all of it."""
 
 
 @record
 class Claim:
     """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
-    Without steps, and where the time is lost outside them, the amount is of the whole recording:
-    `of` is empty, and `share` names what it is of (`46.7 % of the run`). Where a few steps take
-    most of the time, both are those of a step on average. `amount` and `of` together are `sum`, in
-    one unit where there is one: `12.3 of 20.3 ms per step`.
+    Without steps, or if the time is lost outside them, the amount refers to the whole recording:
+    `of` is empty, and `share` includes its whole (`46.7 % of the run`). If a few steps take most of
+    the time, both refer to an average step. `sum` combines `amount` and `of`, in one unit if
+    possible: `12.3 of 20.3 ms per step`.
     """
 
     qualifier: str
@@ -31,13 +31,13 @@ class Claim:
     speedup: str = ""
 
     def parts(self) -> list[str]:
-        """The claim for one line, the first part first: `save up to 12.3 of 20.3 ms …`."""
+        """The claim in parts for one line, most important first: `save up to 12.3 of 20.3 ms …`."""
         share = f" ({self.share})" if self.share else ""
         saved = f"save {self.qualifier} {self.sum}{share}"
         return [part for part in (saved, self.speedup) if part]
 
     def below(self) -> list[str]:
-        """What stands below the amount, in one or two lines."""
+        """The one or two lines below the amount."""
         lines = (self.of, self.share, self.speedup)
         if self.of:
             lines = (self.of, " · ".join(part for part in lines[1:] if part), "")
@@ -45,9 +45,9 @@ class Claim:
 
 
 def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Claim | None:
-    """What a finding can save; None where it claims nothing.
+    """The possible saving of a finding; None if it claims none.
 
-    `whole` is what its share is of where no steps are known, such as `the run`.
+    `whole` is what its share refers to without steps, such as `the run`.
     """
     at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
     if not at_stake:
@@ -74,7 +74,7 @@ def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Cla
 
 
 def _speedup(forecast: Forecast | None) -> str:
-    """Such as `1.6× as fast`; empty for less than LEAST_SPEEDUP, and for a part of a loss."""
+    """The speed-up, such as `1.6× as fast`; empty below LEAST_SPEEDUP, or for a partial loss."""
     factor = forecast.speedup_at_most if forecast and not forecast.is_partial else None
     if factor is None or factor < LEAST_SPEEDUP:
         return ""

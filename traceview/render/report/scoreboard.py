@@ -1,4 +1,4 @@
-"""The scoreboard as text: what the terminal, Markdown and the page show in their own layout."""
+"""The scoreboard as text, which the terminal, Markdown and the page lay out."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LAUNCH = {
     "unknown": ("unknown", "work was launched that was not recorded"),
     "mixed": ("mixed", "the GPU runs dry for several reasons"),
 }
-"""Value and detail of each verdict of run-ahead."""
+"""Value and detail to show for each verdict on run-ahead."""
 
 
 @record
 class ScoreTile:
-    """One figure: its name, its value, and what the value is of. `field` is that of Scoreboard."""
+    """One figure: name, value, and a detail such as its whole. `field` is its Scoreboard field."""
 
     field: str
     name: str
@@ -43,7 +43,7 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
     of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
-    # Without any GPU work nobody knows whether there was none of one kind.
+    # Without any recorded GPU work, it is unknown whether there was communication or a copy.
     none = "none" if board.gpu_busy_pct is not None or lost else units.ABSENT
     launch, how = _LAUNCH.get(board.launch or "", (units.ABSENT, ""))
     yield ScoreTile("launch", "Launches", launch, how)

@@ -1,4 +1,4 @@
-"""The line of the program that a finding is about, with the neighbours that the recording has."""
+"""The source line that a finding is about, with the recorded lines around it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _THE_LINE = "here"
 
 @record
 class SourceView:
-    """A place such as `train.py:31`, and its lines where they were recorded."""
+    """A place such as `train.py:31`, and its lines if they were recorded."""
 
     place: str
     code: CodeBlock
@@ -29,7 +29,7 @@ class SourceView:
 def source_view(
     trace: Trace | None, subject: Subject, row: Mapping[str, Value]
 ) -> SourceView | None:
-    """The source of a finding; None if it is about no line. `row` is what its table says of it.
+    """The source of a finding; None if it is about no line. `row` is its row in its table.
 
     Source files are not read: whoever wrote the trace chose their names.
     """
@@ -41,7 +41,7 @@ def source_view(
 
 
 def _recorded_lines(trace: Trace | None, subject: Subject) -> tuple[CodeLine, ...]:
-    """The lines around that of the subject; none if that line is not in the recording."""
+    """The subject's line and those around it; empty if that line was not recorded."""
     if trace is None or not subject.line:
         return ()
     table = trace.recorded("source_lines")
@@ -58,7 +58,7 @@ def _recorded_lines(trace: Trace | None, subject: Subject) -> tuple[CodeLine, ..
 
 
 def _line_of_row(subject: Subject, row: Mapping[str, Value]) -> tuple[CodeLine, ...]:
-    # Elsewhere `source` names a place in code, as load-widths does.
+    # In other tables, such as that of load-widths, `source` is a place and not a line's text.
     source = row.get("source") if "line" in row or "call_site" in row else None
     text = str(source or "").strip()
     return (_code_line(text, subject.line or 0, is_it=True),) if text and subject.line else ()

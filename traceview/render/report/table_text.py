@@ -1,7 +1,7 @@
 """A table of a report in a terminal: numbers in columns, sentences on lines of their own.
 
-Columns that say nothing are left out: the only device or process of the recording, nothing but
-zeros, no value at all. JSON has every column.
+Uninformative columns are left out: the only device or process of the recording, all zeros, all
+absent. JSON has every column.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FULL_NAME, _MOST_LINES = 4_000, 60
 
 @record
 class TextOptions:
-    """How tables are written: their rows at most, and whether with the whole names of kernels."""
+    """The most rows of a table, and whether kernel names are written in full."""
 
     rows: int = 10
     full_names: bool = False
 
 
 def single_ids(trace: TraceFacts) -> frozenset[str]:
-    """Names of the columns that have one value in the whole recording."""
+    """Names of the id columns that have one value in the whole recording."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
     few = {
         "device_id": len(trace.gpus),
@@ -63,10 +63,10 @@ def table_lines(
 
 
 def telling_columns(spec: TableSpec, table: Table, single: Set[str]) -> Iterator[Column]:
-    """The columns that say something; the first column always stays."""
+    """The informative columns; the first brief column stays unless it is a single id."""
     for position, column in enumerate(spec.columns):
         silent = column.name in single or _is_zero(table, column)
-        # Of a table without any other column the ids are all that it has to say.
+        # Without any other column, ids are all that the table shows.
         first = spec.brief[0] if spec.brief else column.name
         keeps = column.name == first and column.name not in single
         if not silent or keeps or (len(spec.columns) == 1 and position == 0):
@@ -82,7 +82,7 @@ def _is_zero(table: Table, column: Column) -> bool:
 def _split(
     spec: TableSpec, head: Table, width: int, options: TextOptions
 ) -> tuple[TableSpec, list[Column]]:
-    """The columns to show side by side, and those whose cells get lines of their own."""
+    """The columns to show side by side, and those whose cells get their own lines."""
     brief = [column for column in spec.columns if column.name in spec.brief]
     natural = sum(_natural_width(column, head) + GAP for column in brief) - GAP
     below = [column for column in brief if column.prose and natural > width]

@@ -54,7 +54,7 @@ def render_text(
 
 @record
 class _Page:
-    """What all tables of a report have in common."""
+    """Settings that all tables of a report share."""
 
     width: int
     single: frozenset[str]
@@ -115,7 +115,7 @@ def _summary(result: Result) -> list[RenderableType]:
 def table_block(
     spec: TableSpec, table: Table, width: int, single: Set[str], options: TextOptions
 ) -> RenderableType:
-    """A table below its name and meaning; of one in detail the number of its rows.
+    """A table below its name and meaning; for a detail table, only its number of rows.
 
     `single` names columns of ids that have one value in the whole recording.
     """

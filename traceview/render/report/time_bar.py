@@ -1,4 +1,4 @@
-"""The bar of the run's time: what the GPU did after warm-up, and why it was idle."""
+"""The bar of the run's time: GPU work after warm-up, and idle time by cause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceview.render.charts.svg.marks import NEUTRAL, rect, svg
 
 _HEIGHT_PX = 36.0
 _LEAST_PCT = 1.0
-"""A smaller part is drawn, and named in its tooltip alone."""
+"""Least percentage to be named in the legend; a smaller part has only a tooltip."""
 
 _PATTERN = Markup(
     '<defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" '
@@ -24,7 +24,7 @@ _PATTERN = Markup(
 
 @record
 class LegendEntry:
-    """A part of the bar in words. `style` is the class of its colour."""
+    """A part of the bar in words. `style` is the CSS class of its colour."""
 
     name: str
     style: str
@@ -34,7 +34,7 @@ class LegendEntry:
 
 @record
 class TimeBarView:
-    """The bar, with the parts that are worth a name, busy and idle, and what is left out of it."""
+    """The bar, its named busy and idle parts, and the time that it leaves out."""
 
     drawn: Markup
     busy: tuple[LegendEntry, ...]
@@ -70,10 +70,12 @@ def _bar(time: RunTime) -> Markup:
     for part in time.parts:
         width = part.time_ns / whole
         idle = "idle: " if part.kind == "idle" else ""
-        said = f"{idle}{part.name}: {units.duration(part.time_ns)}, {_share(part.time_ns, whole)}"
-        marks.append(rect(start, 0, width, _HEIGHT_PX, f"part {_style(part)}", said))
+        tooltip = (
+            f"{idle}{part.name}: {units.duration(part.time_ns)}, {_share(part.time_ns, whole)}"
+        )
+        marks.append(rect(start, 0, width, _HEIGHT_PX, f"part {_style(part)}", tooltip))
         if part.kind == "idle":
-            marks.append(rect(start, 0, width, _HEIGHT_PX, "hatched", said))
+            marks.append(rect(start, 0, width, _HEIGHT_PX, "hatched", tooltip))
         start += width
     return svg(_HEIGHT_PX, marks, "time-bar")
 

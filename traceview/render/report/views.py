@@ -20,7 +20,7 @@ from traceview.render.report.saving import Claim, claim
 from traceview.tables import Table
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
-"""Rows of tables, by the names of the analysis and the table."""
+"""Rows to mark in tables, by the names of analysis and table."""
 
 
 @record
@@ -34,9 +34,9 @@ class ChartView:
 
 @record
 class FindingEntry:
-    """A finding; `section` is the id of its analysis on the page, empty where there is none.
+    """A finding; `section` is the id of its analysis on the page, empty if there is none.
 
-    `key` is its own id.
+    `key` is the finding's own id.
     """
 
     severity: str
@@ -84,9 +84,9 @@ def finding_view(
 def section_view(
     analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
 ) -> SectionView:
-    """One analysis with at most so many rows of each table; all if `most` is None.
+    """One analysis with at most `most` rows of each table, all if that is None.
 
-    On a page, `marked` has the rows that findings lead to, and elements have ids.
+    On a page, `marked` has the rows that findings link to, and elements have ids.
     """
     names = (key(analysis.name), analysis.title, analysis.question)
     if isinstance(outcome, Skipped):

@@ -1,1 +1,1 @@
-"""JSON Schemas of all JSON outputs, from what the outputs are made from."""
+"""JSON Schemas of all JSON outputs, derived from the same declarations as the outputs."""

@@ -1,4 +1,4 @@
-"""The schemas of `traceview bench --json`: of an operation, and of a program over its argument."""
+"""The schemas of `traceview bench --json`: for an operation, and for a program's sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of all JSON outputs, made from the declarations that the outputs are made from."""
+"""JSON Schemas of all JSON outputs, by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from traceview.report import RecordedGpu, RecordedProcess
 
 
 def schema(name: str) -> Schema:
-    """The schema of the JSON output of that name. Raises InputError if there is none."""
+    """The schema of the JSON output `name`. Raises InputError if there is none."""
     if name not in SCHEMAS:
         raise InputError(f"no JSON output is named {name!r}", suggestion(name, [*SCHEMAS]))
     title = f"traceview {name}, schema_version {SCHEMA_VERSION}"

@@ -27,7 +27,7 @@ EVIDENCE = record(
 
 
 def finding(**more: Schema) -> Schema:
-    """A finding, with what its document adds to it."""
+    """A finding, with the keys `more` that its document adds."""
     return record(
         severity=of(Severity),
         message=TEXT,

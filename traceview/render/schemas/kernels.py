@@ -39,7 +39,7 @@ def kernels() -> Schema:
 
 
 def diff() -> Schema:
-    """The kernels of several targets or versions, and what differs between them."""
+    """The kernels of several targets or versions, and their differences."""
     return document(
         target=TEXT,
         arch=maybe(TEXT),
@@ -116,7 +116,7 @@ def _kernel(**more: Schema) -> Schema:
 
 
 def _not_written() -> tuple[str, ...]:
-    """Fields of an access that JSON does not have."""
+    """Fields of an access that are not written to JSON."""
     written = {
         *("level", "kind", "space", "opcode", "width_bits", "predicated", "count", "loop_depth"),
         *("scope", "hints"),

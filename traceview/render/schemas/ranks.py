@@ -36,7 +36,7 @@ def _job() -> Schema:
         missing_ranks=many(WHOLE),
         verdict=fields_of(JobVerdict),
         findings=many(finding(analysis=TEXT, forecast=FORECAST)),
-        # All of them, unless --only names some.
+        # All tables, unless --only names some.
         tables=record(
             [spec.name for spec in TABLES],
             **{spec.name: many(row(spec.columns)) for spec in TABLES},

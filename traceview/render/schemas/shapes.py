@@ -29,7 +29,7 @@ def record(optional: Sequence[str] = (), /, **properties: Schema) -> Schema:
 
 
 def document(optional: Sequence[str] = (), /, **properties: Schema) -> Schema:
-    """A whole JSON output, which begins with the versions of its schema and of traceview."""
+    """A whole JSON output; it begins with the versions of its schema and of traceview."""
     versions = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT}
     return record(optional, **versions, **properties)
 

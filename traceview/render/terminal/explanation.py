@@ -14,14 +14,14 @@ from traceview.render.base.text_blocks import drawn, grid, heading
 
 
 def render_explanation(explanation: Explanation, *, width: int = 80, color: bool = False) -> str:
-    """Question, method, what it needs, and every column with its meaning."""
+    """Question, method, needed tables, and every column with its meaning."""
     return drawn(_blocks(explanation), width, color)
 
 
 def _blocks(explanation: Explanation) -> Iterator[RenderableType]:
     title = heading(explanation.title, explanation.name)
     yield Group(title, Text(explanation.question, "italic"))
-    # A docstring is wrapped for code; a terminal wraps each paragraph for itself.
+    # Undo the wrapping of the docstring, so that each paragraph is wrapped to the terminal.
     for paragraph in explanation.method.split("\n\n"):
         yield Text(" ".join(paragraph.split()))
     yield Text(f"Computed in {explanation.source}", "dim")

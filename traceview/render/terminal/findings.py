@@ -1,4 +1,4 @@
-"""Findings in a number of lines: first all of them briefly, then the worst ones in full."""
+"""Findings in a limited number of lines: all of them briefly, the worst ones in full."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
 """Lines of message and action, from brief to full: the line to change is often in the third. A
-remedy that does not fit is left out: the beginning of one says what not to do as well."""
+remedy that does not fit is left out, as its beginning alone could mislead."""
 
 
 def finding_lines(
     findings: Sequence[RankedFinding], whole: str, width: int, left: int, links: bool = False
 ) -> list[Text]:
-    """A heading and the findings in at most `left` lines of `width` cells; none without findings.
+    """A heading and the findings in at most `left` lines of `width` cells; empty without findings.
 
-    `whole` is what shares are of, such as `a step`. With `links`, a source line becomes a link.
+    `whole` is what shares refer to, such as `a step`. With `links`, a source line becomes a link.
     """
     if not findings:
         return []
@@ -39,7 +39,7 @@ def finding_lines(
 
 
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
-    """Each entry in the fullest form for which there is room, the worst ones first."""
+    """Each entry in the fullest form that fits, the worst ones first."""
     result = [each.lines(*_FORMS[0]) for each in entries]
     for form in _FORMS[1:]:
         for at, entry in enumerate(entries):
@@ -50,7 +50,7 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
 
 
 def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:
-    """The first notes, whole, and how many more there are."""
+    """The first notes in full, and the number of further ones."""
     lines: list[Text] = []
     shown = 0
     for each in notes[:_MOST_INFO]:
@@ -78,6 +78,6 @@ def _note(entry: FindingText) -> list[Text]:
 
 
 def _note_lines(message: str, width: int) -> list[str]:
-    """The sentences that fit in a few lines, the first one also in some more."""
+    """The sentences that fit in a few lines; a long first one may take more."""
     most, longest = _NOTE_LINES
     return whole_sentences(message, width, most) or wrapped(message, width, longest)

@@ -1,7 +1,7 @@
 """A report on one screen: what ran, the verdict, the scoreboard, what to do first.
 
-Every line is made in this folder, because the number of lines is what is promised: at most
-MOST_LINES. The findings get what is left of them.
+All lines are laid out in this folder, to keep their number to MOST_LINES. The findings get the
+lines that the rest leaves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def render_screen(
 ) -> str:
     """The report in at most MOST_LINES lines of at most `width` cells; styled if `color`.
 
-    With `links`, a source line becomes a link (OSC 8) where its file is on this machine.
+    With `links`, a source line becomes a link (OSC 8) if its file is on this machine.
     """
     width = max(width, _NARROWEST)
     above = [*_opening(report, width), Text("")]
@@ -58,7 +58,7 @@ def render_screen(
 
 
 def _worth_a_line(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
-    """The findings without notes on next to no time."""
+    """The findings, without notes about negligible time."""
     return [
         each
         for each in findings
@@ -85,7 +85,7 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
 def _what_ran(report: Report, width: int) -> str:
     """File, selection, GPU, duration, process: as many of them as fit in one line.
 
-    The selection is shortened rather than left out, as all figures are of it.
+    The selection is shortened rather than left out, as all figures depend on it.
     """
     facts = dict(header_facts(report.trace))
     selected = [f"{word} {facts[key]}" for key, word in _SELECTED.items() if key in facts]
@@ -100,7 +100,7 @@ def _what_ran(report: Report, width: int) -> str:
 
 
 def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
-    """Two figures per line, in a narrow terminal one; the detail of one only where it fits."""
+    """Two figures per line, or one in a narrow terminal; with details if they fit."""
     half = min((width - 2) // 2, _WIDEST_HALF)
     if width < _TWO_COLUMNS:
         yield from (_tile(tile, 15, width) for tile in each)
@@ -116,10 +116,10 @@ def _tile(tile: ScoreTile, name: int, width: int) -> Text:
     room, detail = width - cell_len(text.plain) - 2, tile.detail
     value = f"{tile.value:<8}"
     if cell_len(f"{value}{detail}") > room:
-        # Rather out of line with the others than missing.
+        # Better misaligned than missing.
         value = tile.value
     if cell_len(f"{value}{detail}") > room:
-        # A share is never without its whole.
+        # Never show a share without its whole.
         whole, value = detail.partition(", ")[0], f"{tile.value:<8}"
         fits = detail.startswith("of ") and cell_len(f"{value}{whole}") <= room
         detail = whole if fits else ""

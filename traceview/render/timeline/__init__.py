@@ -1,1 +1,1 @@
-"""The timeline as the page gets it: a document for the script, and a strip without scripts."""
+"""The timeline of a page: a document for the script, and a strip that needs no script."""

@@ -1,13 +1,13 @@
-"""The columns of the timeline: those of the leaves of all tracks, one after the other.
+"""The columns of the timeline: the leaves of all tracks, concatenated.
 
-gap        start less the end of the leaf before on its track; the first of a track counts from
-           the start of the timeline
-duration   end less start
+gap        start minus the end of the previous leaf on the track; the first leaf of a track counts
+           from the start of the timeline
+duration   end minus start
 name       number of the name
-bytes      of operations alone: the amount of a copy or memset
-link       of operations and gaps alone: 1 + the leaf of the call that launched the operation,
-           or that caused the gap, as the difference to the one before; 0 for none
-count, busy, by_class   of tracks with sums alone: rows of each leaf, their time, and that time
+bytes      for operations only: the size of a copy or memset
+link       for operations and gaps only: 1 + the leaf of the call that launched the operation or
+           caused the gap, 0 for none, as the difference to the previous value
+count, busy, by_class   for tracks with sums only: rows of each leaf, their time, and that time
            for each class in `class_of`, pairs of track and class
 """
 
@@ -47,9 +47,9 @@ def columns(
     names: RowNumbers,
     of_calls: RowNumbers,
 ) -> dict[str, object]:
-    """All columns, packed; `names` are the numbers on the page of those of the timeline.
+    """All columns, packed; `names` maps name numbers of the timeline to those on the page.
 
-    `of_calls` are the leaves of calls.
+    `of_calls` is the result of `leaves_of_calls`.
     """
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
@@ -59,7 +59,7 @@ def columns(
         for number, each in summed
         for kind, busy in each.busy_by_class(classes).items()
     ]
-    made: dict[str, Iterator[Array]] = {
+    parts: dict[str, Iterator[Array]] = {
         "gap": (_gaps(each, timeline.start_ns) for each in every),
         "duration": (each.duration_ns for each in every),
         "name": (names.take(each.name) for each in every),
@@ -71,11 +71,11 @@ def columns(
     }
 
     def packed(name: str) -> dict[str, bytes | int]:
-        # Made here, part by part, so that the memory of one serves the next.
-        return packed_parts(made[name], patterned=name in _PATTERNED)
+        # Computed here part by part, so that one part's memory is reused by the next.
+        return packed_parts(parts[name], patterned=name in _PATTERNED)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        columns = dict(zip(made, pool.map(packed, made), strict=True))
+        columns = dict(zip(parts, pool.map(packed, parts), strict=True))
     return {**columns, "class_of": [[number, kind] for number, kind, _ in by_class]}
 
 
@@ -87,7 +87,7 @@ def _gaps(each: Leaves, origin: int) -> Integers:
 
 
 def leaves_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
-    """For each row of api_calls, 1 + the leaf that is this call alone; 0 for none."""
+    """For each row of api_calls, 1 + the leaf of exactly this call; 0 for none."""
     result = np.zeros(len(trace.recorded("api_calls")) + 1, np.int32)
     offset = 1
     for each in every:
@@ -103,7 +103,7 @@ def leaves_of_calls(trace: Trace, every: Sequence[Leaves]) -> RowNumbers:
 
 
 def _links(trace: Trace, every: Sequence[Leaves], of_calls: RowNumbers) -> Iterator[Integers]:
-    """The links of the leaves of operations and gaps, in a part per track."""
+    """The `link` column of the leaves of operations and gaps, a part per track."""
     # A row number of −1, for no call, picks the last.
     waited = np.append(waits(trace).call, -1)[stalls(trace).wait]
     caused = {"gaps": waited, "operations": np.append(operations(trace).call, -1)}
@@ -119,11 +119,11 @@ def _links(trace: Trace, every: Sequence[Leaves], of_calls: RowNumbers) -> Itera
 
 
 def waits_column(trace: Trace, of_calls: RowNumbers) -> dict[str, object]:
-    """Leaves that are waits, what they cost, and the line of the program they were made in."""
-    cost, made = stalls(trace), waits(trace)
+    """The costliest waits: their leaves, idle and benign time, and source lines."""
+    cost, calls = stalls(trace), waits(trace)
     idle = cost.idle_ns(np.ones(len(cost.wait), bool))
-    rows = np.argsort(-np.maximum(idle, made.duration_ns), kind="stable")[:MOST_WAITS]
-    leaf = of_calls[made.call[rows]]
+    rows = np.argsort(-np.maximum(idle, calls.duration_ns), kind="stable")[:MOST_WAITS]
+    leaf = of_calls[calls.call[rows]]
     rows, leaf = rows[leaf > 0], leaf[leaf > 0]
     sites = wait_sites(trace).take(rows)
     codes = sites.site.codes + 1

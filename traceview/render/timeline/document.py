@@ -1,4 +1,4 @@
-"""The timeline as a document for the script of the page."""
+"""The document of the timeline, for the script of the page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
 
 MOST_POINTS = 60_000
-"""Points of a counter; of one with more, the least and greatest value per slot of time."""
+"""Most points of a counter; with more, the least and greatest value per time slot are kept."""
 Document = dict[str, object]
 
 
 def timeline_document(trace: Trace, whole: Timeline) -> Document:
-    """What the script reads; values are numbers, lists, and text packed or made safe."""
+    """The document that the script reads: numbers, lists, packed columns and safe text."""
     every = leaves(whole)
     names, of_calls = whole.names.table(each.name for each in every), leaves_of_calls(trace, every)
     return {

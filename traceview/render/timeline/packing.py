@@ -18,24 +18,24 @@ import numpy.typing as npt
 from traceview.tables import Array, Integers
 
 _TOGETHER = 1 << 15
-"""Parts with fewer rows are packed together with those that follow."""
+"""Parts with fewer rows are packed together with the following ones."""
 _LEVEL = 3
-"""Of zlib. The levels above take more than twice the time for a twentieth less."""
+"""The zlib level. Higher levels take more than twice the time to save a twentieth."""
 _PLACE = "\0packed\0"
-"""Where packed data belong in a document. No visible text has a zero."""
+"""Placeholder for packed data in a document. No visible text contains a NUL character."""
 
 
 def packed_numbers(values: Array, *, patterned: bool = True) -> dict[str, bytes | int]:
-    """Numbers ≥ 0: how many, in how many planes, and the planes.
+    """Pack numbers ≥ 0: their count, the number of byte planes, and the deflated planes.
 
-    `patterned` where the same values follow each other again and again, as names do. Times do not:
-    deflate looks for runs alone then, which takes a third of the time and leaves less.
+    `patterned` means that sequences of values recur, as with names. For other columns, such as
+    times, deflate only looks for runs, which takes a third of the time and packs smaller.
     """
     return packed_parts((values,), patterned=patterned)
 
 
 def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str, bytes | int]:
-    """As `packed_numbers`, of numbers that come in parts, which need not all be there at once."""
+    """Pack numbers that come in parts like `packed_numbers`, without holding all at once."""
     each = list(map(_planes, _gathered(parts)))
     ends = list(accumulate((part.shape[1] for part in each), initial=0))
     planes = np.zeros((max(map(len, each), default=1), ends[-1]), np.uint8)
@@ -47,7 +47,7 @@ def packed_parts(parts: Iterable[Array], *, patterned: bool = True) -> dict[str,
 
 
 def _gathered(parts: Iterable[Array]) -> Iterator[Array]:
-    """The parts, short ones together: a thousand streams have a thousand."""
+    """Merge short parts: a thousand streams yield a thousand parts."""
     short: list[Array] = []
     for part in parts:
         short.append(part)
@@ -59,7 +59,7 @@ def _gathered(parts: Iterable[Array]) -> Iterator[Array]:
 
 
 def _planes(values: Array) -> npt.NDArray[np.uint8]:
-    """As many planes as the greatest number needs, one at least."""
+    """The byte planes of the numbers: as many as the greatest one needs, at least one."""
     values = np.ascontiguousarray(values)
     width = max((int(values.max(initial=0)).bit_length() + 7) // 8, 1)
     return np.ascontiguousarray(values.view(np.uint8).reshape(-1, values.itemsize)[:, :width].T)
@@ -71,12 +71,12 @@ def _packed_bytes(data: bytes | memoryview, strategy: int = zlib.Z_DEFAULT_STRAT
 
 
 def packed_texts(texts: Sequence[str]) -> dict[str, bytes | int]:
-    """Texts without line breaks or lone surrogates, which no visible text has: lines in UTF-8."""
+    """Pack texts as lines in UTF-8; visible texts have no line breaks or lone surrogates."""
     return {"rows": len(texts), "data": _packed_bytes("\n".join(texts).encode())}
 
 
 def packed_json(value: object) -> bytes:
-    """A JSON document."""
+    """Pack a value as a JSON document."""
     return _packed_bytes(json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -88,7 +88,7 @@ def zigzag(values: Integers) -> Integers:
 
 
 def differences(values: Integers, before: int = 0) -> Integers:
-    """What each value adds to the one before it, which is `before` for the first one."""
+    """The difference of each value to the previous one, which is `before` for the first."""
     result = values.copy()
     result[1:] -= values[:-1]
     result[:1] -= before
@@ -96,9 +96,9 @@ def differences(values: Integers, before: int = 0) -> Integers:
 
 
 def script_json(document: Mapping[str, object]) -> str:
-    """JSON as the content of a script element, which no text in it can end.
+    """JSON as the content of a script element, escaped so that no text can end the element.
 
-    Packed data need no escapes, so they are put between the rest as they are.
+    Packed data need no escapes, so they are inserted unchanged.
     """
     packed: list[str] = []
 

@@ -15,7 +15,7 @@ from traceview.trace import Trace, fact
 
 @record
 class TimelineView:
-    """The document for the script, and what the page shows without it."""
+    """The document for the script, and the strip that the page shows without it."""
 
     document: Markup
     strip: Markup
@@ -28,10 +28,10 @@ def timeline_view(trace: Trace | None) -> TimelineView | None:
 
 @fact
 def _timeline_view(trace: Trace) -> TimelineView | None:
-    # A fact, so that it can be made ahead.
+    # A memoised fact, so that it can be computed ahead.
     if not (len(operations(trace)) or len(trace.recorded("api_calls"))):
         return None
     whole = timeline(trace, MOST_POINTS)
     document = script_json(timeline_document(trace, whole))
-    # Nothing in it can end the script element that holds it.
+    # Escaped, so that no text can end the script element.
     return TimelineView(Markup(document), strip(trace, whole))  # noqa: S704

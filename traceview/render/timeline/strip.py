@@ -1,4 +1,4 @@
-"""The timeline without scripts: how busy each GPU was over the recording, and the phases below."""
+"""The timeline without scripts: how busy each GPU was over time, and the phases below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST_PHASE = 2
 
 
 def strip(trace: Trace, timeline: Timeline) -> Markup:
-    """An SVG as wide as the page."""
+    """The strip as an SVG as wide as the page."""
     edges = np.linspace(timeline.start_ns, timeline.end_ns, _SLOTS + 1).astype(np.int64)
     parts, y = [], 0
     for device, covered in busy(trace).items():
@@ -46,7 +46,7 @@ def _title(text: str, y: int) -> str:
 
 
 def _busy_path(covered: Intervals, edges: Integers, y: int) -> str:
-    """The share of each slot that is covered, as one filled line of steps."""
+    """SVG path of the covered fraction of each time slot, a filled step line."""
     share = intervals.overlap(covered, edges[:-1], edges[1:]) / np.maximum(np.diff(edges), 1)
     tops = (y + _ROW - share * (_ROW - 1)).round(1).tolist()
     step = _WIDTH / _SLOTS

@@ -88,8 +88,8 @@ def _marks(chart: BarChart, bars: Iterable[Bar], reach: float, height: float) ->
 
 def _tooltip(chart: BarChart, bar: Bar) -> str:
     name = chart.wholes[bar.row]
-    said = f"{name}, {bar.series}" if bar.series else name
-    return f"{said}: {units.quantity(chart.column, round(bar.length, 3))}"
+    label = f"{name}, {bar.series}" if bar.series else name
+    return f"{label}: {units.quantity(chart.column, round(bar.length, 3))}"
 
 
 def _anchor(fraction: float) -> str:

@@ -70,7 +70,7 @@ def _columns(chart: BarChart, reach: float) -> list[Markup]:
 
 
 def _labels(chart: BarChart) -> list[Markup]:
-    """The first label and others evenly spaced after it; every other one stays on a phone."""
+    """The first label and others evenly spaced after it; a phone hides every other one."""
     each = -(-len(chart.labels) // MOST_LABELS)
     return [
         text(

@@ -1,7 +1,7 @@
 """Charts as HTML and SVG for a page: widths in percent, heights and text in pixels.
 
-So a chart fits any screen and its text keeps its size. Colours are classes of the page's style, and
-every mark has a tooltip. The same data give the same bytes.
+So a chart fits any screen while its text keeps its size. Colours are classes of the page's style,
+and every mark has a tooltip. Equal data give equal bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The marks of a chart: rectangles, lines, dots and texts, and the ticks of an axis.
 
-Of rectangles and lines a chart has hundreds: `Markup.format` would take ten times as long.
+A chart has hundreds of rectangles and lines, for which `Markup.format` is ten times as slow.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from traceview import units
 from traceview.render.base.colors import color_class
 
 NEUTRAL = "bar"
-"""The class of marks that stand for no particular meaning."""
+"""The class of marks without a particular meaning."""
 
 
 def series_class(name: str, series: Sequence[str]) -> str:
-    """The colour of a series: that of its meaning, else the next one of the page's own."""
+    """The colour class of a series: by its meaning, else the next one of the page's series."""
     if not series:
         return color_class(name) or NEUTRAL
     return color_class(name) or f"s-{series.index(name) + 1}"
@@ -79,7 +79,7 @@ def legend(series: Sequence[str]) -> Markup:
 
 
 def ticks(reach: float, most: int = 5) -> list[float]:
-    """Round numbers from 0 to at most `reach`, about so many: steps of 1, 2 or 5 times 10^n."""
+    """About `most` round numbers from 0 to at most `reach`, in steps of 1, 2 or 5 × 10^n."""
     if reach <= 0:
         return [0.0]
     rough = reach / most

@@ -15,7 +15,7 @@ _ROOM = 1.06
 
 
 def stairs_html(chart: StairsChart) -> Markup:
-    """One panel per label, side by side where there is room."""
+    """One panel per label, side by side if there is room."""
     panels = Markup("").join(_panel(panel, chart) for panel in chart.panels)
     return Markup('<div class="panels">{}</div>').format(panels)
 
