@@ -36,7 +36,7 @@ from traceview.tables import NULL, Cell
 def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) -> JobReport:
     """The ranks of a job side by side: who waits for whom, why, and what that costs.
 
-    `ranks` have distinct numbers; `failed` are the recordings that gave no figures.
+    `ranks` have different numbers; `failed` are the recordings that gave no figures.
     """
     job = job_facts(ranks)
     heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]

@@ -57,7 +57,7 @@ def cut(text: str, width: int) -> str:
 def joined_within(parts: Iterable[str], separator: str, width: int) -> str:
     """As many of the parts as fit in `width` cells, in order; a part that does not fit is skipped.
 
-    The first part is always kept, cut to the width.
+    The first one is always there, cut to the width.
     """
     present = [part for part in parts if part]
     text = cut(present[0], width) if present else ""

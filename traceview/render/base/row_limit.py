@@ -1,7 +1,7 @@
 """The rows of a table that a document shows, and the sums of those it leaves out.
 
-A training run can have a million rows, one per path and kernel. The rows that matter come first, so
-a document has as many as a reader may look at, and the sums of the rest.
+A training run can have a million rows, one per path and kernel. The rows that matter come first,
+so a document has as many as somebody may want to look at, and the sums of the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text from a trace made safe to show: on one line, without control characters, bounded.
 
-Names come from untrusted programs. They can contain terminal escapes, newlines, marks that reverse
-the reading direction, and megabytes.
+Names come from untrusted programs. They hold terminal escapes, newlines, marks that reverse the
+reading direction, and megabytes.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def shortened(text: str, width: int) -> str:
 def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
     """Each name in at most `width` cells; different names stay different where possible.
 
-    Kernels of one family may differ only in the middle, which shortening leaves out. Such names are
-    shown from a little before the first difference.
+    Kernels of one family may differ in the middle alone, which is what shortening leaves out. Such
+    names are shown from a little before the first difference.
     """
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:

@@ -79,7 +79,7 @@ def findings(comparison: Comparison) -> list[SharedFinding]:
 
 
 def presence(finding: SharedFinding, labels: Sequence[str]) -> str:
-    """The versions that have a finding; with two versions, whether it vanishes or appears."""
+    """The versions that have a finding; of two versions, whether it vanishes or appears."""
     if len(finding.versions) == len(labels):
         return "in both" if len(labels) == 2 else "in all"
     if len(labels) == 2:

@@ -86,7 +86,7 @@ class KernelView:
 
 @record
 class ComparisonView:
-    """One kernel in several versions. `kernels` has the label and the code of each."""
+    """One kernel in several versions. `kernels` are the label and the code of each."""
 
     key: str
     name: str

@@ -48,7 +48,7 @@ def render_ptx_text(
 ) -> str:
     """All kernels in lines of at most `width` cells; with `color`, ANSI styles.
 
-    With `details`, the tables that are left out by default are shown too.
+    With `details` the tables that are left out by default are shown, too.
     """
     names = SourceNames.of(report.kernels)
     blocks = [

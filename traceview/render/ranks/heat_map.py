@@ -1,7 +1,7 @@
 """The heat map of ranks and steps as a document for the script of the page.
 
-Times have three significant digits, as displayed: a 16-bit code per cell, which packs to a third of
-the size of exact nanoseconds.
+Times have three significant digits, as they are shown: a 16-bit code per cell, which packs to a
+third of the exact nanoseconds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def heat_document(job: JobReport) -> dict[str, object] | None:
 class _Binned:
     """Columns of the map; each is the mean over `width` steps. Times have shape (ranks, columns).
 
-    `duration_ns` is 0 where a rank lacks the step, `cpu_ns` where unknown; `parts_ns` has
+    `duration_ns` is 0 where a rank lacks the step, `cpu_ns` where it is not known; `parts_ns` has
     one array per part.
     """
 

@@ -36,7 +36,7 @@ _LEAST_FINDINGS = 8
 _NARROWEST, _VERDICT_LINES, _MOST_WARNINGS, _MOST_NOTES = 40, 3, 3, 2
 _MORE = ("More: --all every table", "--html the page", "--rank N the report of one rank")
 _ALL, _MAP_LINES = TextOptions(rows=20), 40
-"""Rows of a table, and lines of the heat map, if all tables are shown."""
+"""Rows of a table, and lines of the heat map, where all tables are shown."""
 
 
 def render_job(

@@ -1,6 +1,6 @@
 """A report as JSON: the schema that scripts rely on, version 1.
 
-Names are whole and numbers unrounded. Absent values are null, and so are NaN and infinity, which
+Names are whole and numbers as computed. Absent values are null, and so are NaN and infinity, which
 JSON lacks. A long table is cut to the rows that matter most; `left_out` beside `tables` counts the
 other rows and has the sums of their columns.
 """

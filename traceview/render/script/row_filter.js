@@ -32,7 +32,7 @@ export function rowFilter(text, model) {
 
 /**
  * Conditions on columns of this table, to show how they are written: one on a number and one on a
- * text, the latter with a value of the first row where that is a single word.
+ * text, the latter with the value in the first row if that is a single word.
  * @param {TableModel} model
  * @returns {string[]}
  */
@@ -64,7 +64,7 @@ function contains(word, not) {
 }
 
 /**
- * The column whose name, with or without its unit, or whose heading begins so.
+ * The column whose name, with or without its unit, or whose heading begins with a name.
  * @param {string} name
  * @param {TableModel} model
  */

@@ -1,8 +1,8 @@
 """PTX and cubin of CUDA C++ that torch compiles at run time (torch.cuda._compile_kernel).
 
-torch requests one of the two from NVRTC and drops the program. The hook gives it a wrapped library
-that always fetches the PTX too, and compiles with line info, which does not change the code. If
-torch loads PTX, the driver makes the cubin, which is not accessible. Works with torch 2.8 to 2.13.
+torch requests one of the two from NVRTC and drops the program. It gets a wrapped library that
+always fetches the PTX too, and compiles with line info, which does not change the code. If torch
+loads PTX, the driver makes the cubin, which is not accessible. Works with torch 2.8 to 2.13.
 """
 
 from __future__ import annotations

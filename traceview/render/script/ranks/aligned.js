@@ -97,7 +97,7 @@ export class Aligned {
   }
 
   /**
-   * How to show a step of the heat map, by its column; null where it is not here.
+   * The function that shows a step of the heat map, by its column; null if it is not shown here.
    * @param {number} column
    * @param {string} name
    */

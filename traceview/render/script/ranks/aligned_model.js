@@ -15,7 +15,7 @@
  */
 
 /**
- * What a rank did before a collective.
+ * The time of a rank before a collective, by activity.
  * @typedef {object} Between
  * @property {number} start
  * @property {number} duration
@@ -58,7 +58,7 @@ export function ranksOf(data) {
 const covers = (block, time) => block.start <= time && time < block.start + block.duration;
 
 /**
- * The block at a time; in the lower half of a row its collectives, else what the GPU did.
+ * The block at a time: a collective in the lower half of a row, else GPU activity.
  * @param {Rank[]} ranks
  * @param {{rank: number, lower: boolean}} row
  * @param {number} time

@@ -1,4 +1,4 @@
-/** The cells of the heat map, and what each colouring makes of them. */
+/** The cells of the heat map, and the ways to colour them. */
 
 import { inflated, numbers } from "../timeline/packing.js";
 import { variable, words } from "./surface.js";

@@ -1,4 +1,4 @@
-/** What both drawings of a job share: a canvas in CSS pixels, colours, and a tip at the pointer. */
+/** Parts of both drawings of a job: a canvas in CSS pixels, colours, and a tip at the pointer. */
 
 import { element } from "../elements.js";
 import { duration } from "../timeline/format.js";

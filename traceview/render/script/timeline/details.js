@@ -1,4 +1,4 @@
-/** What is known of a row, and the sums of a window, as elements. */
+/** The details of a row, and the sums over a window, as elements. */
 
 import { button, element } from "../elements.js";
 import { label, meaning } from "./canvas/colors.js";
@@ -32,7 +32,7 @@ export function briefOf(model, { track, row }) {
 }
 
 /**
- * Everything known of a row, as pairs of a word and a text.
+ * The details of a row, as pairs of label and text.
  * @param {Model} model
  * @param {Place} place
  * @returns {[string, string][]}

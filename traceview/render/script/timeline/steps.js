@@ -1,4 +1,4 @@
-/** What a step has more of than the median step of its loop. */
+/** The excess of a step over the median step of its loop. */
 
 import { label } from "./canvas/colors.js";
 import { firstAfter } from "./model.js";
@@ -10,9 +10,9 @@ import { sumsOf } from "./sums.js";
 /** @typedef {{text: string, ns: number}} Excess */
 
 const LEAST_STEPS = 2;
-/** Of the time that a step takes longer: less than this is not listed. */
+/** Least part of a step's extra time to be listed. */
 const LEAST_SHARE = 0.1;
-/** Of the median step: a step that is less longer is like the others. */
+/** Least extra time of a step, as a part of the median step, for it to differ from the others. */
 const LEAST_LONGER = 0.05;
 const MOST_LISTED = 3;
 

@@ -1,4 +1,4 @@
-/** The timeline of the page: what is shown, what is selected, and how both change. */
+/** The timeline of the page: its window, its selection, and how both change. */
 
 import { linksOf } from "./canvas/arrows.js";
 import { colorsOf } from "./canvas/colors.js";
@@ -20,7 +20,7 @@ import { View } from "./view.js";
 /** @typedef {{track: import("./model.js").Track, row: number}} Place */
 
 /**
- * What the rest of the page uses. Times are those of the recording's clock.
+ * The interface of the timeline for the rest of the page. Times are on the recording's clock.
  * @typedef {object} Timeline
  * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number}) => void} show
  * @property {(act: (selected: number | null) => void) => void} onSelect
@@ -28,7 +28,7 @@ import { View } from "./view.js";
  */
 
 /**
- * How a page with two timelines has each of them.
+ * The settings of one timeline on a page with two of them.
  * @typedef {object} Role
  * @property {string} name
  * @property {number} height of the lanes at most, in percent of the window
@@ -211,7 +211,7 @@ export class Lanes {
     if (!this.role.addressed) return;
     const select = this.selected ? this.selected.track.offset + this.selected.row : null;
     const fragment = fragmentOf({ from: this.view.from, to: this.view.to, select });
-    // Another fragment than a place of the timeline, or none, is left until something is chosen.
+    // A fragment that is not a place in the timeline is kept until something is chosen.
     if (placeOf(location.hash) || this.touched) history.replaceState(null, "", fragment);
   }
 
@@ -396,7 +396,7 @@ export class Lanes {
     const from = selected
       ? { time: selected.track.start[selected.row], number: selected.track.offset + selected.row }
       : { time: this.view.from, number: -Infinity };
-    // Of step_7 and step_70, the first to be shown for "step_7" is step_7.
+    // A search for "step_7" shows step_7 before step_70.
     const found = selected && this.hits[selected.track.name[selected.row]];
     const wanted = (!found && namesEqual(this.model, this.frame.search.value)) || this.hits;
     const place = nextHit(this.model, wanted, from, step);

@@ -38,8 +38,8 @@ export function treeOf(track) {
 }
 
 /**
- * Visit what of a track lies in a window, in order: rows as long as `least`, and groups of shorter
- * rows that together span no more than that.
+ * Visit the part of a track in a window, in order: rows at least `least` long, and groups of
+ * shorter rows that together span no more than `least`.
  * @param {import("./model.js").Track} track
  * @param {number} row the first to visit
  * @param {number} until

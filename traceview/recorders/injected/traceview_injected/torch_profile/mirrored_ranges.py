@@ -92,7 +92,7 @@ class MirroredRanges:
                 opened.event.__exit__(None, None, None)
 
     def forget(self) -> None:
-        """Drop everything in a forked process, which must not touch the parent's events."""
+        """Drop everything: in a forked process, which must not touch the parent's events."""
         self.recording, self.watch = False, None
         self._open.clear()
         self._stacks.clear()

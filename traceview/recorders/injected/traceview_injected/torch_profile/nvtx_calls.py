@@ -1,6 +1,6 @@
 """Wrap the NVTX functions of torch and of the nvtx package, to mirror their ranges.
 
-The originals are called first: a program whose torch has no NVTX fails just as it would unrecorded.
+The originals are called first: a program whose torch has no NVTX fails as it does unrecorded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One recording of torch.profiler, from `start` to `stop`, in one process.
 
 It leaves two files in its folder: the Chrome trace, and the texts of the mirrored ranges. The trace
-gets its final name once it is complete.
+gets its name when it is whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/** Names in the room that a bar has. */
+/** Names shortened to the width of a bar. */
 
 /** A name in snake_case or camelCase, with :: or spaces, has words that end here. */
 const WORD_END = /(?=::|[\s_\-/(<,])|(?<=[a-z\d])(?=[A-Z])/;
