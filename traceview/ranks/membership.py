@@ -26,8 +26,8 @@ def members(
     """The ranks of one job, in order of their unique numbers.
 
     Copies of a recording are left out. Ranks without a recorded number are numbered by the order of
-    their paths. `note` receives remarks for the user about this. Raises InputError for
-    recordings of several jobs or recorders, and for two of one rank.
+    their paths. `note` receives remarks about this, and about recordings that may be of different
+    jobs. Raises InputError for several recorders, and for two recordings of one rank.
     """
     check_recorders(ranks)
     distinct = [rank for each in _captures(ranks) for rank in _first_copy(each, note)]
