@@ -76,13 +76,12 @@ _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost
 
 @record
 class CpuTime:
-    """Time of each gap that the launching thread spent on something, in ns; one row per gap.
+    """Time within each gap that the launching thread spent per activity, in ns; one row per gap.
 
-    `staging_ns` is the time in which the call of a copy moved bytes out of pageable memory before
-    the copy ran; `pinning_ns` that of the first allocation of pinned memory in the process, which
-    is part of `allocating_ns`; `jit_ns` that of the driver's compilation of PTX, part of
-    `loading_ns`; `graph_ns` is 0 for gaps that no graph ended. The profiler's own
-    cost may lie inside of any of the others.
+    `staging_ns`: a copy call moved bytes out of pageable memory before the copy ran. `pinning_ns`:
+    the process allocated its first pinned memory; part of `allocating_ns`. `jit_ns`: the driver
+    compiled PTX; part of `loading_ns`. `graph_ns` is 0 for gaps that no graph ended. The
+    profiler's own cost may overlap any other column.
     """
 
     staging_ns: Integers
@@ -98,8 +97,8 @@ class CpuTime:
 class GapCauses:
     """The cause of each gap as an index into CAUSES, one row per gap.
 
-    `wait` is the row in waits that a sync-drain is due to, else −1. `first_use` is True where code
-    was loaded, or where a process allocated the first of its pinned memory.
+    `wait` is the row in `waits` that caused a sync-drain, −1 for other causes. `first_use` is True
+    where code was loaded, or where a process allocated its first pinned memory.
     """
 
     cause: Array
@@ -131,8 +130,8 @@ def classify(
 ) -> Array:
     """The cause of each gap, as indices into CAUSES (uint8).
 
-    The first that applies counts. Work was queued in time if its call returned before the gap, or
-    if it then started too late for the time that a launch takes.
+    The first rule that applies counts. Work was queued in time if its call returned before the
+    gap, or if it started later after its call than a launch on an idle GPU takes.
     """
     half = gaps.idle_ns // 2
     held_ns = gaps.end_ns - launches.queued_ns
@@ -157,7 +156,10 @@ def classify(
 def ended_behind_copy(
     gaps: GapBounds, launches: GapLaunches, behind: Predecessors, ops: Operations
 ) -> Mask:
-    """True where the work waited behind a copy that ended in the gap, after the work was queued."""
+    """True for the gaps whose next work waited behind a copy.
+
+    The copy ended within the gap, after that work was queued.
+    """
     known = behind.operation >= 0
     before = np.where(known, behind.operation, gaps.after)
     ended = ops.end_ns[before] >= np.maximum(gaps.start_ns, launches.queued_ns)
@@ -207,14 +209,14 @@ def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
 
 
 def _jit_times(trace: Trace) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of the driver's JIT compilation; loads of its cache are none."""
+    """Thread, start and end of JIT compilations by the driver, without loads from its cache."""
     jit = trace.recorded("jit_compilations")
     jit = jit.take(jit.texts("operation").isin(["compile"]))
     return jit["thread"], jit["start_ns"], jit["end_ns"]
 
 
 def _loading_times(trace: Trace, calls: ApiCalls) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of the calls that load code, of JIT compilation and of its cache."""
+    """Thread, start and end of calls that load code, JIT compilations and JIT cache loads."""
     rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
     return (
         np.concatenate((calls.thread[rows], jit["thread"])),
@@ -226,8 +228,8 @@ def _loading_times(trace: Trace, calls: ApiCalls) -> tuple[Array, Integers, Inte
 def _first_pinning_calls(trace: Trace) -> Mask:
     """True for the call by which each process first allocates pinned memory.
 
-    The first read of a result on the CPU does so on its own. Pools keep that memory: a loop that
-    allocates more of it is not a first use.
+    Reading a result on the CPU for the first time allocates it implicitly. Pools keep pinned
+    memory, so a loop that allocates more of it is not a first use.
     """
     calls = trace.recorded("api_calls")
     names = calls.texts("name")

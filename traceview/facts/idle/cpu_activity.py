@@ -44,7 +44,7 @@ CPU_CAUSES = (
     PROFILER,
     COMPILATION,
 )
-"""Causes on the CPU: what the launching thread did explains the gap."""
+"""Causes on the CPU: the activity of the launching thread explains the gap."""
 
 
 _AT_ONCE = 1 << 16
@@ -56,8 +56,8 @@ class CpuActivity(Timed):
     """Parts of idle gaps: each gap is cut wherever the activity of its launching thread changes.
 
     `gap` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
-    the API call's name in api_calls or one of the constants above. The parts of a gap add up to it
-    exactly.
+    the API call's name in api_calls or one of the constants of `gap_parts`, such as OUTSIDE_CUDA.
+    The parts of a gap add up to it exactly.
     """
 
     gap: RowNumbers
@@ -71,9 +71,10 @@ class CpuActivity(Timed):
 
 
 def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
-    """The parts of these gaps if their cause is on the CPU, of some gaps after the others.
+    """Yield the parts of those gaps among `rows` whose cause is on the CPU, in batches of gaps.
 
-    Those of a gap are together. A million gaps have four million parts: nobody needs all at once.
+    All parts of a gap are in one batch. A million gaps have four million parts, so the parts are
+    never all in memory.
     """
     every = gaps(trace)
     chosen = row_numbers(rows[np.isin(every.cause[rows], CPU_CAUSES)])
@@ -84,11 +85,11 @@ def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
 
 
 def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Iterator[CpuActivity]:
-    """The parts of gaps of one device, whose launch calls are those of one thread."""
+    """Yield the parts of gaps of one device whose launch calls come from one thread."""
     if not groups.in_order(gaps.start_ns[rows]):
         rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     idle, process = _times(gaps, rows), int(trace.threads["process"][thread])
-    did, edges = (
+    thread_time, edges = (
         _thread_time(trace, thread),
         intervals.ascending(_range_edges(trace, process, idle)),
     )
@@ -96,7 +97,9 @@ def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Itera
     at_once = len(rows) if range_tree(trace).nesting.walked else _AT_ONCE
     for first in range(0, len(rows), at_once):
         some = rows[first : first + at_once]
-        gap, start, end, activity = split_gaps(_times(gaps, some), gaps.queued_ns[some], did, edges)
+        gap, start, end, activity = split_gaps(
+            _times(gaps, some), gaps.queued_ns[some], thread_time, edges
+        )
         one_thread, one_process = (constant(row, len(start), np.int32) for row in (thread, process))
         ranges = open_ranges(trace, one_thread, one_process, start)
         ranges[activity == IN_FLIGHT] = -1
@@ -108,25 +111,25 @@ def _times(gaps: Gaps, rows: RowNumbers) -> Intervals:
 
 
 def _thread_time(trace: Trace, thread: int) -> ThreadTime:
-    made = calls_by_thread(trace).get(thread, groups.NO_ROWS)
-    call, calling = outermost_calls(api_calls(trace), made)
+    call_rows = calls_by_thread(trace).get(thread, groups.NO_ROWS)
+    call, calling = outermost_calls(api_calls(trace), call_rows)
     names = trace.recorded("api_calls").texts("name").codes
     held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
     return ThreadTime(calling, names[call], held, off_cpu(trace, thread))
 
 
 def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Intervals]:
-    """Rows and times of the calls of a thread inside no other; `made` are the rows of all.
+    """Rows and times of a thread's calls that lie inside no other; `made` are the rows of all.
 
-    Two that merely overlap, as clocks of damaged recordings have it, are cut where the later one
-    begins.
+    Where two calls merely overlap, as in damaged recordings, the earlier one is cut where the
+    later one begins.
     """
     start, end = calls.start_ns, calls.end_ns
     find = coverage.outermost if coverage.is_available() else _outermost
-    found = find(start, end, made)
-    if found is None:
+    outermost = find(start, end, made)
+    if outermost is None:
         return outermost_calls(calls, made[np.lexsort((-end[made], start[made]))])
-    rows, *times = found
+    rows, *times = outermost
     return rows, Intervals(*times)
 
 
@@ -144,7 +147,10 @@ def _outermost(
 
 
 def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
-    """When ranges of the process begin or end: a thread without one works in those of others."""
+    """Times in the window at which ranges of the process begin or end.
+
+    Those of all threads count: a thread without a range of its own works in another thread's.
+    """
     nesting = range_tree(trace).nesting
     threads = np.flatnonzero(trace.threads["process"] == process).tolist()
     return np.concatenate([nesting.edges(thread, window) for thread in threads])

@@ -13,7 +13,7 @@ from traceview.trace import Trace, fact
 
 
 class IdleTime(Timed):
-    """Rows that are idle gaps."""
+    """Base of tables with one row per idle gap."""
 
     @property
     def idle_ns(self) -> Integers:
@@ -45,7 +45,7 @@ def gap_bounds(trace: Trace) -> GapBounds:
 
 
 def find_gaps(device: Array, start: Integers, end: Integers) -> GapBounds:
-    """The idle gaps between intervals of work, which come in order of start."""
+    """The idle gaps between intervals of work, given in order of start."""
     pairs = [_around_gaps(start, end, rows) for rows in groups.rows_of(device).values()]
     none = np.zeros(0, np.int64)
     before, after = (np.concatenate([none, *(pair[side] for pair in pairs)]) for side in (0, 1))
@@ -66,6 +66,6 @@ def _around_gaps(
 
 
 def latest_so_far(end: Integers) -> Integers:
-    """For each index, the index up to there with the greatest end."""
+    """For each index i, the index of the greatest end among 0 to i."""
     latest = end == np.maximum.accumulate(end)
     return np.maximum.accumulate(np.where(latest, np.arange(len(end)), 0))

@@ -22,10 +22,11 @@ _FUNCTION = "traceview_split_gaps"
 
 
 class ThreadTime(NamedTuple):
-    """What one thread did over time.
+    """Activities of one thread over time.
 
-    `call` are the outermost API calls, with the code of their names in `name`; `queue_full` is time
-    inside of these before a full launch queue. Each of the three is disjoint and in order.
+    `call` are the outermost API calls and `name` the codes of their names; `queue_full` is the time
+    within these calls that they waited for room in the launch queue; `off_cpu` is time off the CPU.
+    The intervals of each activity are disjoint and in order.
     """
 
     call: Intervals
@@ -34,7 +35,7 @@ class ThreadTime(NamedTuple):
     off_cpu: Intervals
 
     def within(self, first: int, last: int) -> ThreadTime:
-        """What reaches into the time between two points."""
+        """The activities that overlap [first, last), in ns."""
         call, full, off = (
             slice(np.searchsorted(each.end, first, side="right"), np.searchsorted(each.start, last))
             for each in (self.call, self.queue_full, self.off_cpu)
@@ -52,7 +53,7 @@ def _sliced(times: Intervals, part: slice) -> Intervals:
 
 
 class GapParts(NamedTuple):
-    """Parts of gaps: `gap` is the row of the gap among those given."""
+    """Parts of the gaps given to `split_gaps`; `gap` is the row of the part's gap among these."""
 
     gap: RowNumbers
     start: Integers
@@ -63,7 +64,7 @@ class GapParts(NamedTuple):
 def split_gaps(
     idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
 ) -> GapParts:
-    """Cut the gaps of one device, in order, by what their launching thread did.
+    """Cut the gaps of one device, given in order, by the activity of their launching thread.
 
     From `queued` on, the work of a gap is in flight. `range_edges` are times at which ranges begin
     or end, ascending: a gap is cut there too.

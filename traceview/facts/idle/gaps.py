@@ -105,7 +105,10 @@ def steady_spans_ns(trace: Trace) -> dict[int, int]:
 
 
 def steady_span_ns(trace: Trace) -> int:
-    """The longest steady span of a device: what devices lose at the same time is lost once."""
+    """The longest steady span of any device.
+
+    Not a sum: time that several devices lose at once is lost once.
+    """
     return max(steady_spans_ns(trace).values(), default=0)
 
 
@@ -113,16 +116,16 @@ def steady_span_ns(trace: Trace) -> int:
 class Gaps(IdleTime):
     """Idle gaps of devices, one row per gap.
 
-    `before` and `after` are the operations around it, `cause` an index into CAUSES, `wait` the
-    row in waits that a sync-drain is due to, else −1. `call` is the launch call of `after` (−1:
-    not recorded), made by `thread` at `issued_ns`; at `queued_ns` its work was queued. `behind` is
-    the operation that queued work waited behind, −1 where there is none; `by_event` is True where
-    an event made it wait.
+    `before` and `after` are the operations around the gap, `cause` an index into CAUSES, `wait` the
+    row in `waits` that caused a sync-drain, else −1. `call` is the launch call of `after` (−1: not
+    recorded), made by `thread` at `issued_ns`; at `queued_ns` its work was queued. `behind` is the
+    operation that `after` waited behind once queued, −1 where there is none; `by_event` is True
+    where an event made it wait.
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, whatever comes before the first kernel of a device or before the
-    first step after warm-up, and what was launched in ranges named warm_up. So is time that is
-    mostly compilation, which `phases` reports; but not where a loop compiles again and again.
+    first step after warm-up, and what was launched in ranges named warm_up. Gaps that are mostly
+    compilation, which `phases` reports, are one-time too, unless a loop compiles again and again.
     """
 
     device: Array
@@ -141,7 +144,7 @@ class Gaps(IdleTime):
     one_time: Mask
 
     def take(self, chosen: Array) -> Gaps:
-        """The gaps of a mask or of row numbers."""
+        """The gaps selected by a mask or by row numbers."""
         return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def steady_idle_ns(self, device: int) -> int:
@@ -177,9 +180,9 @@ def every_gap(trace: Trace) -> Gaps:
 
 
 def _compute_begins_ns(trace: Trace) -> Integers:
-    """When the first kernel or graph of each device starts: never without one.
+    """Start of the first kernel or graph of each device, in ns.
 
-    The least time where kernels were not recorded.
+    The greatest int64 for a device without one; the least where kernels were not recorded.
     """
     ops, limits = operations(trace), np.iinfo(np.int64)
     recorded = "kernels" in trace.tables
@@ -193,9 +196,9 @@ def _compute_begins_ns(trace: Trace) -> Integers:
 def gaps(trace: Trace) -> Gaps:
     """The idle gaps that selected work ended.
 
-    As the idle time of a step is what comes before its work, so is that of a selection. Each gap
-    is ended by one operation, so selections that share no work share no gap, and the gaps of a
-    selection and of all the rest are those of the whole.
+    The idle time of a selection, like that of a step, is the time before its work. One operation
+    ends each gap, so disjoint selections have disjoint gaps, and the gaps of a selection and of
+    its complement together are all gaps.
     """
     every = every_gap(trace)
     if not trace.selection:

@@ -42,8 +42,8 @@ def gpu_limited(trace: Trace) -> dict[int, Intervals]:
     blocking = np.isin(waited.does, _MAY_WAIT_FOR_WORK)
     for device, work in busy(trace).items():
         late = every.end_ns[(every.device == device) & np.isin(every.cause, CPU_CAUSES)]
-        here = blocking & ((waited.device == device) | (waited.device < 0))
-        rows = np.flatnonzero(here)
+        for_device = blocking & ((waited.device == device) | (waited.device < 0))
+        rows = np.flatnonzero(for_device)
         for_work = intervals.overlap(work, waited.start_ns[rows], waited.end_ns[rows]) > 0
         result[device] = critical(work, late, waited.end_ns[rows[for_work]])
     return result
@@ -81,13 +81,13 @@ def _steady_limited(trace: Trace) -> dict[int, Intervals]:
 
 
 def claimable_ns(trace: Trace, device: int, rows: Array, saved_ns: Integers | None = None) -> int:
-    """What the program gains at most from kernels that take less time. Each claim passes here.
+    """Upper bound, in ns, on what the program gains from faster kernels. Every claim uses it.
 
-    `rows` are kernels of the device and `saved_ns` the time that each takes less, all of it by
-    default. None saves more than its steady time on the critical path. Where some run at once, only
-    one of them lies on the path at a time: together they save no more than those that save most of
-    their time, as many as fit into the covered part of the path one after the other. Kernels
-    outside the selection and of warm-up save nothing.
+    `rows` are kernels of the device and `saved_ns` the time saved in each, by default all of it. No
+    kernel saves more than its steady time on the critical path. Of kernels that run at once only
+    one is on the path at a time: together they save no more than the kernels with the greatest
+    relative saving that fit, one after the other, into the part of the path that all of them cover.
+    Kernels outside the selection and of warm-up save nothing.
     """
     return claimable_operations_ns(trace, device, kernel_operations(trace)[rows], saved_ns)
 
@@ -95,7 +95,7 @@ def claimable_ns(trace: Trace, device: int, rows: Array, saved_ns: Integers | No
 def claimable_operations_ns(
     trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
 ) -> int:
-    """The same for operations of any kind, by their rows."""
+    """`claimable_ns` for operations of any kind: `of` are rows of operations."""
     ops = operations(trace)
     counted = _counted(trace, of)
     of = of[counted]
@@ -109,12 +109,12 @@ def claimable_operations_ns(
 
 
 def gain_of_device_ns(trace: Trace, rows: Array, saved_ns: Integers | None = None) -> int:
-    """What `claimable_ns` would be if the CPU launched all work soon enough."""
+    """`claimable_ns` as if the CPU launched all work in time; `rows` are kernels of one device."""
     return gain_of_operations_ns(trace, kernel_operations(trace)[rows], saved_ns)
 
 
 def gain_of_operations_ns(trace: Trace, of: Array, saved_ns: Integers | None = None) -> int:
-    """The same for operations of any kind, by their rows; all of them are of one device."""
+    """`gain_of_device_ns` for operations of any kind: `of` are rows of operations of one device."""
     ops = operations(trace)
     counted = _counted(trace, of)
     of = of[counted]
@@ -131,7 +131,7 @@ def _counted(trace: Trace, of: Array) -> Mask:
 
 
 def _saved_in_turn_ns(each_ns: Integers, saved_ns: Integers, most_ns: int) -> int:
-    """What operations of these lengths save at most in that time, if no two of them run at once."""
+    """The most that operations of these lengths save within `most_ns` if no two run at once."""
     if int(each_ns.sum()) <= most_ns:
         return int(saved_ns.sum())
     each_ns, saved_ns = each_ns[each_ns > 0], saved_ns[each_ns > 0]
@@ -143,7 +143,7 @@ def _saved_in_turn_ns(each_ns: Integers, saved_ns: Integers, most_ns: int) -> in
 
 
 def kernels_named(trace: Trace, device: int, names: Iterable[str]) -> Integers:
-    """Rows of the kernels of a device that have one of these whole names."""
+    """Rows of the kernels of a device whose full name is one of `names`."""
     order, places = _rows_by_name(trace)
     parts = [order[slice(*place)] for name in set(names) for place in places.get(name, ())]
     rows = np.concatenate([order[:0], *parts])
@@ -153,7 +153,7 @@ def kernels_named(trace: Trace, device: int, names: Iterable[str]) -> Integers:
 
 @fact
 def _rows_by_name(trace: Trace) -> tuple[Integers, dict[str, list[tuple[int, int]]]]:
-    """Rows of kernels by name, and where those of each name begin and end."""
+    """Rows of kernels sorted by name, and where the rows of each name begin and end therein."""
     names = trace.recorded("kernels").texts("name")
     order = np.argsort(names.codes, kind="stable")
     codes = names.codes[order]

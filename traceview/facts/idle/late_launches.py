@@ -21,7 +21,7 @@ from traceview.trace import Trace, fact
 
 ELSEWHERE_NS = 200_000
 """The Python of one torch operation takes some 10 to 50 µs: a gap that holds more than this of
-work outside CUDA is not about how costly launches are."""
+work outside CUDA is not due to the cost of launches."""
 # No launch takes so long, and a loop over small operations calls CUDA more often.
 _LONG_NS, _SELDOM_NS = 10_000_000, 1_000_000
 _PYTHON = "python"
@@ -33,8 +33,8 @@ class LateSite:
 
     `pattern` is a row of the range tree's patterns, −1 outside any range, and `activity` as in
     CpuActivity. `python` is True for the main thread of a Python process outside CUDA.
-    `other_work` is True where the CPU was away so long per gap that launches are not what it was
-    busy with.
+    `other_work` is True where the CPU spent so long outside CUDA per gap that it was busy with
+    something other than launches.
     """
 
     pattern: int
@@ -84,7 +84,7 @@ class LateIdle:
 
 
 class _Kinds(NamedTuple):
-    """What is equal for all parts of a gap, one row per gap."""
+    """Properties shared by all parts of a gap, one row per gap."""
 
     device: Array
     steady: Mask
@@ -94,7 +94,7 @@ class _Kinds(NamedTuple):
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    # The last one is of gaps that no thread ends: a recording may have no thread at all.
+    # The appended False is for thread −1, of gaps whose launch is not recorded.
     python = np.append(_python_threads(trace), False)[every.thread]
     kinds = _Kinds(*map(thrifty, (every.device, ~every.one_time, python)))
     some = []
@@ -120,7 +120,7 @@ def seldom_launches(trace: Trace) -> Mask:
 
 
 def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
-    """Add up parts by site; those of a gap lie together."""
+    """Sum the parts of gaps by site; the parts of one gap are adjacent."""
     device, steady, python = (picked(each, parts.gap) for each in kinds)
     each = groups.group(device, pattern, parts.activity)
     length = parts.duration_ns
@@ -139,7 +139,7 @@ def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
 
 
 def _together(some: Sequence[LateIdle]) -> LateIdle:
-    """The sums of tables of different gaps."""
+    """Tables of disjoint sets of gaps, summed by site."""
     device, pattern, activity, *sums = (
         np.concatenate([np.zeros(0, np.int64), *(getattr(one, column.name) for one in some)])
         for column in fields(LateIdle)
@@ -150,7 +150,7 @@ def _together(some: Sequence[LateIdle]) -> LateIdle:
 
 
 def _once_per_gap(site: Integers, gap: RowNumbers) -> Integers:
-    """The row of the first part of each gap at each site; the parts of a gap lie together."""
+    """The row of the first part of each gap at each site; the parts of a gap are adjacent."""
     order = groups.order_of(site)
     return order[groups.opens(site[order]) | groups.opens(gap[order])]
 

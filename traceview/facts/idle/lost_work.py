@@ -19,7 +19,7 @@ ANY_DEVICE = -1
 def lost_launches(trace: Trace) -> Mask:
     """True for the launch calls (rows of api_calls) whose work is not in the recording.
 
-    What the end of a cut window kept from starting is not lost.
+    Work that had not started when a cut window ended is not lost.
     """
     alone = unpaired(trace)
     return alone.launches & ~alone.late if cut_window(trace) is not None else alone.launches
@@ -27,7 +27,7 @@ def lost_launches(trace: Trace) -> Mask:
 
 @fact
 def device_of_calls(trace: Trace) -> Integers:
-    """The device (row in devices) that each API call speaks to, as far as launches tell.
+    """The device (row in devices) that each API call targets, inferred from recorded launches.
 
     That is the device of the last recorded launch of its thread, else of the next one, else of the
     only device of its process, else ANY_DEVICE.
@@ -48,7 +48,7 @@ def device_of_calls(trace: Trace) -> Integers:
 
 
 def _carried_on(device: Integers, thread: Integers) -> Integers:
-    """The last known device of the same thread, in the order given; what is known stays."""
+    """`device` with each unknown entry filled in from the last known one of its thread."""
     place = np.where(device >= 0, np.arange(len(device)), 0)
     last = np.maximum.accumulate(place)
     return np.where(thread[last] == thread, device[last], device)
@@ -57,9 +57,9 @@ def _carried_on(device: Integers, thread: Integers) -> Integers:
 def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     """True for the gaps in which lost work may have run.
 
-    Work of a process runs in the order of its launches: a launch is lost in a gap if it was made
-    after that of the operation before the gap and before that of the one after it. For work of
-    another process than theirs the time of its launch counts.
+    Work of a process runs in the order of its launches: work lost in a gap was launched after the
+    operation before the gap and before the operation after it. Where one of these operations is of
+    another process, the start or end of the gap takes the place of its launch.
     """
     rows = np.flatnonzero(lost_launches(trace))
     result = np.zeros(len(gaps), bool)

@@ -26,11 +26,11 @@ class EventWaits:
 
 @record
 class Predecessors:
-    """The operation that the work which ended each gap waited behind, one row per gap.
+    """The predecessor of the work that ended each gap, one row per gap.
 
-    That is the operation before it on its stream. Where the stream was made to wait for an event
-    in between (cudaStreamWaitEvent), it is the operation of its process that ended last before the
-    work started, on whichever stream and device. `operation` is −1 where there is none.
+    That is the previous operation on the work's stream. Where the stream was made to wait for an
+    event in between (cudaStreamWaitEvent), it is the operation of the same process that ended last
+    before the work started, on whichever stream and device. `operation` is −1 where there is none.
     """
 
     operation: RowNumbers
@@ -79,7 +79,7 @@ def _waited_for_event(
     waits: EventWaits,
     previous: RowNumbers,
 ) -> Mask:
-    """True where the stream was made to wait between the launches of the two operations."""
+    """True where the stream was made to wait after the predecessor's launch, before the work's."""
     result = np.zeros(len(gaps), bool)
     if not len(waits.stream) or not len(calls):
         return result

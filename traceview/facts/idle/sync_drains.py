@@ -38,7 +38,7 @@ def find_drains(
     gap, wait = _candidates(gaps, launches, waits, drains)
     holds = ~_thread_went_on(gaps, launches, waits, calls, enqueuing, gap, wait)
     gap, wait = gap[holds], wait[holds]
-    # The last one written remains: the last to return, of equal ones the first.
+    # The last assignment to a gap wins: the last wait to return, the first of equal ones.
     order = np.lexsort((-np.arange(len(gap)), waits.end_ns[wait], gap))
     result[gap[order]] = wait[order]
     return result
@@ -47,25 +47,25 @@ def find_drains(
 def _candidates(
     gaps: GapBounds, launches: GapLaunches, waits: Waits, drains: Mask
 ) -> tuple[Integers, Integers]:
-    """Gaps, and of each thread of their process the wait that may have caused them."""
+    """Pairs of a gap and a wait that may have caused it: one per thread of the gap's process."""
     of_process = groups.rows_of(launches.process)
     pairs = [(groups.NO_ROWS, groups.NO_ROWS)]
     for thread, rows in groups.rows_of(waits.thread).items():
         rows = rows[drains[rows]]
         process = int(waits.process[rows[0]]) if len(rows) else -1
-        asked = of_process.get(process, groups.NO_ROWS)
-        asked = asked[launches.known[asked]]
-        if not len(asked):
+        gap_rows = of_process.get(process, groups.NO_ROWS)
+        gap_rows = gap_rows[launches.known[gap_rows]]
+        if not len(gap_rows):
             continue
-        start = gaps.start_ns[asked]
+        start = gaps.start_ns[gap_rows]
         begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
         wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
         end = waits.end_ns[wait]
-        holds = (begun >= 0) & (end <= launches.issued_ns[asked])
-        holds &= end >= np.where(launches.thread[asked] == thread, start - RIGHT_AFTER_NS, start)
-        holds &= end - waits.start_ns[wait] > gaps.idle_ns[asked] // 2
-        holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[asked])
-        pairs.append((asked[holds], wait[holds]))
+        holds = (begun >= 0) & (end <= launches.issued_ns[gap_rows])
+        holds &= end >= np.where(launches.thread[gap_rows] == thread, start - RIGHT_AFTER_NS, start)
+        holds &= end - waits.start_ns[wait] > gaps.idle_ns[gap_rows] // 2
+        holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[gap_rows])
+        pairs.append((gap_rows[holds], wait[holds]))
     gap, wait = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return gap.astype(np.int64), wait.astype(np.int64)
 
@@ -94,10 +94,7 @@ def _thread_went_on(
 def called_between(
     call_thread: Array, call_ns: Integers, thread: Array, since: Integers, until: Integers
 ) -> Mask:
-    """True for the (thread, since, until) in which the thread made one of the calls.
-
-    `since` is included and `until` is not.
-    """
+    """True for the (thread, since, until) where the thread made a call in [since, until)."""
     result = np.zeros(len(thread), bool)
     calls = groups.rows_of(call_thread) if len(thread) else {}
     for number, rows in groups.rows_of(thread).items():

@@ -22,7 +22,7 @@ unless it is most of the work of a process."""
 class UnknownIdle:
     """Selected launch calls to a device, and those of them whose work was not recorded.
 
-    `gaps_ns` is the steady time of the gaps that may be full of that work.
+    `gaps_ns` is the steady time of the gaps in which the lost work may have run.
     """
 
     lost: int
@@ -50,7 +50,7 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
 
 
 def _launches(trace: Trace, device: int) -> tuple[Integers, Integers]:
-    """How many launches of each process to a device were lost, of how many."""
+    """Number of lost launches and of all launches to a device, one entry per process."""
     launches = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
     own = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))
     process, processes = trace.recorded("api_calls")["process"], len(trace.processes)
