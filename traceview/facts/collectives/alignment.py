@@ -1,8 +1,8 @@
-"""Two streams of collectives aligned by their ends, where some are in one of the recordings only.
+"""Alignment of two streams of collectives by end time, where each recording may miss some.
 
-The ends of one collective differ by microseconds on its ranks, so two streams are in step where
-the distances between their ends are equal. From such a place on the clocks are known, first near
-it and then farther away, and each collective belongs to the one that ends with it.
+A collective ends within microseconds on all its ranks, so two streams are in step where the times
+between successive ends are equal. Such a window gives the difference of the clocks, first near it
+and then farther away, and each collective is paired with the one that ends at its time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _WINDOW, _LEAST_WINDOW, _ANCHORS, _BEST = 16, 6, 8, 3
 _MOST_APART = 4_096
 _THIRD = 3
 ABSENT = np.iinfo(np.int64).min
-"""The place of a collective that the other stream does not have."""
+"""In place of an index, for a collective that the other stream does not have."""
 
 
 @record
 class CollectiveStream:
-    """Collectives of a stream in order; `bytes` and `step` are −1 where unknown."""
+    """Collectives of a stream, in order of start; `bytes` and `step` are −1 where unknown."""
 
     end_ns: Integers
     kind: Array
@@ -37,7 +37,10 @@ class CollectiveStream:
 
 @record
 class _Line:
-    """What to add to the times of the one stream for those of the other: a line through `at`."""
+    """Difference between the clocks of two streams: `offset_ns` at time `at`, drifting by `slope`.
+
+    `on_other` converts times of one clock to the other.
+    """
 
     offset_ns: float
     slope: float
@@ -52,10 +55,10 @@ class _Line:
 def places_in(
     one: CollectiveStream, other: CollectiveStream, within_ns: int, *, same_clock: bool
 ) -> Integers | None:
-    """The place in `one` of each collective of `other`; ABSENT where it has none.
+    """The index in `one` of each collective of `other`; ABSENT where `one` does not have it.
 
-    Places before the first and after the last of `one` go on counting. None where the streams are
-    nowhere in step.
+    Indices may lie before the first or after the last collective of `one`. None where the streams
+    are nowhere in step.
     """
     best: tuple[float, Integers] | None = None
     for line, first, last in _starts(one, other, within_ns, same_clock=same_clock):
@@ -68,7 +71,7 @@ def places_in(
 
 
 def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) -> tuple[float, int]:
-    """How much the difference of ends changes from one pair to the next, and the pairs."""
+    """Median change, in ns, of the end difference from one pair to the next; number of pairs."""
     rows = np.flatnonzero(places != ABSENT)
     change = np.abs(np.diff(one.end_ns[places[rows]] - other.end_ns[rows]))
     return float(np.median(change)) + 1.0, len(rows)
@@ -77,9 +80,9 @@ def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) ->
 def _starts(
     one: CollectiveStream, other: CollectiveStream, within_ns: int, *, same_clock: bool
 ) -> Iterator[tuple[_Line, int, int]]:
-    """Lines to begin with, and the collectives of `other` that they are known for."""
+    """Yield initial lines, each with the range [first, last) of `other` that it was taken from."""
     shorter = min(len(one), len(other))
-    # A short stream must leave room for windows on either side of what is lost.
+    # A short stream must leave room for windows on either side of the lost collectives.
     size = min(_WINDOW, shorter, max(_LEAST_WINDOW, shorter // _THIRD))
     if same_clock:
         yield _Line(0.0, 0.0, int(other.end_ns[0])), 0, len(other)
@@ -111,7 +114,10 @@ def _extended(
     last: int,
     within_ns: int,
 ) -> Integers | None:
-    """The pairs near a line, which is fitted anew each time that it reaches twice as far."""
+    """Places along a line that is fitted anew as its range grows to all of `other`.
+
+    None where a range has fewer than two pairs.
+    """
     while True:
         rows = np.arange(first, last)
         places = _nearest(one, other, rows, line, within_ns)
@@ -128,7 +134,10 @@ def _extended(
 def _nearest(
     one: CollectiveStream, other: CollectiveStream, rows: Integers, line: _Line, within_ns: int
 ) -> Integers:
-    """The collective of `one` that ends with each of these rows, in ascending order."""
+    """The index in `one` of the collective that ends with each of these rows of `other`.
+
+    Indices ascend; ABSENT where no collective of `one` ends within `within_ns`.
+    """
     due = line.on_other(other.end_ns[rows])
     after = np.clip(np.searchsorted(one.end_ns, due), 1, max(len(one) - 1, 1))
     before = after - 1
@@ -148,7 +157,7 @@ def _nearest(
 
 
 def alike(one: CollectiveStream, places: Integers, other: CollectiveStream, rows: Integers) -> Mask:
-    """Where the kinds are equal, and sizes and steps as far as they are known."""
+    """True for the pairs of equal kind whose sizes and steps are equal or unknown."""
     equal: Mask = one.kind[places] == other.kind[rows]
     for each, of_other in ((one.bytes, other.bytes), (one.step, other.step)):
         value, other_value = each[places], of_other[rows]
@@ -159,7 +168,7 @@ def alike(one: CollectiveStream, places: Integers, other: CollectiveStream, rows
 def _fitted(
     one: CollectiveStream, other: CollectiveStream, rows: Integers, places: Integers
 ) -> _Line:
-    """A line through the differences of the ends, by the medians of its first and last third."""
+    """A line fitted to the pairs' end differences, by the medians of their first and last third."""
     ends = other.end_ns[rows]
     at = int(ends[len(ends) // 2])
     apart = (one.end_ns[places] - ends).astype(np.int64)
@@ -175,9 +184,10 @@ def _fitted(
 
 
 def _filled(one: CollectiveStream, other: CollectiveStream, places: Integers) -> Integers:
-    """With those between and beside pairs that agree in number and kind, whatever their ends.
+    """`places` with further pairs between and beside the given ones, whatever their ends.
 
-    The sender of a message may leave before its receiver.
+    They must agree in number and kind. The sender of a message may leave before its receiver, so
+    that their ends differ.
     """
     paired = np.flatnonzero(places != ABSENT)
     rows = np.arange(len(other))

@@ -21,7 +21,8 @@ from traceview.tables import NULL, Array, Integers, Mask
 ENDS_TOGETHER_NS = 50_000
 """Kernels of one collective were measured to end within 5 µs of each other on one machine."""
 _IN_STEP_NS, _SURE_NS = 10_000, 3_000
-"""The median change of clocks between collectives of one group: more is none, less is sure."""
+"""Bounds on the median change of the clock difference between collectives of one group: above the
+first, streams do not match; up to the second, they surely do."""
 _SEARCHED = 8
 _MOST_LAG = 64
 _MARGIN = 8
@@ -33,12 +34,12 @@ _FEW = 3
 
 @record
 class CollectiveTimes(Timed):
-    """Collectives of several GPUs, one row each.
+    """Collectives of several GPUs, one row per collective and GPU.
 
     `member` numbers the GPU, `lane` a stream of it, `kind` is equal for equal kinds. `bytes` are
     those that all ranks of the collective must agree on, −1 where unknown, `communicator` is NULL
-    where unknown, `step` the number of the step on all ranks, −1. `clock` is by member: times
-    compare where it is equal.
+    where unknown, `step` is the number of the step, equal on all ranks, −1 where unknown. `clock`
+    has one entry per member: times of members with equal clocks are comparable.
     """
 
     member: Array
@@ -54,10 +55,10 @@ class CollectiveTimes(Timed):
 
 @record
 class MatchedRows:
-    """Streams whose collectives belong together, one of each member.
+    """Streams whose collectives belong together, one per member.
 
-    `rows` are those of CollectiveTimes, −1 where a member's is not in its recording; shape
-    (members, collectives). `number` is the communicator, NULL where it was inferred.
+    `rows` are rows of CollectiveTimes, shape (members, collectives), −1 where the member's
+    recording lacks the collective. `number` is the communicator, NULL where the match was inferred.
     """
 
     members: tuple[int, ...]
@@ -68,7 +69,10 @@ class MatchedRows:
 
 @dataclass
 class _Growing:
-    """A stream, and those of other members that belong to it, by their places in it."""
+    """A stream, and the streams of other members matched to it so far.
+
+    `places` has, per matched stream, the index of each of its collectives in the first stream.
+    """
 
     first: Integers
     number: int
@@ -78,18 +82,19 @@ class _Growing:
     taken: set[int] = field(default_factory=set)
 
     def add(self, member: int, rows: Integers, places: Integers) -> None:
-        """Add the stream of a member, with the places of its rows in the first stream."""
-        there = places != ABSENT
+        """Add the stream of a member; `places` are the indices of its rows in the first stream."""
+        paired = places != ABSENT
         self.members.append(member)
-        self.streams.append(rows[there])
-        self.places.append(places[there])
+        self.streams.append(rows[paired])
+        self.places.append(places[paired])
         self.taken.add(member)
 
 
 def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[MatchedRows, ...]:
     """The streams of different members whose collectives are alike and end together.
 
-    With `by_name` equally many of a communicator that is named belong together whatever their ends.
+    With `by_name`, streams of one named communicator that hold equally many collectives belong
+    together whatever their ends.
     """
     growing: list[_Growing] = []
     of_number: dict[int, list[_Growing]] = {}
@@ -107,7 +112,7 @@ def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[Matc
 
 
 def _streams(times: CollectiveTimes) -> list[Integers]:
-    """Rows of each stream and communicator in order of start; by member and first use."""
+    """Rows of each (stream, communicator), by start; the list is in order of member and start."""
     communicator = np.unique(times.communicator, return_inverse=True)[1].astype(np.int64)
     by_stream = groups.group(times.member, times.lane, communicator)
     order = np.lexsort((times.start_ns, by_stream.ids))
@@ -124,7 +129,7 @@ def _join(
     *,
     by_name: bool,
 ) -> bool:
-    """Add a stream to the one of the candidates that it fits best; False where it fits none."""
+    """Add a stream to the candidate that it fits best; False where it fits none."""
     best: tuple[float, _Growing, Integers] | None = None
     free = [each for each in candidates if member not in each.taken]
     for tried, each in enumerate(free):
@@ -142,12 +147,15 @@ def _join(
 
 
 def _without_steps(times: CollectiveTimes) -> CollectiveTimes:
-    """The same where recordings number their steps differently."""
+    """The collectives with unknown steps, for recordings that number steps differently."""
     return replace(times, step=np.full(len(times.step), -1))
 
 
 def _within_ns(times: CollectiveTimes, one: Integers, other: Integers) -> int:
-    """How far ends may be apart without a name: other groups work in step as well, but less so."""
+    """How far the ends of two streams of an unnamed communicator may be apart.
+
+    Streams of different groups run in step as well, but less closely.
+    """
     return ENDS_TOGETHER_NS if _same_clock(times, one, other) else _IN_STEP_NS
 
 
@@ -164,10 +172,11 @@ def _in_order(
 def _fit(
     times: CollectiveTimes, one: Integers, other: Integers, *, search: bool
 ) -> tuple[float, Integers] | None:
-    """How far apart the ends of two streams are, and the places of the other in the one.
+    """Median end difference of two streams in ns, and the index in `one` of each row of `other`.
 
-    The order of the streams may differ by a constant lag. Where that leaves ends apart, and if
-    `search` is True, collectives are looked for that only one recording has.
+    The streams may differ by a constant lag. Where their ends differ even then, and if `search` is
+    True, collectives that only one recording has are searched for. None where the streams do not
+    fit.
     """
     whole = _pairs_off(times, one, other)
     if whole is not None:
@@ -196,10 +205,10 @@ def _fit(
 
 
 def _pairs_off(times: CollectiveTimes, one: Integers, other: Integers) -> _Quality | None:
-    """The pairs in order, where two streams of one named communicator are alike but for steps.
+    """The pairs by position, where streams of one named communicator agree in all but their steps.
 
     A rank whose steps were inferred may begin each of them a few collectives sooner than another.
-    Without a common clock a stream that is like itself one further on could be off by that one.
+    None otherwise, and for streams without a common clock that also agree when shifted by one.
     """
     if len(one) != len(other) or not _alike(_without_steps(times), one, other):
         return None
@@ -219,7 +228,11 @@ def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:
 
 
 class _Quality(NamedTuple):
-    """Pairs of two streams: how far their ends are apart (median), how many are together or not."""
+    """Quality of a pairing of two streams.
+
+    `apart_ns` is the median end difference; `together` and `not_together` count the pairs that end
+    together and those that do not.
+    """
 
     places: Integers
     apart_ns: float
@@ -227,7 +240,7 @@ class _Quality(NamedTuple):
     not_together: int
 
     def better_than(self, other: _Quality) -> bool:
-        """More pairs together, as many and fewer that are not, or much closer ones."""
+        """Whether more pairs end together, as many with fewer that do not, or much closer ones."""
         if (self.together, -self.not_together) > (other.together, -other.not_together):
             return self.apart_ns <= max(2 * other.apart_ns, _SURE_NS)
         return self.together >= 0.5 * other.together and self.apart_ns < 0.5 * other.apart_ns
@@ -243,7 +256,7 @@ def _quality(times: CollectiveTimes, one: Integers, other: Integers, places: Int
 
 
 def _sure(quality: _Quality, one: Integers, other: Integers) -> bool:
-    """Whether a constant lag leaves next to nothing unexplained."""
+    """Whether a pairing by constant lag is so close and so complete that no search is needed."""
     most = min(len(one), len(other)) - 1
     return quality.apart_ns <= _SURE_NS and quality.together >= most
 
@@ -251,8 +264,8 @@ def _sure(quality: _Quality, one: Integers, other: Integers) -> bool:
 def _whole(times: CollectiveTimes, one: Integers, other: Integers, quality: _Quality) -> bool:
     """Whether two streams of one named communicator pair off in order, though some ends differ.
 
-    The sender of a small message or a broadcast leaves before its receivers: that no pair is
-    missing tells more than which ends are nearest.
+    The sender of a small message or a broadcast leaves before its receivers: a complete pairing in
+    order is better evidence than the nearest ends.
     """
     number = times.communicator[one[0]]
     named = number != NULL and number == times.communicator[other[0]]
@@ -263,8 +276,9 @@ def _whole(times: CollectiveTimes, one: Integers, other: Integers, quality: _Qua
 def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int | None:
     """The offset in order between the collectives of two streams; None if they are unrelated.
 
-    On one clock those that belong together end together. Otherwise the time between the ends must
-    hardly change from one collective to the next. Of several lags that with the least difference.
+    On one clock, collectives that belong together end together. Otherwise the end difference must
+    hardly change from one collective to the next. Of several lags, the one with the least
+    difference counts.
     """
     same_clock = _same_clock(times, one, other)
     most = min(_MOST_LAG, abs(len(one) - len(other)) + _MARGIN)
@@ -293,13 +307,13 @@ def _alike(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
 
 
 def _contradict(one: Integers, other: Integers) -> Mask:
-    """Where two columns differ that are −1 where unknown."""
+    """True where two values differ and both are known (−1: unknown)."""
     result: Mask = (one != other) & (one >= 0) & (other >= 0)
     return result
 
 
 def _apart_ns(difference: Integers, *, same_clock: bool) -> float:
-    """The median difference of ends; of clocks that drift, its change between collectives."""
+    """Median end difference; without a common clock, its median change between collectives."""
     return float(np.median(np.abs(difference if same_clock else np.diff(difference))))
 
 
@@ -317,10 +331,10 @@ def _matched(times: CollectiveTimes, of: _Growing) -> MatchedRows:
 
 
 def ends_together(ends: Integers, there: Mask, within_ns: int = ENDS_TOGETHER_NS) -> Mask:
-    """False for the collectives that a member left long before another, on one clock.
+    """True for the collectives that all members left within `within_ns`, on one clock.
 
-    The sender of a small message or a broadcast need not wait for those who receive it. `ends` and
-    `there` have shape (members, collectives).
+    The sender of a small message or a broadcast need not wait for the receivers. `ends` and `there`
+    (True where recorded) have shape (members, collectives).
     """
     last = np.where(there, ends, np.iinfo(np.int64).min).max(axis=0)
     first = np.where(there, ends, np.iinfo(np.int64).max).min(axis=0)

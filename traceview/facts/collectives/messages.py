@@ -1,11 +1,11 @@
-"""What NCCL was called to move by each of its kernels: bytes, communicator and ranks.
+"""Payload of each NCCL kernel, from the NCCL calls it serves: bytes, communicator and ranks.
 
-A kernel is launched inside the call it serves, or, between ncclGroupStart and ncclGroupEnd, inside
-the latter for all calls of the group. torch.profiler does not show groups: calls that launch
-nothing are served by the next kernel of their thread that is launched outside of any call. Sizes
-and bus bandwidth are those of nccl-tests (doc/PERFORMANCE.md there): of the larger buffer, and
+A kernel is launched inside the call it serves or, between ncclGroupStart and ncclGroupEnd, inside
+ncclGroupEnd for all calls of the group. torch.profiler does not show groups: calls that launch
+nothing are served by the next kernel that their thread launches outside of any call. Sizes and bus
+bandwidth follow nccl-tests (doc/PERFORMANCE.md there): the size of the larger buffer, and that
 times 2 (n − 1) ÷ n for an all-reduce of n ranks, (n − 1) ÷ n where each rank has a part, 1 for a
-broadcast, a reduction or a message. Where the parts differ, they are those of the busier direction.
+broadcast, a reduction or a message. Where the parts differ in size, the busier direction counts.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from traceview.trace import Trace
 UNKNOWN = -1
 _POINT_TO_POINT = "send-receive"
 _PARTS = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
-# NCCL runs them as messages between ranks, in the kernel of those.
+# NCCL runs these kinds as messages between ranks, in its send/receive kernel.
 _AS_MESSAGES = ("all-to-all", "gather", "scatter", "send", "receive")
 
 
 @record
 class Messages:
-    """One entry per kernel asked for.
+    """Payloads of NCCL kernels, one entry per kernel given to `messages`.
 
-    `bytes` and `bus_bytes` are −1 where unknown, `communicator` is NULL, `ranks` 0, `kind` "".
-    `sends` and `receives` tell the directions of point-to-point messages, `peer` is the rank in the
+    Where unknown, `bytes` and `bus_bytes` are −1, `communicator` is NULL, `ranks` 0, `kind` "".
+    `sends` and `receives` are the directions of point-to-point messages, `peer` the rank in the
     communicator at their other end, −1 where there are several or none.
     """
 
@@ -47,7 +47,7 @@ class Messages:
 
 
 def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
-    """The messages of some kernels: rows of operations, and their kinds by name, as texts."""
+    """The payloads of kernels (`rows` of operations), whose kinds by kernel name are `kinds`."""
     calls = trace.recorded("collective_calls")
     count = len(rows)
     if not len(calls) or not count:
@@ -71,10 +71,11 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
 
 @record
 class _Units:
-    """Calls in order of thread and start: `number` of the unit of each, a single call or a group.
+    """NCCL calls in units, each of a single call or a group.
 
-    `marks` is 1 for the start of a group, −1 for its end, 0 for calls. `order` are rows of
-    collective_calls. Kernels are launched from `start` to `end` of `thread`, one entry per unit.
+    One entry per call, by thread and start: `order` is its row in collective_calls, `marks` is 1
+    for the start of a group, −1 for its end, 0 for other calls, `number` is its unit. One entry
+    per unit: kernels are launched from `start` to `end` on `thread`.
     """
 
     order: Integers
@@ -115,7 +116,7 @@ def _depth_before(marks: Integers) -> Integers:
 
 
 class _Launches(NamedTuple):
-    """Launch calls of the kernels `row`, places among those asked for."""
+    """Launch calls of kernels; `row` is the kernel's index among those given to `messages`."""
 
     row: Integers
     thread: Array
@@ -123,7 +124,7 @@ class _Launches(NamedTuple):
 
 
 def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> tuple[Integers, _Launches]:
-    """The unit that launched each operation, −1 for none, and the launches."""
+    """The unit that launched each operation of `rows`, −1 for none, and the launch calls."""
     calls, call = trace.recorded("api_calls"), operations(trace).call[rows]
     result = np.full(len(rows), UNKNOWN, np.int64)
     launched = np.flatnonzero(call >= 0)
@@ -139,10 +140,10 @@ def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> tuple[Int
 def _coalesced(
     units: _Units, kernel_unit: Integers, launched: _Launches
 ) -> tuple[Integers, Integers]:
-    """The units of calls, by their unit so far, and of kernels, with coalesced calls in one unit.
+    """The new unit of each unit and of each kernel, with coalesced calls merged into one unit.
 
-    Calls that launched nothing since the launch before on their thread are of one unit, which the
-    next launches there outside of any call serve.
+    Successive calls of a thread that launched nothing form one unit. The thread's next launches
+    outside of any call serve it.
     """
     of_unit, kernel_unit = np.arange(len(units.thread)), kernel_unit.copy()
     idle = np.bincount(kernel_unit[kernel_unit >= 0], minlength=len(units.thread)) == 0
@@ -156,7 +157,7 @@ def _coalesced(
         calls, following = calls[outside[following]], following[outside[following]]
         first, which = np.unique(following, return_inverse=True)
         of_unit[calls] = calls[np.searchsorted(following, first)][which]
-        # Launches up to the next call, or the next launch within a call, serve the same unit.
+        # Launches up to the next call, or to the next launch within a call, serve one unit.
         edges = np.zeros(len(own), np.int64)
         edges[first] = 1
         unit = np.append(UNKNOWN, of_unit[calls[np.searchsorted(following, first)]])
@@ -191,8 +192,8 @@ def _kernels_of_calls(
 ) -> Integers:
     """The kernel that serves each call, −1 where it is not known.
 
-    The only kernel of a unit serves all its calls; the only one of its class those of that class;
-    as many kernels as calls of a class serve one each, in order.
+    The only kernel of a unit serves all its calls. The only kernel of a class serves the calls of
+    that class; as many kernels as calls of a class serve one call each, in order.
     """
     result = np.full(len(unit), UNKNOWN, np.int64)
     kernels = np.flatnonzero(kernel_unit >= 0)
@@ -211,12 +212,12 @@ def _kernels_of_calls(
     ordered = kernels[np.argsort(kernel_key[kernels], kind="stable")]
     keys = kernel_key[ordered]
     at, end = (np.searchsorted(keys, call_key[rest], side=side) for side in ("left", "right"))
-    here = end - at
+    kernel_count = end - at
     by_key = groups.group(call_key[rest])
     place = np.arange(len(rest)) - by_key.first[by_key.ids]
-    same = here == groups.count(by_key)[by_key.ids]
-    sound = (here == 1) | ((here > 0) & same)
-    chosen = at + np.where(here == 1, 0, place)
+    same = kernel_count == groups.count(by_key)[by_key.ids]
+    sound = (kernel_count == 1) | ((kernel_count > 0) & same)
+    chosen = at + np.where(kernel_count == 1, 0, place)
     result[rest[sound]] = ordered[chosen[sound]]
     return result
 
@@ -258,7 +259,7 @@ def _summed(trace: Trace, calls: Table, kernel: Integers, count: int) -> Message
 
 
 def _peers(kernel: Integers, count: int, peer: Array, messages: Mask) -> Integers:
-    """The peer of the messages of each kernel, −1 where they have several, or none is known."""
+    """The peer of each kernel's messages, −1 where there are several or none is known."""
     kernel, peer = kernel[messages], peer[messages].astype(np.int64)
     result = np.full(count, UNKNOWN, np.int64)
     result[kernel] = np.maximum(peer, UNKNOWN)
@@ -267,7 +268,7 @@ def _peers(kernel: Integers, count: int, peer: Array, messages: Mask) -> Integer
 
 
 def _sum(kernel: Integers, count: int, values: Integers, sends: Mask, receives: Mask) -> Integers:
-    """Bytes per kernel: of messages in both directions the larger sum, as both move at once."""
+    """Bytes per kernel; sends and receives move at once, so only the larger sum counts."""
     sent, received, other = (np.zeros(count, np.int64) for _ in range(3))
     np.add.at(sent, kernel[sends], values[sends])
     np.add.at(received, kernel[receives], values[receives])
@@ -282,12 +283,12 @@ def _any(kernel: Integers, count: int, rows: Mask) -> Mask:
 
 
 def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
-    """Ranks of the communicator of each call, 0 where unknown, and the caller's own, −1."""
+    """Size of each call's communicator, 0 if unknown, and the caller's rank in it, −1 if unknown."""
     known = trace.recorded("communicators")
     ranks, own = np.zeros(len(calls), np.int64), np.full(len(calls), UNKNOWN, np.int64)
     if not len(known) or not len(calls):
         return ranks, own
-    # These numbers are hashes: their span has no room in 64 bits.
+    # Communicator numbers are hashes, whose span may exceed 64 bits: number them anew.
     every = np.concatenate((known["communicator"], calls["communicator"]))
     numbers = np.unique(every, return_inverse=True)[1].astype(np.int64)
     created, called = numbers[: len(known)], numbers[len(known) :]
@@ -307,7 +308,7 @@ def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
 def _only_one(
     kernel: Integers, count: int, communicator: Integers, ranks: Integers
 ) -> tuple[Integers, Integers]:
-    """The communicator of each kernel and its ranks, where all its calls name the same."""
+    """The communicator of each kernel and its size; NULL and 0 where its calls name several."""
     numbers, sizes = np.full(count, NULL), np.zeros(count, np.int64)
     numbers[kernel], sizes[kernel] = communicator, ranks
     several = _any(kernel, count, numbers[kernel] != communicator)
@@ -315,7 +316,7 @@ def _only_one(
 
 
 def _kinds(calls: Table, kernel: Integers, count: int, ranks: Integers) -> Array:
-    """The kind that NCCL was called with, where the kernel's name may not tell it.
+    """The kind of each kernel by its NCCL calls, "" where they do not determine it.
 
     Messages to and from every rank, itself included, are an all-to-all.
     """

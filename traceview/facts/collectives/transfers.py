@@ -36,7 +36,7 @@ _KINDS = (
 _RULES = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _KINDS)
 # torch names the collective in a range around its launch: nccl:all_to_all.
 _TORCH_RANGE = re.compile(r"(?:^|/)nccl:(\w+)")
-# What NCCL's kernels of point-to-point transfers may be part of.
+# NCCL's kernel for point-to-point transfers may be part of another collective.
 _PART_OF_MORE = "send-receive"
 _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
@@ -45,12 +45,11 @@ _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 class Transfers(Timed):
     """The selected transfers, one row per transfer, in order of start.
 
-    `operation` is the row in operations, `device` and `stream` are as there, `kind` a number of
-    `kinds`. `bytes` and `bus_bytes` are −1 where the trace does not tell. `is_collective` is False
-    for copies. `communicator` is NCCL's number, NULL where unknown, and `ranks` the size of that
-    communicator, 0 where unknown. `sends` and `receives` tell the directions of messages, `peer`
-    the rank at their other end, −1 where there is no single one. `steady` is False for those of
-    warm-up.
+    `operation` is the row in operations, `device` and `stream` are as there, `kind` an index into
+    `kinds`. `bytes` and `bus_bytes` are −1 where unknown. `is_collective` is False for copies.
+    `communicator` is NCCL's number, NULL where unknown, and `ranks` the size of that communicator,
+    0 where unknown. `sends` and `receives` are the directions of messages, `peer` the rank at their
+    other end, −1 where there is no single one. `steady` is False for transfers of warm-up.
     """
 
     operation: RowNumbers
@@ -114,7 +113,7 @@ def _either(is_kernel: Mask, of_kernels: Array, of_copies: Integers | int) -> In
 
 
 def _names(trace: Trace, rows: Integers, is_kernel: Mask) -> Array:
-    """The kind of each transfer, by the kernel's name, or by the range of torch around it."""
+    """The kind of each transfer, by the kernel's name or by torch's range around its launch."""
     by_name = _each_once(_short_names(trace, rows[is_kernel]), kind_of_kernel)
     of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
     result = object_array([PEER_COPY] * len(rows))
@@ -135,7 +134,7 @@ def _patterns(trace: Trace, rows: Integers) -> Texts:
 
 
 def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
-    """The kind of each text, computed once per distinct text; "" where absent."""
+    """The kind of each text, computed once per distinct text; "" for an absent text."""
     alike = groups.group(texts.codes)
     distinct = texts.take(alike.first).decode()
     kinds = object_array(["" if text is None else kind_of(text) for text in distinct])
@@ -148,7 +147,7 @@ def kind_of_kernel(name: str) -> str:
 
 
 def _of_any_kind(name: str) -> str:
-    """The name of a kernel that runs every kind of collective: RCCL has no other; else ""."""
+    """`name` if the kernel runs any kind of collective, as all of RCCL's do; else ""."""
     return name if _ANY_KIND.match(name) else ""
 
 

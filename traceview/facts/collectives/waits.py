@@ -18,8 +18,8 @@ class CollectiveWaits(NamedTuple):
     """Waits of the collectives of one communicator.
 
     `wait_ns` has shape (members, collectives), −1 where a member is not recorded or the wait is not
-    known. `last` is the place of the member that arrived last, −1; `late_ns` the longest wait for
-    it, 0 where it is unknown.
+    known. `last` is the index of the member that arrived last, −1 where unknown; `late_ns` is the
+    longest wait for that member, 0 where unknown.
     """
 
     wait_ns: Integers
@@ -28,10 +28,10 @@ class CollectiveWaits(NamedTuple):
 
 
 def waits_of(duration_ns: Integers, there: Mask, together: Mask) -> CollectiveWaits:
-    """The waits of collectives by their durations, both of shape (members, collectives).
+    """The waits in collectives, from `duration_ns` of shape (members, collectives).
 
-    `there` is True where a member's collective was recorded; `together` has one entry per
-    collective, False where its ends are apart.
+    `there`, of the same shape, is True where a member's collective was recorded; `together` has one
+    entry per collective, False where its ends are apart.
     """
     known = together & (there.sum(axis=0) > 1)
     duration = np.where(there, duration_ns, np.iinfo(np.int64).max)
