@@ -1,10 +1,9 @@
 """Names by which compilers are recognized: Python source files, processes, ranges and kernels.
 
-Each tool that generates GPU code at run time is a row of `TOOLS`. A Python stack shows it at work
-if one of its frames is in the tool's compiler proper: the files that run compiled code
-(`torch/_dynamo/eval_frame.py`, `torch/_inductor/runtime`, `jax/_src/pjit.py`) stand in the stack of
-every ordinary step. What a
-module does while it is imported is not compilation.
+Each tool that generates GPU code at run time is a row of `TOOLS`. A Python stack shows a tool
+compiling if one of its frames is in the compiler itself. Files that run compiled code
+(`torch/_dynamo/eval_frame.py`, `torch/_inductor/runtime`, `jax/_src/pjit.py`) do not count, as they
+are in the stack of every ordinary step, nor does the import of a module.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TOOLS = (
     "cuDNN's trial of algorithms",
     "a compiler",
 )
-"""How the tools are called, by number."""
+"""Names of the tools, by number."""
 
 _FILES = tuple(
     (tool, rf"(?:^|.*/)(?:{files})")
@@ -49,8 +48,8 @@ _FILES = tuple(
     )
 )
 IDLE = re.compile(r"<module>$|shutdown|run$|launch_metadata$|_init_handles$")
-"""Functions of these files that compile nothing; `run` of compile_fx.py runs compiled code, the
-last two are those of a compiled Triton kernel at its launch."""
+"""Functions in the tools' files that compile nothing; `run` of compile_fx.py runs compiled code,
+and the last two launch a compiled Triton kernel."""
 IMPORTS = "importlib"
 """A part of the file name of the frames that import a module."""
 
@@ -71,7 +70,7 @@ _KERNELS = (
 
 
 def tool_of_kernel(name: str) -> int:
-    """The tool that generated a kernel; −1 where its name tells none."""
+    """The tool that generated the kernel of that name; −1 for a name of no tool."""
     return next((tool for tool, rule in _KERNELS if re.match(rule, name)), -1)
 
 

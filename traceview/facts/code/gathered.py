@@ -1,8 +1,8 @@
 """Gathered code joined to the launches of the trace.
 
 Several variants of one kernel share a name. A launch is of a variant if name, GPU, block size,
-shared memory and registers agree, as nsys records them. Code has the linker's name, which equals
-the demangled one where nothing is mangled.
+shared memory and registers agree, as nsys records them. Gathered code has the kernel's symbol name,
+which equals the demangled name where nothing is mangled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
 from traceview.trace.nsys.kernel_code import unpacked
 
-# The most code of a trace: no program compiles more.
+# Limit on the code read from a trace, above what any program compiles.
 MOST_BYTES = 1 << 30
 _MOST_LINES = 1_000_000
 
@@ -37,8 +37,8 @@ class LaunchedCode:
     """One variant of a kernel, and its launches.
 
     `compiled.grid` is the most frequent of `grids` different ones. `device` is the row in devices
-    of the longest launches. `alike` is the number of other variants that the same launches fit;
-    each of these has all the launches, which are in `runs`.
+    of the longest launches. `alike` is the number of other variants that fit the same launches; all
+    these launches, in `runs`, are counted for each of them.
     """
 
     compiled: Compiled
@@ -129,12 +129,12 @@ def _compiled(row: Mapping[str, Any], ptx: bytes | None, cubin: bytes | None) ->
 
 
 def _in_its_file(text: str | None, line: int | None) -> str | None:
-    """The text of a kernel, moved to its line in the file by empty lines before it."""
+    """A kernel's source behind as many empty lines as put it at its line in the file."""
     return "\n" * (line - 1) + text if text and line and line < _MOST_LINES else None
 
 
 def _json(text: str, kind: type) -> Any:
-    """The value of a JSON text if it is of that kind; else an empty one."""
+    """The value of a JSON text if it is a `kind`; else an empty `kind`."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -199,7 +199,7 @@ def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
 def _joined(
     variants: Sequence[Compiled], launches: Sequence[Launches], devices: Table
 ) -> tuple[dict[int, list[Launches]], dict[str, int]]:
-    """The launches of each variant by its number, and how many fit none, by name."""
+    """The launches of each variant, by its index, and the number that fit none, by kernel name."""
     capabilities = devices.texts("compute_capability")
     known = [Variant.of(variant) for variant in variants]
     joined: dict[int, list[Launches]] = {}
@@ -207,7 +207,7 @@ def _joined(
     for each in launches:
         capability = capabilities[each.device]
         fitting = [at for at, variant in enumerate(known) if variant.fits(each, capability)]
-        # Of code for several architectures, that for the GPU's own one runs.
+        # Among variants for several architectures, the one for the GPU's own runs.
         own = [at for at in fitting if known[at].capability == capability]
         fitting = own or fitting
         for at in fitting:
@@ -230,7 +230,7 @@ def _launched(
         compiled,
         grid=grids.most_common(1)[0][0],
         launches=grids.total(),
-        # The code of CUDA C++ does not have them: the launch chooses.
+        # CUDA C++ code does not fix these two: the launch does.
         num_warps=compiled.num_warps or -(-longest.threads // WARP_THREADS),
         dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
     )

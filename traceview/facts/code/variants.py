@@ -47,7 +47,7 @@ class Launches:
 
 @record
 class Variant:
-    """The properties of a variant's launches; None where unknown."""
+    """The properties of a variant that its launches share; None where unknown."""
 
     name: str
     capability: str | None
@@ -58,7 +58,7 @@ class Variant:
 
     @classmethod
     def of(cls, compiled: Compiled) -> Variant:
-        """The properties by PTX, cubin and Triton's metadata."""
+        """The properties of compiled code, read from its PTX, cubin and Triton metadata."""
         number = re.match(r"sm_(\d+)(\d)", compiled.arch)
         known = _resources(compiled)
         return cls(
@@ -71,7 +71,7 @@ class Variant:
         )
 
     def fits(self, launches: Launches, capability: str | None) -> bool:
-        """Whether no known property differs."""
+        """Whether no known property of the variant differs from that of the launches."""
         dynamic = launches.dynamic_bytes
         return (
             self.name in (launches.name, launches.mangled)
@@ -84,7 +84,7 @@ class Variant:
 
 
 def _rounded_up(registers: int) -> range:
-    """Registers in a cubin for a launch that the driver reports with its minimum of 16."""
+    """Smaller register counts in a cubin that the driver reports as its minimum, 16."""
     return range(_LEAST_REGISTERS) if registers == _LEAST_REGISTERS else range(0)
 
 
