@@ -1,7 +1,7 @@
 """Labels of kernels: what a library's kernel computes, or the base name of any other kernel.
 
-`library_names` puts the names of known libraries into words. Of other wrappers, such as
-`device_kernel`, the label adds the first template argument that says something.
+`library_names` puts the names of known libraries into words. For other wrappers, such as
+`device_kernel`, the label adds the first meaningful template argument.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_TOKENS = 3
 
 @fact
 def kernel_labels(trace: Trace) -> Texts:
-    """The label of each row of kernels. Different kernels differ in it where their names do."""
+    """The label of each row of kernels; kernels of different names have different labels."""
     kernels = trace.recorded("kernels")
     names, shorts = kernels.texts("name"), kernels.texts("short_name")
     first = groups.group(names.codes).first
@@ -52,14 +52,14 @@ def kernel_labels(trace: Trace) -> Texts:
         [str(text)[:_MOST_CHARACTERS] for text in names.take(first).decode()],
         [(text or "")[:_MOST_CHARACTERS] for text in shorts.take(first).decode()],
     )
-    # Coded as the names are: of the values, only those of kernels are looked at.
+    # The codes are those of the names, so only the values of kernel names are filled in.
     values = np.full(len(names.values), "", object)
     values[names.codes[first]] = texts
     return Texts(names.codes, values)
 
 
 def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
-    """Labels of kernels from their whole names, all different, and their base names."""
+    """Distinct labels of kernels, from their full names, all distinct, and their base names."""
     names = [as_edg(name) for name in names]
     shorts = [_ABI_TAG.sub("", short) for short in shorts]
     plain = [label(name, short) for name, short in zip(names, shorts, strict=True)]
@@ -75,8 +75,8 @@ def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
 def label(name: str, short: str) -> str:
     """The label of one kernel by its name as nsys writes it; others may share it: see `labels`.
 
-    In words for kernels of known libraries, else the base name; a wrapper's with the first word of
-    its arguments that says something.
+    In words for kernels of known libraries, else the base name; for a wrapper, with the first
+    meaningful word of its template arguments.
     """
     if said := readable(name):
         return said
@@ -89,7 +89,7 @@ def label(name: str, short: str) -> str:
 
 
 def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels; equal ones get the longest word that only one of the kernels has."""
+    """The labels, equal ones extended by the longest word that only one of their kernels has."""
     alike = Counter(plain)
     words = [
         _LONG_WORD.findall(name) if alike[text] > 1 else ()
@@ -106,7 +106,7 @@ def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels; equal ones get the first token in which their names differ, such as a number."""
+    """The labels, equal ones extended by the first token, such as a number, that differs."""
     result = list(labels)
     tokens: dict[int, list[str]] = {}
     for _ in range(_MOST_TOKENS):

@@ -48,14 +48,14 @@ _IN_WORDS = {
 
 
 def of_torch(base: str, name: str) -> str:
-    """What a kernel of PyTorch computes; empty for others, and where its own name says it best."""
+    """Readable name of a PyTorch kernel; empty for other kernels and for names clear as they are."""
     own = base.rpartition("::")[2]
     arguments = name[name.find(own) + len(own) :]
     if form := re.fullmatch(r"(?:cunn_SoftMax|softmax_warp_)(Forward|Backward)\w*", own, re.I):
         log = "LogSoftMax" in name or _third_flag(arguments)
         return joined("log_softmax" if log else "softmax", form[1].lower(), first_type(arguments))
     if own in _IN_WORDS:
-        # Of the flags of these templates the last says that it is an RMS norm.
+        # The last flag of these templates is True for an RMS norm.
         is_rms = own != "RowwiseMomentsCUDAKernel" and re.match(r"<[^>]*\(bool\)1>", arguments)
         words = _IN_WORDS[own].replace("layer norm", "RMS norm") if is_rms else _IN_WORDS[own]
         return joined(words, first_type(arguments))
@@ -72,7 +72,7 @@ def of_torch(base: str, name: str) -> str:
 
 
 def _third_flag(arguments: str) -> bool:
-    """Of softmax_warp_forward<float, float, float, (int)7, (bool)1, (bool)0> the first bool."""
+    """The first bool in softmax_warp_forward<float, float, float, (int)7, (bool)1, (bool)0>."""
     match = re.match(r"<[^()]*\(int\)\d+, \(bool\)([01])", arguments)
     return match is not None and match[1] == "1"
 
@@ -109,7 +109,7 @@ def _foreach(arguments: str) -> str:
 
 
 def _what(arguments: str) -> str:
-    """The operation: the first word of the template arguments that says something."""
+    """The operation: the first meaningful word of the template arguments."""
     for word in _WORD.finditer(arguments):
         if not _SAYS_NOTHING.fullmatch(word[0]):
             return _cleaned(word[0])

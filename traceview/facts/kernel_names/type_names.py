@@ -29,5 +29,5 @@ def first_type(text: str, *, start: int = 0) -> str:
 
 
 def joined(*words: str) -> str:
-    """The words that are there, with spaces between them."""
+    """The words that are not empty, joined by spaces."""
     return " ".join(word for word in words if word)
