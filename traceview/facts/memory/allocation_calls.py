@@ -101,8 +101,8 @@ def _recurring_on(trace: Trace, device: int) -> Recurring | None:
 def _all_along(trace: Trace, device: int, calls: Integers, steady: int) -> bool:
     """Whether calls are made in at least half of the slices of the steady work of a GPU.
 
-    The last quarter has some: an autotuner's trials do not go on. Slices hold equally many
-    operations, and there are no more of them than steps.
+    The last quarter must have some, which an autotuner's trials do not. Slices hold equally many
+    operations, and there are no more slices than steps.
     """
     ops = operations(trace)
     issued = issued_ns(trace)[selected_operations(trace) & (ops.device == device)]

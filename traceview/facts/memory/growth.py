@@ -45,7 +45,7 @@ NO_STEPS = SteadySteps(np.zeros(0, np.int64), 0)
 
 @record
 class Growth:
-    """Growth of the memory of a device, in bytes per step; `leaks` where it goes on to the end."""
+    """Growth of a device's memory in bytes per step; `leaks` is True if it goes on to the end."""
 
     bytes_per_step: float
     steps: int
@@ -55,7 +55,7 @@ class Growth:
 
 @fact
 def steady_steps(trace: Trace) -> dict[int, SteadySteps]:
-    """Steps after warm-up by device with memory events: of its loop with most of them."""
+    """Steps after warm-up of each device with memory events, in the loop with most such steps."""
     found, timed = steps(trace), pace(trace)
     steady = (found.operations > 0) & (found.cpu_start_ns >= warm_up_end_ns(trace))
     steady &= ~timed.warm_up & selected(trace, found.process, found.cpu_start_ns)
@@ -77,8 +77,8 @@ def steady_steps(trace: Trace) -> dict[int, SteadySteps]:
 def growth(trace: Trace) -> dict[int, Growth | None]:
     """Growth of each device with events; None with fewer than LEAST_STEPS steady steps.
 
-    None too for tensors of torch.profiler by inferred steps: these may be the layers of one forward
-    pass, which keeps the activations of every layer.
+    None too for tensors recorded by torch.profiler where steps are inferred: these may be the
+    layers of one forward pass, which keeps the activations of every layer.
     """
     if trace.recorder == TORCH_PROFILER and steps_source(trace) == "repetition":
         return dict.fromkeys(levels(trace))
@@ -126,9 +126,9 @@ def growth_of(level: Integers) -> Growth:
 
 
 def rising_by_chance(values: Integers, score: int) -> float:
-    """Probability of such a score without a trend: Mann-Kendall, one-sided, corrected for ties.
+    """Probability of at least this score without a trend: Mann-Kendall, corrected for ties.
 
-    `score` is the number of pairs that rise less those that fall.
+    `score` is the number of rising pairs of values minus that of falling pairs.
     """
     count = len(values)
     ties = groups.count(groups.group(values))
