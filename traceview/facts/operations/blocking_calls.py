@@ -59,7 +59,7 @@ def waits(trace: Trace) -> Waits:
 
 
 def _pageable_copy_calls(trace: Trace, does: Array) -> RowNumbers:
-    """Rows of api_calls that block though Async, as their copy goes through pageable memory."""
+    """Rows of api_calls whose Async copy blocks, since it goes through pageable memory."""
     ops = operations(trace)
     calls = ops.call[pageable_copies(trace) & ops.launched]
     blocking: RowNumbers = calls[does[calls] == CallKind.COPY_ASYNC]

@@ -37,6 +37,6 @@ def covered_twice(start: Integers, end: Integers) -> Intervals:
     if real.sum() < 2:
         return intervals.EMPTY
     start, end = intervals.by_start(start[real], end[real])
-    # Of all that began before, the one that reaches furthest is open the longest.
+    # Of all intervals that began before, the one with the latest end is open the longest.
     reach = np.maximum.accumulate(end)[:-1]
     return intervals.union(start[1:], np.minimum(end[1:], np.maximum(reach, start[1:])))

@@ -76,7 +76,7 @@ _RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
 
 
 def classify(name: str) -> CallKind:
-    """Kind of the call of that name."""
+    """Kind of the CUDA or HIP call of that name."""
     return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
 
 

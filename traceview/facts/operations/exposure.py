@@ -34,18 +34,19 @@ def compute_time(trace: Trace) -> dict[int, Intervals]:
 
 
 class Exposure(NamedTuple):
-    """Time covered by each group of operations, per device a union, in ns; one entry per group."""
+    """Time covered by each group of operations, as a union per device, in ns; one entry per group."""
 
     hidden_ns: Integers
-    """Under compute of the same device."""
+    """Time during which the same device computes."""
     exposed_ns: Integers
-    """The rest."""
+    """Time during which it does not."""
 
 
 def exposure(trace: Trace, device: Array, start: Integers, end: Integers, by: Groups) -> Exposure:
-    """How much of the time of these intervals compute hides; one entry per interval each.
+    """Hidden and exposed time of intervals, summed by the groups `by`.
 
-    `device` has rows of devices. The times of several devices in one group add up.
+    `device`, `start` and `end` have one entry per interval; `device` has rows of devices. The times
+    of several devices in one group add up.
     """
     hidden, exposed = (np.zeros(by.size, np.int64) for _ in range(2))
     pairs = groups.group(by.ids, device)

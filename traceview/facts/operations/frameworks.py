@@ -25,7 +25,7 @@ _LONGEST = 400
 
 @fact
 def framework(trace: Trace) -> Framework:
-    """The framework of the recording; empty where names tell none, as in a C++ program."""
+    """The framework of the recording; empty if no name shows one, as in a C++ program."""
     for table, rules in (("kernels", _KERNELS), ("ranges", _RANGES)):
         names = trace.recorded(table).texts("name")
         codes = groups.different(names.codes[names.codes >= 0])

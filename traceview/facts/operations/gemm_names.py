@@ -27,7 +27,7 @@ class Tile:
     inputs: str | None = None
 
     def __str__(self) -> str:
-        """Such as `192x192 64x3 bf16`: the tile, its depth and stages, the type."""
+        """Text such as `192x192 64x3 bf16`: the tile, its depth and stages, the type."""
         inner = "x".join(str(part) for part in (self.depth, self.stages) if part)
         return " ".join(filter(None, (f"{self.rows}x{self.columns}", inner, self.inputs)))
 
@@ -108,6 +108,6 @@ def _inputs(parts: dict[str, str | None]) -> str | None:
         return _TENSILE.get(parts["tensile"] or "")
     if parts.get("inputs"):
         return (parts["inputs"] or "").replace("fp", "f")
-    # An s1688gemm that does not name its inputs multiplies fp16 or tf32: a doubt is left.
+    # An s1688gemm that does not name its inputs multiplies fp16 or tf32: ambiguous.
     product = parts.get("product") or ""
     return "f16" if product[0] == "h" else _PLAIN.get(product)

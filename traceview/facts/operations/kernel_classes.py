@@ -201,7 +201,7 @@ _CUPY = re.compile(r"cupy_(?P<function>\w+?)(?:__\w+)?$")
 
 
 def classify(name: str) -> KernelClass:
-    """The class of the kernel of that name, demangled or not; `OTHER` where it tells none."""
+    """The class of the kernel of that name, demangled or not; `OTHER` if no rule matches."""
     base = base_name(name)
     for form, judge in _FAMILIES:
         match = form.fullmatch(base)
@@ -266,13 +266,13 @@ _FAMILIES: tuple[tuple[re.Pattern[str], _Judge], ...] = (
 
 @fact
 def kernel_classes(trace: Trace) -> npt.NDArray[np.uint8]:
-    """The class of each row of kernels, as a `KernelClass`; each distinct name is judged once."""
+    """The class of each row of kernels, a `KernelClass`; each distinct name is classified once."""
     return classes_of(trace.recorded("kernels").texts("name"))
 
 
 def classes_of(names: Texts) -> npt.NDArray[np.uint8]:
     """The class of each of these kernel names, as a `KernelClass`."""
-    # Of the values, which may be all texts of a trace, only those of kernels are looked at.
+    # The values may be all texts of a trace: only those of kernels are classified.
     by_code = np.full(len(names.values) + 1, K.OTHER, np.uint8)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         by_code[code] = classify(str(names.values[code]))
@@ -289,7 +289,7 @@ def communication_kernels(trace: Trace) -> Mask:
 
 @fact
 def communication_operations(trace: Trace) -> Mask:
-    """True for the operations that are communication: such kernels, and copies between GPUs."""
+    """True for the operations that are communication kernels or copies between GPUs."""
     ops = operations(trace)
     result = np.zeros(len(ops), bool)
     result[kernel_operations(trace)[communication_kernels(trace)]] = True

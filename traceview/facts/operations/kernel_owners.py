@@ -18,7 +18,7 @@ from traceview.trace import Trace, fact
 
 
 class KernelOwner(IntEnum):
-    """Whose kernel it is. The Triton and CUDA kernels that a user writes are of the program."""
+    """Who wrote a kernel. Triton and CUDA kernels written by the user belong to the program."""
 
     PROGRAM = 0
     COMPILER = 1
@@ -60,7 +60,7 @@ def owner_of(name: str) -> KernelOwner:
 
 @fact
 def kernel_owners(trace: Trace) -> npt.NDArray[np.uint8]:
-    """The owner of each row of kernels, as a `KernelOwner`; each distinct name is judged once."""
+    """The owner of each row of kernels, a `KernelOwner`; each distinct name is classified once."""
     names = trace.recorded("kernels").texts("name")
     by_code = np.full(len(names.values) + 1, KernelOwner.LIBRARY, np.uint8)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():

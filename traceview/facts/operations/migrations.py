@@ -15,7 +15,7 @@ from traceview.trace import Trace, fact
 def outer_migrations(trace: Trace) -> Mask:
     """True for the rows of copies that migrate pages while their GPU has no work at all.
 
-    Programs fill data on the CPU before, and read results there afterwards.
+    Programs fill their data on the CPU before the GPU's work and read results there after it.
     """
     copies, ops = trace.recorded("copies"), operations(trace)
     devices = len(trace.devices)
@@ -32,7 +32,7 @@ def outer_migrations(trace: Trace) -> Mask:
 
 @fact
 def outer_migration_time(trace: Trace) -> dict[int, Intervals]:
-    """When such pages move, by row in devices; only of devices with such pages."""
+    """Time of the outer migrations of each device that has some, by row in devices."""
     copies, outer = trace.recorded("copies"), outer_migrations(trace)
     times = {}
     for device in groups.different(copies["device"][outer]).tolist():

@@ -16,7 +16,7 @@ from traceview.trace.schema.gpu_work import UNIFIED
 
 
 class Kind(IntEnum):
-    """What an operation is; the order is that of `TABLES`."""
+    """Kind of an operation, in the order of `TABLES`."""
 
     KERNEL = 0
     COPY = 1
@@ -99,7 +99,7 @@ def operations_by_process(trace: Trace) -> dict[int, RowNumbers]:
 
 @fact
 def operations_by_stream(trace: Trace) -> RowNumbers:
-    """The operations by stream, and in order of start on each."""
+    """Rows of all operations, sorted by stream and then by start."""
     return row_numbers(groups.order_of(operations(trace).stream))
 
 

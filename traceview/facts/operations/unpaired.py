@@ -12,7 +12,7 @@ from traceview.trace import Trace, fact
 from traceview.trace.schema import TABLES
 
 LEAST_NS = 1_000_000_000
-"""A shorter recording tells nothing by its edges."""
+"""The edges of a shorter recording are no evidence."""
 EDGE_NS = 100_000_000
 """A program that uses a GPU so soon after the first event had started before: creating a CUDA
 context under the profiler takes longer."""
@@ -21,7 +21,7 @@ NEVER, ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @record
 class CutWindow:
-    """First and last time of the recording of a program that ran before and after it, in ns."""
+    """First and last time, in ns, of a recording that began and ended while the program ran."""
 
     first_ns: int
     last_ns: int
@@ -31,9 +31,9 @@ class CutWindow:
 class Unpaired:
     """Launch calls without GPU work (rows of api_calls) and operations without a launch call.
 
-    `late` launches follow the last one of their process whose work was recorded; `early` operations
-    start before the first one of their process whose launch was. A window cuts both off, as far as
-    the CPU runs ahead of the GPU.
+    `late` launches follow the last launch of their process whose work was recorded; `early`
+    operations start before the first operation of their process whose launch was recorded. A window
+    cuts both off, as far as the CPU runs ahead of the GPU.
     """
 
     launches: Mask
@@ -68,8 +68,8 @@ def unpaired(trace: Trace) -> Unpaired:
 def cut_window(trace: Trace) -> CutWindow | None:
     """The window; None where the program seems to begin or end in the recording.
 
-    GPU work goes on from its first moment to its last, or launches are cut off from their work at
-    both ends.
+    A recording is such a window if GPU work goes on from its first moment to its last, or if it
+    cuts launches off from their work at both ends.
     """
     ops = operations(trace)
     edges = [
