@@ -18,7 +18,7 @@ from traceview.trace import Trace, fact
 
 LEAST_KERNELS, LEAST_ALGORITHMS = 6, 3
 TWICE = 0.3
-"""Least fraction of a run's kernels that repeat the one before."""
+"""Least fraction of a run's kernels that repeat the kernel before them."""
 PREPARES_NS, NEAR_NS = 10_000_000, 500_000_000
 """A GPU that idles for so long before a kernel of cuDNN, this close to a trial, waits for the next
 candidates: a trial of few algorithms does not show in the kernels."""
@@ -28,9 +28,9 @@ MOST_REPEATS = 3
 
 @fact
 def algorithm_trials(trace: Trace) -> dict[int, Intervals]:
-    """Windows of trials by process.
+    """Windows of algorithm trials, by process.
 
-    They begin when the work before them ends: until the first trial cuDNN builds the candidates.
+    A window begins when the work before it ends, as cuDNN builds the candidates before trying any.
     """
     kernels, ops = trace.recorded("kernels"), operations(trace)
     is_convolution = kernel_classes(trace) == KernelClass.CONVOLUTION
@@ -57,7 +57,10 @@ def algorithm_trials(trace: Trace) -> dict[int, Intervals]:
 def with_preparation(
     trials: Intervals, start: Integers, end: Integers, by_cudnn: Mask
 ) -> Intervals:
-    """The trials and the idle time near them before kernels of cuDNN, from operations by start."""
+    """The trials, extended by nearby idle time before cuDNN kernels.
+
+    `start`, `end` and `by_cudnn` have one entry per operation, in order of start.
+    """
     idle_from = np.maximum.accumulate(end)[:-1]
     idle_to, waits = start[1:], by_cudnn[1:] & (start[1:] - idle_from >= PREPARES_NS)
     after = np.searchsorted(trials.start, idle_from[waits], side="right")
@@ -76,7 +79,7 @@ def _of_cudnn(kernels: Table) -> Mask:
 
 
 def _before(is_layout: Mask, row: Integers) -> Integers:
-    """One more than the last row before each that changes no layout; 0 without any."""
+    """One more than the last kernel before each `row` that is no layout change; 0 without any."""
     others = np.where(is_layout, 0, np.arange(1, len(is_layout) + 1))
     return np.append(0, np.maximum.accumulate(others))[row]
 
@@ -84,7 +87,7 @@ def _before(is_layout: Mask, row: Integers) -> Integers:
 def trial_runs(name: Integers, is_convolution: Mask, is_layout: Mask) -> tuple[Integers, Integers]:
     """First and last row of each run of trials in a sequence of kernels.
 
-    `name` numbers the kernels' names; all have shape (kernels,), in order of start.
+    `name` has numbers of the kernels' names; all arrays have shape (kernels,), in order of start.
     """
     kept = np.flatnonzero(~is_layout)
     chosen = np.append(np.append(False, is_convolution[kept]), False)

@@ -28,9 +28,9 @@ _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 @record
 class ConfigurationTrials:
-    """Windows of trials: of kernels in several configurations, and of others.
+    """Windows of trials: of kernels in several configurations, and of other kernels.
 
-    The others are a library's kernels that a compiler compares, or a benchmark of the program's.
+    The latter are a library's kernels that a compiler compares, or a benchmark of the program's.
     """
 
     tuned: Intervals
@@ -72,7 +72,7 @@ def _clearing(trace: Trace, ops: Operations) -> Mask:
 
 
 def _identities(trace: Trace, ops: Operations, own: Array) -> Integers:
-    """A number for what each operation is: its kernel as launched, or the size of a memset."""
+    """A number per operation, equal for equal launches of a kernel and for memsets of one size."""
     kernels, rows = trace.recorded("kernels"), ops.row[own]
     names = ("grid_x", "block_x", "registers_per_thread")
     columns = (kernels.texts("name").codes, *(kernels[name] for name in names))
@@ -86,9 +86,9 @@ def _identities(trace: Trace, ops: Operations, own: Array) -> Integers:
 
 
 def trial_calls(identity: Integers, clears: Mask) -> tuple[Integers, Integers, Integers]:
-    """First and last operation of each trial, and one that it tries, as indices.
+    """Indices of the first and last operation of each trial, and of one operation that it tries.
 
-    A trial is a run of equal calls, each behind the same clearing of the cache. `identity` and
+    A trial is a run of equal calls, each after the same clearing of the cache. `identity` and
     `clears` have one element per operation, in order of start.
     """
     at = np.flatnonzero(clears)
