@@ -41,9 +41,10 @@ them by 16 to 49 times."""
 
 @record
 class QueueFull:
-    """Time before a full launch queue, by thread and for each API call (`held_ns`).
+    """Time that calls waited for room in a full launch queue, by thread and by call (`held_ns`).
 
-    `recorded` is True where the recorder reports it; else it is inferred from depth and duration.
+    `recorded` is True where the recorder reports that time; else it is inferred from queue depth
+    and call duration.
     """
 
     held_ns: Integers
@@ -53,7 +54,7 @@ class QueueFull:
 
 @fact
 def queue_full(trace: Trace) -> QueueFull:
-    """Time before a full launch queue: as recorded if the recorder reports it, else inferred."""
+    """Time that calls waited for room in the launch queue: recorded if reported, else inferred."""
     overheads, calls = trace.recorded("overheads"), api_calls(trace)
     own = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
     recorded = bool(own.any())
@@ -74,7 +75,7 @@ def queue_full(trace: Trace) -> QueueFull:
 
 
 def held_time(calls: ApiCalls, enqueuing: Mask, by_thread: Mapping[int, Intervals]) -> Integers:
-    """Time of each API call before a full queue, in ns; 0 for those that enqueue nothing."""
+    """Time that each API call waited for room, in ns; 0 for calls that enqueue nothing."""
     result, rows = np.zeros(len(calls), np.int64), np.flatnonzero(enqueuing)
     for thread, full in by_thread.items():
         own = rows[calls.thread[rows] == thread]
@@ -83,13 +84,13 @@ def held_time(calls: ApiCalls, enqueuing: Mask, by_thread: Mapping[int, Interval
 
 
 def _inferred(trace: Trace) -> tuple[Integers, Integers]:
-    """The calls held back, and by how much they exceed the median of the undisturbed ones.
+    """Rows of the calls held back, and by how much they exceed the median of undisturbed calls.
 
-    What held a call back comes first: the work goes into the queue once there is room.
+    The excess lies at the start of a call: the work enters the queue once there is room.
     """
     ops, calls = operations(trace), api_calls(trace)
     none = np.zeros(0, np.int64)
-    # Several operations of one call are one entry: the queue is no deeper than they are many.
+    # Several operations of one call are one entry, so depth in operations bounds depth in entries.
     streams = range(len(ops.streams))
     if not trace.selection and all(stream_depth(trace, each).most < FULL for each in streams):
         return none, none
@@ -106,9 +107,9 @@ def _inferred(trace: Trace) -> tuple[Integers, Integers]:
 
 
 def excess_time(duration_ns: Integers, name: Array, full: Mask, calm: Mask) -> Integers:
-    """By how much each call before a full queue exceeds the usual, in ns; 0 for the others.
+    """Excess of each call made with a full queue over the usual duration, in ns; 0 for others.
 
-    The usual is the median of the calm calls of the same name. Calls that are no longer than
+    The usual duration is the median of the calm calls of the same name. Calls no longer than
     FAR_LONGER times that were not held back.
     """
     by_name = groups.group(name)
@@ -122,10 +123,10 @@ def excess_time(duration_ns: Integers, name: Array, full: Mask, calm: Mask) -> I
 
 
 def plateau(depths: Sequence[tuple[Integers, Integers]], calls: int) -> tuple[Mask, Mask]:
-    """True for the API calls made before a full queue, and for those before one surely not full.
+    """Masks of the API calls made with a full queue, and of those with a queue surely not full.
 
-    `depths` are the calls of each stream and the entries in its queue at each, `calls` is the
-    number of all calls.
+    `depths` has, per stream, the calls that enqueued work and the queue's entries with each call;
+    `calls` is the number of all API calls.
     """
     full, calm = np.zeros(calls, bool), np.zeros(calls, bool)
     for call, depth in depths:

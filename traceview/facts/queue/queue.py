@@ -36,7 +36,10 @@ def queue_waits(ops: Operations, calls: ApiCalls) -> Integers:
 
 @record
 class QueueWait:
-    """Statistics of queue waits; percentiles are interpolated and rounded. None without a call."""
+    """Statistics of queue waits; None where no operation has a known call.
+
+    Percentiles are interpolated and rounded.
+    """
 
     median_ns: int | None
     p90_ns: int | None
@@ -53,7 +56,7 @@ def wait_of(trace: Trace, rows: Array) -> QueueWait:
 
 
 def _quantile(values: Integers, share: float) -> int:
-    """As np.percentile, which would import numpy's masked arrays."""
+    """np.percentile, interpolated, without the masked arrays that numpy's imports."""
     place = (len(values) - 1) * share
     low = int(place)
     high = min(low + 1, len(values) - 1)
