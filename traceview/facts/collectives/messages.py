@@ -283,7 +283,7 @@ def _any(kernel: Integers, count: int, rows: Mask) -> Mask:
 
 
 def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
-    """Size of each call's communicator, 0 if unknown, and the caller's rank in it, −1 if unknown."""
+    """Size of each call's communicator (0: unknown), and the caller's rank in it (−1: unknown)."""
     known = trace.recorded("communicators")
     ranks, own = np.zeros(len(calls), np.int64), np.full(len(calls), UNKNOWN, np.int64)
     if not len(known) or not len(calls):

@@ -48,7 +48,7 @@ _IN_WORDS = {
 
 
 def of_torch(base: str, name: str) -> str:
-    """Readable name of a PyTorch kernel; empty for other kernels and for names clear as they are."""
+    """Readable name of a PyTorch kernel; empty for other kernels and names clear as they are."""
     own = base.rpartition("::")[2]
     arguments = name[name.find(own) + len(own) :]
     if form := re.fullmatch(r"(?:cunn_SoftMax|softmax_warp_)(Forward|Backward)\w*", own, re.I):

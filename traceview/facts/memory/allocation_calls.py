@@ -121,7 +121,7 @@ def _all_along(trace: Trace, device: int, calls: Integers, steady: int) -> bool:
 def _idle_around(trace: Trace, device: int, calls: Integers) -> tuple[int, Integers]:
     """Idle time of the steady gaps of a GPU that the calls caused, and the rows of these."""
     every, timed = gaps(trace), api_calls(trace)
-    made = intervals.union(timed.start_ns[calls], timed.end_ns[calls])
+    in_calls = intervals.union(timed.start_ns[calls], timed.end_ns[calls])
     caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
-    rows = np.flatnonzero(caused & (intervals.overlap(made, every.start_ns, every.end_ns) > 0))
+    rows = np.flatnonzero(caused & (intervals.overlap(in_calls, every.start_ns, every.end_ns) > 0))
     return int(every.idle_ns[rows].sum()), rows

@@ -56,17 +56,17 @@ class Growth:
 @fact
 def steady_steps(trace: Trace) -> dict[int, SteadySteps]:
     """Steps after warm-up of each device with memory events, in the loop with most such steps."""
-    found, timed = steps(trace), pace(trace)
-    steady = (found.operations > 0) & (found.cpu_start_ns >= warm_up_end_ns(trace))
-    steady &= ~timed.warm_up & selected(trace, found.process, found.cpu_start_ns)
+    all_steps, timed = steps(trace), pace(trace)
+    steady = (all_steps.operations > 0) & (all_steps.cpu_start_ns >= warm_up_end_ns(trace))
+    steady &= ~timed.warm_up & selected(trace, all_steps.process, all_steps.cpu_start_ns)
     result = {}
     for device in levels(trace):
-        rows = np.flatnonzero(steady & np.isin(found.process, processes_of(trace, device)))
+        rows = np.flatnonzero(steady & np.isin(all_steps.process, processes_of(trace, device)))
         loops = np.bincount(timed.loop[rows])
         own = rows[timed.loop[rows] == np.argmax(loops)] if len(rows) else rows
-        own = own[np.argsort(found.cpu_start_ns[own], kind="stable")]
+        own = own[np.argsort(all_steps.cpu_start_ns[own], kind="stable")]
         result[device] = (
-            SteadySteps(found.cpu_start_ns[own], int(found.cpu_end_ns[own].max()))
+            SteadySteps(all_steps.cpu_start_ns[own], int(all_steps.cpu_end_ns[own].max()))
             if len(own)
             else NO_STEPS
         )

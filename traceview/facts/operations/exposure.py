@@ -34,7 +34,7 @@ def compute_time(trace: Trace) -> dict[int, Intervals]:
 
 
 class Exposure(NamedTuple):
-    """Time covered by each group of operations, as a union per device, in ns; one entry per group."""
+    """Time covered by each group of operations, in ns: the sum of its unions on each device."""
 
     hidden_ns: Integers
     """Time during which the same device computes."""
