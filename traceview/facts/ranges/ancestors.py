@@ -16,13 +16,13 @@ def nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
     """The value of each of the rows, or of its nearest ancestor if its own is negative; else −1."""
     if not library.has("traceview_nearest"):
         return _nearest(value, parent, rows)
-    asked, result = np.ascontiguousarray(rows, np.int32), np.empty(len(rows), np.int32)
+    contiguous, result = np.ascontiguousarray(rows, np.int32), np.empty(len(rows), np.int32)
     library.call(
         "traceview_nearest",
         pointer(value),
         pointer(parent),
-        pointer(asked),
-        c_int64(len(asked)),
+        pointer(contiguous),
+        c_int64(len(contiguous)),
         pointer(result),
     )
     return result
@@ -40,16 +40,16 @@ def _nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
 
 
 def with_ancestors(parent: RowNumbers, mine: Mask) -> Mask:
-    """True for these rows and all their ancestors."""
+    """True for the rows of the mask `mine` and all their ancestors."""
     rows = np.flatnonzero(mine)
     if not library.has("traceview_mark_around"):
         return _with_ancestors(parent, mine, rows)
-    asked, marked = row_numbers(rows), np.zeros(len(mine), np.uint8)
+    marked_rows, marked = row_numbers(rows), np.zeros(len(mine), np.uint8)
     library.call(
         "traceview_mark_around",
         pointer(parent),
-        pointer(asked),
-        c_int64(len(asked)),
+        pointer(marked_rows),
+        c_int64(len(marked_rows)),
         pointer(marked),
     )
     return marked.view(bool)

@@ -18,8 +18,8 @@ _MOST_TRACKS = 2**15
 class Key:
     """Keys of (track, time) pairs in one int64, which sort by track and then by time.
 
-    Where times are too long for that, keys only keep the order of a time relative to the times
-    given here.
+    Where times span too much for that, keys keep only the order relative to the times given to the
+    constructor.
     """
 
     def __init__(self, track: Array, *times: Integers) -> None:
@@ -28,7 +28,7 @@ class Key:
         self._width = self._most - self._least + 1
         self._known: Integers | None = None
         if (max(int(track.max()), _MOST_TRACKS) + 2) * self._width >= 2**63:
-            # Too long a time for 64 bits, as in damaged traces: count distinct times instead.
+            # Times span too much for 64 bits, as in damaged traces: number the distinct times.
             self._known = groups.different(np.concatenate(times))
             self._width = 2 * len(self._known) + 1
 
@@ -44,7 +44,7 @@ class Key:
         return result
 
     def time(self, track: Array | int, key: Integers) -> Integers:
-        """The times of keys of a track, or of tracks; they are among those given at first."""
+        """The times of keys on one or several tracks, which are among those of the constructor."""
         place = key - track * self._width
         return place + self._least if self._known is None else self._known[place // 2]
 
@@ -53,9 +53,9 @@ class LanePosition(NamedTuple):
     """Position of times among the intervals of their lanes."""
 
     begun: Integers
-    """Number of intervals of all lanes that begin up to the time; the last may be open then."""
+    """Number of intervals, over all lanes, that begin up to the time; the last may be open then."""
     left: Integers
-    """Time left of that one, 0 if it is over or on another lane."""
+    """Time left of that last interval, 0 if it is over or on another lane."""
 
 
 @record
@@ -108,8 +108,8 @@ class Lanes:
             return LanePosition(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
         begun = coverage.places(self._starts, self._key.of(lane, time), side="right")
         last = np.maximum(begun - 1, 0)
-        here = (begun > 0) & (self.lane[last] == lane)
-        return LanePosition(begun, np.where(here, np.maximum(self.end[last] - time, 0), 0))
+        on_lane = (begun > 0) & (self.lane[last] == lane)
+        return LanePosition(begun, np.where(on_lane, np.maximum(self.end[last] - time, 0), 0))
 
     def coverage(self, counted: Mask | None = None) -> LaneCoverage:
         """Time covered by the intervals, all or the counted ones, up to each of them."""

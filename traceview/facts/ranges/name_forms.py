@@ -1,4 +1,4 @@
-"""Texts by form: those that differ in their numbers alone share one.
+"""Forms of texts: texts that differ in their numbers alone share a form.
 
 Digits between letters belong to a word, such as h2d or f8e4m3fn, and are not numbers. A program
 that numbers its ranges has as many names as ranges. What a name means rarely depends on its
@@ -45,16 +45,16 @@ class TextForms:
         return [self.texts.decoded(place) for place in self.first.tolist()]
 
     def matching(self, rule: Callable[[str], object]) -> Mask:
-        """Of each text, whether the rule holds. It must not hang on the values of numbers.
+        """Whether the rule, which must not depend on the values of numbers, holds for each text.
 
-        One more entry, False, is for the code −1 of an absent text.
+        A final entry, False, serves the code −1 of an absent text.
         """
         holds = np.array([bool(rule(text)) for text in self.examples], bool)
         result: Mask = np.append(holds[self.form], False)
         return result
 
     def last_numbers(self) -> Integers:
-        """The last number of each text, −1 without one and for one of more than MOST_DIGITS."""
+        """The last number of each text, −1 if there is none or it has over MOST_DIGITS digits."""
         result = np.full(len(self.texts), -1, np.int64)
         matches = [_LAST_NUMBER.search(self.texts[place]) for place in self.first.tolist()]
         spans = np.array([each.span(1) if each else (0, 0) for each in matches], np.int64)
@@ -75,7 +75,7 @@ class TextForms:
 
 
 def forms_of(texts: PackedTexts) -> TextForms:
-    """The forms of some texts, in order of appearance. Texts of one form are equally long."""
+    """The forms of texts, in order of appearance. Texts of one form are equally long."""
     try:
         form = _numbered(texts, text_numbers())
     except CollidingTextsError:
@@ -91,7 +91,7 @@ def _numbered(texts: PackedTexts, numbers: TextNumbers) -> Integers:
 
 
 def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
-    """The texts, some at a time, with zeroes as the digits of their numbers."""
+    """Yield the texts in batches, with the digits of their numbers replaced by zeroes."""
     for begin in range(0, len(texts), _TEXTS_EACH):
         part = texts.slice(slice(begin, begin + _TEXTS_EACH))
         # The NUL between two texts keeps the digits of one from the letters of the next.
@@ -100,7 +100,7 @@ def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
 
 
 def _zeroed(content: Bytes) -> Bytes:
-    """The bytes with zeroes as the digits of numbers."""
+    """The bytes, with the digits of numbers replaced by zeroes."""
     if library.has("traceview_zero_numbers"):
         result = content.copy()
         library.call("traceview_zero_numbers", library.pointer(result), c_int64(len(result)))

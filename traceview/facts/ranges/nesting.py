@@ -58,7 +58,7 @@ class Nesting:
         return result
 
     def edges(self, track: int, window: Intervals) -> Integers:
-        """Times within the windows (a union) at which intervals of a track start or end."""
+        """Times within `window`, a union, at which intervals of a track start or end."""
         if track + 1 >= len(self.bounds):
             return np.zeros(0, np.int64)
         own = slice(*self.bounds[track : track + 2].tolist())
@@ -68,9 +68,9 @@ class Nesting:
 
     @cached_property
     def bounds(self) -> Integers:
-        """The first row of each track, also of those without intervals, and the end of the last."""
+        """The first row of each track, including empty ones, and the end of the last track."""
         tracks = int(self.track[-1]) + 1 if len(self.track) else 0
-        # Of the type of the tracks: searching would convert them all.
+        # Same dtype as the tracks, which searchsorted would otherwise convert.
         numbers = np.arange(tracks + 1, dtype=self.track.dtype)
         return np.searchsorted(self.track, numbers).astype(np.int64)
 
@@ -88,7 +88,7 @@ def _innermost(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:
     starts = key.of(nesting.track, nesting.start)
     result = row_numbers(np.searchsorted(starts, key.of(track, time), side="right") - 1)
     result[nesting.track[result] != track] = -1
-    # What is open is the interval that started last, or lies around it.
+    # The open interval is the one that started last or one of its ancestors.
     ended = np.flatnonzero((result >= 0) & (nesting.end[result] <= time))
     while len(ended):
         row = nesting.parent[result[ended]]
@@ -182,7 +182,7 @@ def depths(parent: RowNumbers) -> RowNumbers:
 
 
 def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
-    """The latest-started of the intervals open at each time, or −1."""
+    """Row of the latest-started interval open at each time, or −1."""
     result = np.full(len(time), -1, np.int64)
     starts, ends = start.tolist(), end.tolist()
     begun: list[int] = []
@@ -192,7 +192,7 @@ def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
         while following < len(starts) and starts[following] <= now:
             begun.append(following)
             following += 1
-        # One that has ended below an open one stays until it comes to the top.
+        # An interval that ended below an open one stays until it is on top of the stack.
         while begun and ends[begun[-1]] <= now:
             begun.pop()
         if begun:
@@ -201,10 +201,10 @@ def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
 
 
 def _containing(end: Integers) -> Integers:
-    """The latest-started interval that contains each one, or −1: the last before it to end later.
+    """Row of the latest-started interval that contains each interval, or −1.
 
-    One that merely overlaps is a sibling: otherwise ranges that overlap in a chain would nest
-    without end.
+    An interval that merely overlaps another is its sibling: otherwise ranges that overlap in a
+    chain would nest without end.
     """
     parent = np.full(len(end), -1, np.int64)
     around: list[tuple[int, int]] = []

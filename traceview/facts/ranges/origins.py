@@ -78,7 +78,8 @@ def added_ranges(trace: Trace) -> Mask:
 def candidates_for_steps(trace: Trace) -> Mask:
     """True for the rows of `ranges` that may be steps.
 
-    Of added ranges those named so; next to them the steps that a profiler marks do not count.
+    Of added ranges only those named as steps; where there are any, steps that a profiler marks do
+    not count.
     """
     added = added_ranges(trace)
     steps = added & _matching(trace, _ADDED_STEP)
@@ -119,7 +120,7 @@ def is_library_name(name: str) -> bool:
 
 
 def source_of(domain: str | None, name: str) -> StepsSource:
-    """Where steps come from that are ranges of this domain and name."""
+    """The source of steps whose ranges have this domain and name."""
     if domain == INFERRED_DOMAIN:
         return "repetition"
     if domain == ADDED_DOMAIN:
@@ -128,5 +129,5 @@ def source_of(domain: str | None, name: str) -> StepsSource:
 
 
 def library_domains(domains: Array) -> list[str]:
-    """Those of the domains that belong to libraries."""
+    """The domains in `domains` that belong to libraries."""
     return [str(name) for name in domains if name and _LIBRARY_DOMAIN.fullmatch(str(name))]

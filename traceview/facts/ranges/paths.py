@@ -64,19 +64,19 @@ class Paths:
         return iter(self.every[:-1].tolist())
 
     def called(self, text: str) -> list[int]:
-        """The paths of that text, ascending, without the texts of all others."""
+        """The paths whose text is `text`, ascending; does not make the texts of all paths."""
         if len(text) >= PATH_CHARACTERS:
             return [path for path, each in enumerate(self) if each == text]
         inside = np.fromiter(map(text.__contains__, self.names), bool, len(self.names))
-        near, found = np.flatnonzero(inside[self.name]), list[int]()
-        # Of the paths that the text begins with, where each ends in it.
+        near, matches = np.flatnonzero(inside[self.name]), list[int]()
+        # For each path that is a prefix of the text, where it ends therein.
         ends = {-1: -1}
         while ends:
             below = near[np.isin(self.parent[near], list(ends))]
             every = {path: self._end(path, ends, text) for path in below.tolist()}
             ends = {path: end for path, end in every.items() if end is not None}
-            found += [path for path, end in ends.items() if end == len(text)]
-        return sorted(found)
+            matches += [path for path, end in ends.items() if end == len(text)]
+        return sorted(matches)
 
     def _end(self, path: int, ends: Mapping[int, int], text: str) -> int | None:
         name, begin = self.naming.value(int(self.name[path])), ends[int(self.parent[path])] + 1
@@ -102,13 +102,13 @@ class Paths:
         return object_array([texts[code] for code in codes.tolist()])
 
     def _with_ancestors(self, paths: Array) -> Array:
-        """The distinct paths and those that they begin with, each after its parent."""
+        """The distinct paths and all their ancestors, each after its parent."""
         levels, above = [np.zeros(0, np.int32)], groups.different(paths)
         while len(above):
             levels.append(above)
             above = groups.different(self.parent[above])
             above = above[above >= 0]
-        # A path is numbered behind its parent.
+        # A path has a higher number than its parent.
         return groups.different(np.concatenate(levels))
 
     @cached_property

@@ -49,7 +49,7 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
 
 
 def _counted(trace: Trace, path: int, number: int) -> Mask:
-    """True for the range that is that number, in order of time, among those of a path."""
+    """True for the `number`-th range, in order of time, among those of a path."""
     tree = range_tree(trace)
     rows = np.flatnonzero(tree.path == path)
     number_of = _number_by_path(rows, tree.path[rows], tree.nesting.start[rows])
@@ -116,7 +116,7 @@ def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
 
 
 def _numbers(tree: RangeTree, rows: Array, asked: Integers) -> RowNumbers:
-    """Number of the rows that are asked for among the ranges of their paths, 0 for an only one."""
+    """Number of each of the rows `asked` among the ranges of its path; 0 if it is the only one."""
     number = np.zeros(len(rows), np.int32)
     paths = np.zeros(len(tree.paths), bool)
     paths[tree.path[rows[asked]]] = True

@@ -69,12 +69,15 @@ class RangeTree:
 
     @cached_property
     def of_table(self) -> RowNumbers | slice:
-        """Takes the values of these ranges from a column of the table; a slice copies nothing."""
+        """Index that takes the values of these ranges from a column of `ranges`.
+
+        A slice where possible, which copies nothing.
+        """
         return _as_slice(self.row)
 
     @property
     def process(self) -> Array:
-        """Process of each range, looked up anew."""
+        """Process of each range, computed on every access."""
         return picked(self.processes, self.of_table)
 
     def process_of(self, rows: Array) -> Array:
@@ -102,14 +105,14 @@ class RangeTree:
         return result
 
     def around(self, mine: Mask) -> Mask:
-        """True for these ranges and all their ancestors."""
+        """True for the ranges of the mask `mine` and all their ancestors."""
         return with_ancestors(self.parent, mine)
 
 
 def pattern_of(text: str) -> str:
     """A range's name or path with numbers as #, the same for all steps of a series.
 
-    Of an operator of torch only the name counts, without the arguments that emit_nvtx adds.
+    For an operator of torch only the name counts, without the arguments that emit_nvtx adds.
     """
     return _NUMBER.sub("#", _ARGUMENTS.sub("", text))
 
@@ -146,7 +149,7 @@ def range_tree(trace: Trace) -> RangeTree:
 
 
 def _as_slice(rows: RowNumbers) -> RowNumbers | slice:
-    """The different rows, as a slice where they are the first of the table in its order."""
+    """The distinct rows, as a slice if they are the first rows of the table in order."""
     leading = not len(rows) or (int(rows.max()) == len(rows) - 1 and groups.in_order(rows))
     return slice(len(rows)) if leading else rows
 
@@ -161,7 +164,7 @@ def _nested(trace: Trace) -> tuple[RowNumbers, Nesting]:
     lasting &= end > start
     count = int(np.count_nonzero(lasting))
     if lasting[:count].all():
-        # As nsys's reader puts marks last: the columns of the tree are parts of those of the table.
+        # nsys's reader puts marks last, so that the tree's columns are slices of the table's.
         rows = np.arange(count, dtype=np.int32)
         thread, start, end = thread[:count], start[:count], end[:count]
     else:
@@ -194,7 +197,7 @@ def _cross_thread_parents(trace: Trace, nesting: Nesting, rows: RowNumbers) -> R
 
 
 def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers, some: Array) -> Mask:
-    """Of some ranges, true for those of NVIDIA's libraries and on threads of torch's autograd."""
+    """True for the ranges among `some` of NVIDIA's libraries or on threads of torch's autograd."""
     domains = trace.recorded("ranges").texts("domain").take(rows[some])
     threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
     libraries = domains.isin(library_domains(domains.values))
@@ -240,7 +243,7 @@ class Attribution:
 
 
 def attribute(trace: Trace, thread: Array, process: Array, time: Integers) -> Attribution:
-    """The ranges of open_ranges, with those that are inferred."""
+    """The range open at each (thread, time), as in `open_ranges`, and where it is inferred."""
     tree = range_tree(trace)
     row, without = _opened(trace, thread, process, time)
     if not len(tree.row):
@@ -263,7 +266,7 @@ def open_ranges(trace: Trace, thread: Array, process: Array, time: Integers) -> 
 def _opened(
     trace: Trace, thread: Array, process: Array, time: Integers
 ) -> tuple[RowNumbers, Integers]:
-    """The open ranges, and at which times the thread itself has none."""
+    """The open ranges, and the indices of the times at which the thread itself has none."""
     tree = range_tree(trace)
     row = tree.nesting.innermost(thread, time)
     without = np.flatnonzero(row < 0)
@@ -305,11 +308,11 @@ def _of_threads(
     having = np.zeros(len(time), np.int64)
     for thread in threads.tolist():
         innermost = tree.nesting.innermost(np.full(len(time), thread), time)
-        here = innermost if value is None else np.where(innermost >= 0, value[innermost], -1)
-        having += here >= 0
-        only = np.where(here >= 0, here, only)
+        open_value = innermost if value is None else np.where(innermost >= 0, value[innermost], -1)
+        having += open_value >= 0
+        only = np.where(open_value >= 0, open_value, only)
         if thread == main:
-            first = here
+            first = open_value
     return np.where(first >= 0, first, np.where(having == 1, only, -1))
 
 

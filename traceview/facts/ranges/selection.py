@@ -83,7 +83,7 @@ def within(windows: dict[int, Intervals], process: Array, time: Integers) -> Mas
 
 
 def selected_ranges(trace: Trace) -> Mask:
-    """True for the ranges of the tree that begin in what is selected."""
+    """True for the ranges of the tree that begin in selected time."""
     tree = range_tree(trace)
     if not trace.selection:
         return constant(True, len(tree.row), bool)

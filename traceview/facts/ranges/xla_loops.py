@@ -23,7 +23,7 @@ _IN_LOOP = re.compile(r"\bhlo_op=while\b|/while/body\b")
 
 @fact
 def in_xla_loops(trace: Trace) -> Mask:
-    """True for the operations in loops of XLA; nowhere if one of them ends by a condition."""
+    """True for the operations in loops of XLA; all False if a loop ends by a condition."""
     result = np.zeros(len(operations(trace)), bool)
     if framework(trace) != "jax":
         return result
