@@ -12,9 +12,10 @@ from traceview.trace import Trace, fact
 
 
 class CompilerFrames(NamedTuple):
-    """The outermost frame in a compiler, one row per stack, −1 without any.
+    """The outermost compiler frame of each stack, one row per stack.
 
-    `row` is that of the frame in python_frames, `tool` an index into `compilers.TOOLS`.
+    `row` is the frame's row in python_frames, `tool` an index into `compilers.TOOLS`; both are −1
+    for a stack without such a frame.
     """
 
     tool: Integers
@@ -23,13 +24,13 @@ class CompilerFrames(NamedTuple):
 
 @fact
 def compiler_frames(trace: Trace) -> CompilerFrames:
-    """The compiler in each stack; none where that is imported or shut down."""
+    """The compiler frame of each stack; none where the compiler is being imported or shut down."""
     frames = trace.recorded("python_frames")
     files, stack = frames.texts("file"), frames["stack"]
     known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
     tool = known[files.codes]
     result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
-    # By stack, innermost frame first: the last one written is the outermost.
+    # Frames come by stack, innermost first, so the last assignment leaves the outermost one.
     rows = np.flatnonzero(tool >= 0)
     result[stack[rows]] = tool[rows]
     outermost = np.full(len(result), -1, np.int64)

@@ -32,7 +32,7 @@ class SampledLine(NamedTuple):
 
 @fact
 def sample_waits(trace: Trace) -> Integers:
-    """The wait, a row of `waits`, that each Python sample fell into, or −1. The last to begin."""
+    """Row in `waits` of the wait around each Python sample, or −1; the last to begin of several."""
     samples, every = trace.recorded("python_samples"), waits(trace)
     result = np.full(len(samples), -1, np.int64)
     for thread in groups.different(samples["thread"]).tolist():

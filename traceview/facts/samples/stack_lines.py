@@ -37,7 +37,7 @@ _PROCESSES = (
     r"|subprocess\.py::(_try_wait|_wait|wait|communicate|_communicate)|(socket|ssl)\.py::\w+)$"
 )
 _FILES = r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::"
-# What reads an array or waits for it; the methods of arrays in C++ have no frame.
+# Functions that read an array or wait for it; array methods written in C++ have no frame.
 _RESULTS = r"jax/_src/(array\.py::(_value|__array__)|api\.py::(block_until_ready|device_get))$"
 _BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
 
@@ -138,11 +138,11 @@ def leaves_at(trace: Trace, text: re.Pattern[str]) -> tuple[Mask, Mask]:
 
 
 def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:
-    """True for the stacks whose innermost frame is at a line of the program with such a text."""
+    """True for the stacks whose innermost frame is at a program line whose source matches."""
     frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
     source = frames.texts("source")
-    found = source.isin([str(line) for line in source.values if text.search(str(line))])
-    result: Mask = np.append(found & (frames["depth"] == 0), False)[frame]
+    matching = source.isin([str(line) for line in source.values if text.search(str(line))])
+    result: Mask = np.append(matching & (frames["depth"] == 0), False)[frame]
     return result
 
 
