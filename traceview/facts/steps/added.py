@@ -1,8 +1,8 @@
 """The steps that `traceview record` adds to a program, used where it marks none of its own.
 
-The recorder begins a step before it can know whether it is one: complete are those in which an
-optimizer worked. Where the program has steps of its own, the added ones are removed, since they
-would cross its ranges. The other added ranges stay as labels.
+The recorder begins a step before it can know whether it is one; a step is complete if an optimizer
+ran in it. Where the program has steps of its own, the added ones are removed, since they would
+cross its ranges. The other added ranges stay as labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPTIMIZER = "optimizer"
 
 
 def with_added_steps(trace: Trace) -> Trace:
-    """The trace with its added steps only where they count."""
+    """The trace without added steps that are incomplete or beside steps of the program's own."""
     step = added_ranges(trace) & candidates_for_steps(trace)
     if not step.any():
         return trace
@@ -33,7 +33,7 @@ def with_added_steps(trace: Trace) -> Trace:
 
 
 def _marks_steps(trace: Trace) -> bool:
-    """Whether the program has ranges that are steps, and no mere epochs."""
+    """Whether the program has ranges that are steps and not only epochs."""
     names = steps(trace).names
     used = groups.different(names.codes)
     return steps_source(trace) == "user-ranges" and not all(

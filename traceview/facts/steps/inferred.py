@@ -1,4 +1,4 @@
-"""A trace whose steps show only in its launches, given ranges for them.
+"""Inferred steps: ranges added to a trace whose steps show only in its launches.
 
 Where no range of the program repeats, the passes of its launch sequence become ranges named
 `step_0`, `step_1` …, in a domain of their own, on the thread that launches. Everything that speaks
@@ -158,9 +158,9 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
 
 
 def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
-    """Whether the passes run kernels, and not next to none of the time of all.
+    """Whether the passes run kernels that take a relevant part of all kernel time.
 
-    A program that loads its data copies one array after the other.
+    The passes of a program that loads its data may be copies of one array after the other.
     """
     inside = np.zeros(len(rows), bool)
     inside[passes.first[0] : passes.end] = True
@@ -171,9 +171,9 @@ def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
 
 
 def _covers_most(passes: Repetition, launches: int) -> bool:
-    """Whether the loop is the range that was recorded (an epoch), and not a part of it.
+    """Whether the loop covers most of the recorded range, which then is an epoch.
 
-    In a range that is one step, an optimizer's updates of its parameters repeat as well.
+    In a range that is a single step, an optimizer's updates of its parameters repeat as well.
     """
     return passes.end - int(passes.first[0]) >= _MOST_OF_A_RANGE * launches
 
@@ -186,7 +186,7 @@ def _mostly_lost(trace: Trace, process: int, call: Array) -> bool:
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
-    """A number for what each operation is: its kernel's name, a copy's direction, a memset, …"""
+    """A number per operation, equal for one kernel name, for one copy direction, for memsets, …"""
     text = np.zeros(len(rows), np.int64)
     kind = ops.kind[rows]
     for number, table, column in (
@@ -220,7 +220,7 @@ def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
 
 
 def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
-    """True for copies between host and GPU, CUDA graphs, and what follows a wait for the GPU."""
+    """True for copies between host and GPU, CUDA graphs, and the first launch after a GPU wait."""
     result = cuda_graphs(trace).whole[rows] | cuda_graphs(trace).node[rows]
     copies = np.flatnonzero(ops.kind[rows] == Kind.COPY)
     direction = trace.recorded("copies").texts("direction")

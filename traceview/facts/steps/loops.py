@@ -50,8 +50,8 @@ def restarts(series: Array, number: Array) -> Mask:
 def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
     """True for the steps whose series has similar loops, to be compared together.
 
-    `loop` and `series` number those of each step, ascending. Loops of a single step cannot be
-    compared; a series with most of its steps in such is one loop.
+    `loop` and `series` are the numbers of each step's loop and series, ascending. Loops of a single
+    step cannot be compared; a series with most of its steps in such loops is one loop.
     """
     size, count = np.bincount(loop), int(series.max(initial=-1)) + 1
     several = size > 1
@@ -68,9 +68,10 @@ def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
 
 
 def _near(duration_ns: Integers, loop: Integers, series: Array, loops: Integers, of: Array) -> Mask:
-    """True for the loops whose median is close to the median of those of their series.
+    """True for the loops whose median is close to the median of all loops of their series.
 
-    `duration_ns`, `loop` and `series` are of their steps, `of` is the series of each loop.
+    `duration_ns`, `loop` and `series` have one entry per step of these loops; `of` is the series of
+    each loop.
     """
     number = np.searchsorted(loops, loop)
     median = groups.medians(number, len(loops), duration_ns)

@@ -17,8 +17,8 @@ from traceview.trace import Trace, fact
 @fact
 def step_names(trace: Trace) -> Texts:
     """A unique name for each step, by which --range selects it alone."""
-    made = _names(trace)
-    return MadeTexts(np.arange(len(made), dtype=np.int32), made)
+    names = _names(trace)
+    return MadeTexts(np.arange(len(names), dtype=np.int32), names)
 
 
 @fact
@@ -38,8 +38,8 @@ def selects_alone(trace: Trace, step: int, name: str) -> bool:
 def loop_names(trace: Trace) -> Texts:
     """The name of the loop of each step: the pattern of its path, with # for numbers.
 
-    Where the loops of a series are compared apart, the range around the loop keeps its numbers; if
-    that does not make them different, a number does, as in `step_# (2)`.
+    Where the loops of a series are compared separately, the range around the loop keeps its
+    numbers; names that are equal even then get a number, as in `step_# (2)`.
     """
     loop = pace(trace).loop
     first = np.flatnonzero(groups.opens(loop))
@@ -59,9 +59,9 @@ def loop_names(trace: Trace) -> Texts:
 
 
 def _loop_name(trace: Trace, step: int, *, apart: bool) -> str:
-    found, tree = steps(trace), range_tree(trace)
-    row = int(found.range[step])
+    all_steps, tree = steps(trace), range_tree(trace)
+    row = int(all_steps.range[step])
     if not apart:
         return tree.patterns[int(tree.path_pattern[tree.path[row]])]
-    around, name = int(tree.parent[row]), pattern_of(str(found.names[step]))
+    around, name = int(tree.parent[row]), pattern_of(str(all_steps.names[step]))
     return f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name

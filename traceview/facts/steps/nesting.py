@@ -38,9 +38,9 @@ _DEVIATIONS_PER_MAD, _MEDIAN_ERROR = 1.4826, 1.2533
 
 
 class Grouping(NamedTuple):
-    """Every `passes` passes are one step, the first of which begins with pass `first`.
+    """Every `passes` passes are one step; the first step begins in pass `first`.
 
-    It begins `offset` launches after the first one of that pass.
+    A step begins `offset` launches after the first launch of its first pass.
     """
 
     passes: int
@@ -71,7 +71,7 @@ def within_one_call(first: Integers, end: int, kind: Integers, marked: Mask) -> 
 
 
 def between_other_launches(first: Integers, lag: int) -> Integers | None:
-    """The passes that follow other launches, where these come after every k passes; else None."""
+    """First launch of each pass after other launches, if these come every k passes; else None."""
     longer = np.flatnonzero(np.diff(first) != lag)
     apart = np.diff(longer)
     if len(apart) < _LEAST_STEPS or np.median(apart) < 2:
@@ -113,9 +113,9 @@ def grouping(first: Integers, lag: int, pause_ns: Integers) -> Grouping | None:
 
 
 def _standing_out(pauses: Array) -> Iterator[tuple[int, int]]:
-    """Offsets, and numbers of passes of which one pauses far longer than the others.
+    """Yield (offset, k) where, in groups of k passes, one pass pauses far longer than the others.
 
-    `pauses` has shape (offsets, passes).
+    The pause is that before launch `offset` of a pass; `pauses` has shape (offsets, passes).
     """
     offsets, count = pauses.shape
     for passes in range(2, min(count // _LEAST_GROUPS, _MOST_LAYERS) + 1):
@@ -129,7 +129,7 @@ def _standing_out(pauses: Array) -> Iterator[tuple[int, int]]:
 
 
 def _longest(pauses: Array, passes: int) -> tuple[int, float]:
-    """The pass of a group with the longest pauses, and by how many standard errors; 0.0 for few."""
+    """The pass of a group that pauses longest, and by how many standard errors; 0.0 if too few."""
     table = pauses.reshape(-1, passes)
     median = np.median(table, axis=0)
     place = int(np.argmax(median))

@@ -19,8 +19,8 @@ _LEAST_COVERED = 0.5
 def once_per_pass(kind: Integers, least: int) -> tuple[Integers, int] | None:
     """The launch that begins each of at least `least` passes, and the launch that ends the last.
 
-    Of the groups of kinds that occur equally often the largest counts, whose kinds take turns
-    through most of the launches. None where there is none.
+    Kinds that occur equally often form a group; the largest groups are tried for kinds that take
+    turns through most of the launches. None if no group has such kinds.
     """
     counts = np.bincount(kind)
     numbers, kinds = np.unique(counts[counts >= least], return_counts=True)
@@ -34,7 +34,7 @@ def once_per_pass(kind: Integers, least: int) -> tuple[Integers, int] | None:
 
 
 def _in_turn(kind: Integers, of: Integers, number: int) -> Integers:
-    """Where the kinds occur that follow the first one once each time, shape (kinds, times)."""
+    """Launches of the kinds that occur once per launch of the first kind; shape (kinds, times)."""
     launches = np.flatnonzero(np.isin(kind, of))
     by_kind = launches[np.argsort(kind[launches], kind="stable")]
     at: Integers = by_kind.reshape(len(of), number)

@@ -37,11 +37,11 @@ class StepClasses:
 
 
 def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
-    """Classify the steps of all loops by their durations; `loop` numbers that of each, ascending.
+    """Classify the steps of all loops by duration; `loop` is the loop of each step, ascending.
 
     The later half of a loop shows how long warm steps take; only steps of the first half can be
-    warm-up. Where steps of the later half take ever less time, or those that would be warm-up do,
-    the loop is an elimination or alike: it has no warm-up, and no outliers.
+    warm-up. Where the steps of the later half, or those that would be warm-up, take ever less time,
+    the work itself shrinks, as in an elimination: the loop has no warm-up and no outliers.
     """
     size = np.bincount(loop)
     first = np.cumsum(size) - size
@@ -74,7 +74,7 @@ def _shrinking(duration_ns: Integers, loop: Integers, quarter: Integers) -> Mask
 def _level_off(duration_ns: Integers, loop: Integers, place: Integers, early: Integers) -> Mask:
     """Whether each quarter of the early steps of each loop has shorter steps than the one before.
 
-    Steps of warm-up are few, or alike.
+    Warm-up has fewer such steps, or steps of similar length.
     """
     mask: Mask = early >= _LEAST_SHRINKING
     quarter = place * 4 // np.maximum(early, 1)[loop]

@@ -22,9 +22,9 @@ _ARGUMENTS = ", op_id = "
 def call_other_modules(
     trace: Trace, process: int, thread: int, begin: Integers, end: Integers
 ) -> bool:
-    """Whether the modules of each pass, from its `begin` to its `end`, are not in the next but one.
+    """Whether few modules of a pass, from its `begin` to its `end`, are in the next pass but one.
 
-    The next one may begin within a module of this one. False where modules were not recorded in
+    The next pass may begin within a module of this one. False where modules were not recorded in
     all passes, or too few of their stacks.
     """
     time, stack = _stacks(trace, thread)
@@ -44,7 +44,7 @@ def _are_others(time: Integers, module: Array, begin: Integers, end: Integers) -
 
 
 def _stacks(trace: Trace, thread: int) -> tuple[Integers, Array]:
-    """Times and stacks of the samples of a thread with modules in their stack, by time."""
+    """Times and stacks of those samples of a thread whose stack has modules, by time."""
     if "python_samples" not in trace.tables or "python_frames" not in trace.tables:
         return np.zeros(0, np.int64), np.zeros(0, np.int32)
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
@@ -54,7 +54,7 @@ def _stacks(trace: Trace, thread: int) -> tuple[Integers, Array]:
 
 
 def _named_modules(trace: Trace, process: int) -> tuple[Integers, Array]:
-    """Start and name of the ranges of libraries that name a numbered module, by start."""
+    """Start and name of the library ranges whose name has a numbered module, by start."""
     ranges = trace.recorded("ranges")
     names = ranges.texts("name")
     mask = range_name_forms(trace).matching(_NUMBERED_MODULE.match)[names.codes]

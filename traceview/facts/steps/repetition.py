@@ -75,7 +75,7 @@ class Repetition:
 
 @record
 class _Anchor:
-    """A kind of launch that may stand once in each pass: where it stands, and how far apart."""
+    """A kind of launch that may occur once in each pass: its positions and their usual distance."""
 
     at: Integers
     lag: int
@@ -97,8 +97,8 @@ def find_repetition(
     """
     if len(kind) < LEAST_STEPS * _SHORTEST:
         return None
-    found = _several_launches(kind, pause_ns, optimizer, marked)
-    return found or (None if marked is None else _single_launches(kind, marked))
+    loop = _several_launches(kind, pause_ns, optimizer, marked)
+    return loop or (None if marked is None else _single_launches(kind, marked))
 
 
 def _several_launches(
@@ -106,15 +106,15 @@ def _several_launches(
 ) -> Repetition | None:
     anchor = _best_anchor(kind)
     lag = anchor.lag if anchor else 0
-    if optimizer is not None and (found := _between_optimizers(optimizer, lag)):
-        return found
+    if optimizer is not None and (passes := _between_optimizers(optimizer, lag)):
+        return passes
     at, end = _longest_run(kind, anchor) if anchor else (kind[:0], 0)
-    if lag * len(at) < _LEAST_REGULAR * len(kind) and (found := _changing(kind, marked)):
-        return found
+    if lag * len(at) < _LEAST_REGULAR * len(kind) and (passes := _changing(kind, marked)):
+        return passes
     if len(at) < LEAST_STEPS:
         return None
-    found = _whole_passes(_seams(at, pause_ns, lag), end, lag)
-    return _not_layers(found, kind, pause_ns, marked) if found else None
+    passes = _whole_passes(_seams(at, pause_ns, lag), end, lag)
+    return _not_layers(passes, kind, pause_ns, marked) if passes else None
 
 
 def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
@@ -133,11 +133,11 @@ def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
 
 
 def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
-    """Passes whose launches change, where the host sees each of them: they are no layers."""
-    found = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
-    if found is None or marked is None or not mostly_marked(*found, marked):
+    """Passes whose launches change, where the host sees every pass, so that they are not layers."""
+    passes = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
+    if passes is None or marked is None or not mostly_marked(*passes, marked):
         return None
-    first, end = found
+    first, end = passes
     return Repetition(first, end, int(np.median(np.diff(np.append(first, end)))))
 
 
@@ -186,7 +186,7 @@ def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None
 
 
 def _best_anchor(kind: Integers) -> _Anchor | None:
-    """Of the anchors that cover the most, that of the shortest passes; None if none covers much."""
+    """The anchor of the shortest passes among those of best coverage; None if all cover little."""
     some = kind[:_MOST_COMPARED]
     known = [
         _Anchor(each.at, each.lag, _coverage(some, each.at[each.at < len(some)]))
@@ -222,10 +222,10 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
 
 
 def _agreement(kind: Integers, at: Integers) -> tuple[Integers, Integers]:
-    """For each pass but the last: launches that equal those of the next pass, and all of its own.
+    """For each pass but the last: number of launches equal to the next pass's, and of all launches.
 
-    A launch is compared with those as far behind it as the anchors of its pass and of the next one
-    are apart: what precedes an extra launch fits the one distance, what follows it the other.
+    A launch is compared with the launches that lie one pass length behind it, by the length of its
+    own pass and of the next: those before an extra launch fit one length, those after it the other.
     """
     length = np.diff(at)
     following = np.append(length[1:], length[-1:])
@@ -233,9 +233,9 @@ def _agreement(kind: Integers, at: Integers) -> tuple[Integers, Integers]:
     own = kind[launch]
     equal = np.zeros(len(launch), bool)
     for distance in (length, following):
-        there = launch + np.repeat(distance, length)
-        # The last pass may be cut off: what nothing follows is not held against it.
-        equal |= (kind[np.minimum(there, len(kind) - 1)] == own) | (there >= len(kind))
+        compared = launch + np.repeat(distance, length)
+        # The last pass may be cut off: launches beyond the end count as equal.
+        equal |= (kind[np.minimum(compared, len(kind) - 1)] == own) | (compared >= len(kind))
     return np.add.reduceat(equal.astype(np.int64), at[:-1] - at[0]), length
 
 
@@ -308,7 +308,7 @@ def _grouped(after: Integers) -> Integers:
 
 
 def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
-    """As far before each anchor as the CPU pauses longest; the anchors if no pause stands out."""
+    """Each anchor moved back to the CPU's longest pause; the anchors if no pause stands out."""
     some = at[at >= lag][:_MOST_PASSES]
     if not len(some):
         return at
@@ -321,7 +321,7 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
 
 
 def _whole_passes(seams: Integers, end: int, lag: int) -> Repetition | None:
-    """The passes between seams, and what follows the last one where that is long enough."""
+    """The passes between seams, and a last one up to `end` if it is at least half as long."""
     last = int(seams[-1])
     if end - last < 0.5 * lag:
         seams, end = seams[:-1], last

@@ -42,8 +42,8 @@ NEVER = np.iinfo(np.int64).max
 class _Kinds:
     """The ranges that repeat: one row per path pattern and thread.
 
-    `of` is the row of each range of the tree in this table, -1 for other ranges. It counts only for
-    `candidates`.
+    `of` is the kind (a row of this table) of each range of the tree, -1 for none; it is meaningful
+    only for ranges in the mask `candidates`.
     """
 
     of: RowNumbers
@@ -53,11 +53,11 @@ class _Kinds:
     depth: Array
 
     def mask(self, kind: Mask) -> Mask:
-        """The mask over the ranges of the tree, from one over these kinds."""
+        """Mask over the ranges of the tree: True for the candidates of the chosen kinds."""
         result, known = np.empty(len(self.of), bool), np.append(kind, False)
         for part in groups.parts(len(result)):
-            there = picked(known, self.of[part])
-            np.logical_and(there, self.candidates[part], out=result[part])
+            in_kind = picked(known, self.of[part])
+            np.logical_and(in_kind, self.candidates[part], out=result[part])
         return result
 
 
@@ -98,7 +98,7 @@ def _track_and_pattern(tree: RangeTree, patterns: int) -> Array:
 
 
 def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:
-    """True for the kinds of these ranges."""
+    """True for the kinds of the ranges in the mask `own`."""
     result = np.zeros(size, bool)
     for part in groups.parts(len(kind)):
         result[kind[part][own[part]]] = True
@@ -150,7 +150,7 @@ def is_step(pattern: str) -> bool:
 
 
 def _named(tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool]) -> Mask:
-    """True for the kinds whose own name, with # for numbers, is of that sort."""
+    """True for the kinds whose own name, with # for numbers, meets `rule`."""
     names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
     return np.array([rule(str(name)) for name in names], bool)
 
@@ -226,7 +226,7 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
 
 
 def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
-    """The rows of the kinds whose rows do not all have one name, that of their last."""
+    """The rows of the kinds whose rows have more than one name."""
     varied, expected = np.zeros(kinds, bool), np.empty(kinds, name.dtype)
     for part in groups.parts(len(kind)):
         expected[kind[part]] = name[part]

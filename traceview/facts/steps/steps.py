@@ -68,7 +68,7 @@ class Steps:
         return len(self.range)
 
     def take(self, rows: Integers) -> Steps:
-        """Some of the steps."""
+        """The steps of these rows."""
         columns: dict[str, Any] = {
             field.name: rows_of(getattr(self, field.name), rows) for field in fields(self)
         }
@@ -160,8 +160,8 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
 class Pace:
     """The duration of each step, in the rows of steps.
 
-    A step lasts from `begin_ns` to `end_ns`. `loop` numbers the steps that are compared, those of a
-    series or of one of its loops, ascending. `timed` is False for a step without GPU work in a
+    A step lasts from `begin_ns` to `end_ns`. `loop` numbers, ascending, the groups of steps that
+    are compared: a series, or one of its loops. `timed` is False for a step without GPU work in a
     series that has some. `warm_up` steps are at the beginning of a loop and `outlier` steps after
     it; both take longer than the others. `median_ns` is that of the loop after warm-up; an outlier
     exceeds `limit_ns`.
@@ -200,16 +200,17 @@ def pace(trace: Trace) -> Pace:
 
 
 def _with(series: Integers, steps: Mask) -> Mask:
-    """True for the series of these steps."""
+    """True for the series that hold one of the steps in the mask."""
     result = np.zeros(int(series.max(initial=-1)) + 1, bool)
     result[series[steps]] = True
     return result
 
 
 def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
-    """The loop of each step, from those of the timed ones: that of the last timed step before it.
+    """The loop of each step: that of the last timed step up to it.
 
-    A step before the first timed one of its series is in the loop of that one.
+    `own` has the loops of the timed steps. A step before the first timed step of its series is in
+    the loop of that step.
     """
     first = np.flatnonzero(groups.opens(series[timed]))
     last = np.cumsum(timed) - 1
@@ -272,7 +273,7 @@ def warm_up_end_ns(trace: Trace) -> int:
 
 
 def steps_ahead(all_steps: Steps) -> Integers:
-    """Steps of the series that the CPU has begun beyond each one when its GPU work starts."""
+    """Number of later steps of the series that the CPU has begun when a step's GPU work starts."""
     if not len(all_steps):
         return np.zeros(0, np.int64)
     key = Key(all_steps.series, all_steps.cpu_start_ns)

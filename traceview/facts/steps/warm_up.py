@@ -1,6 +1,6 @@
 """Warm-up: work before the first steady step, and work launched in ranges named warm_up.
 
-A longer run does not repeat it, so it counts in tables and not in what findings say can be saved.
+A longer run does not repeat warm-up: tables count it, the savings that findings state do not.
 Programs put an autotuner's trials and first calls into ranges named warm_up, wherever these are.
 """
 
