@@ -65,7 +65,7 @@ def declared_in(trace: Trace) -> Texts:
     """The name of the innermost declaring range around each kernel's launch; absent without one.
 
     Names may number the versions of a kernel. Where more than _MOST_VERSIONS names differ in
-    numbers alone, these count steps and become #.
+    numbers alone, the numbers are taken to count steps and become #.
     """
     declaring = _declaring(trace)
     if declaring is None:
@@ -173,8 +173,8 @@ def _innermost(
 ) -> tuple[Integers, Integers, dict[int, Parsed]] | None:
     """For each kernel the innermost relevant range around its launch, and a code of its content.
 
-    `relevant` has one value per distinct name. Both are -1 without one. The last is what `parse`
-    makes of text and payload, by these codes.
+    Both are -1 for a kernel without such a range. The dict has, by code, what `parse` makes of text
+    and payload. `relevant` has one value per distinct name.
     """
     tree, ranges = range_tree(trace), trace.recorded("ranges")
     names = ranges.texts("name")
