@@ -10,7 +10,7 @@ from traceview.tables import Array, Integers
 
 
 def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Intervals) -> Integers:
-    """Time of each interval that belongs to it alone, in ns; together that is their union.
+    """Time of each interval that belongs to it alone, in ns; the times sum to their union's.
 
     An instant belongs to the interval of least `precedence`, among equals to the one that started
     first, then to the first row. Rows are in order of start.
@@ -20,7 +20,7 @@ def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Inte
         rows = np.flatnonzero((precedence == level) & (end > start))
         if not len(rows):
             continue
-        # What started before covers an interval up to the latest end so far.
+        # Earlier intervals cover this one up to their latest end so far.
         reach = np.maximum.accumulate(end[rows])
         begin = np.maximum(start[rows], np.append(start[rows[:1]], reach[:-1]))
         own[rows] = intervals.overlap(free, np.minimum(begin, end[rows]), end[rows])
@@ -29,7 +29,7 @@ def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Inte
 
 
 def without(window: Intervals, claimed: Intervals) -> Intervals:
-    """The part of a union that another one does not cover."""
+    """The part of the union `window` that the union `claimed` does not cover."""
     if not len(window.start) or not len(claimed.start):
         return window
     first, last = int(window.start[0]), int(window.end[-1])

@@ -39,7 +39,7 @@ def _work_counts(trace: Trace) -> dict[str, int]:
 
 
 def _call_counts(trace: Trace) -> dict[str, int]:
-    """Calls that the processes of the GPU made in the steps."""
+    """Counts of the calls that the processes of the GPU made in the steps."""
     window = run_window(trace)
     rows = _calls(trace, window)
     kind, freed = call_kinds(trace)[rows], freeing_calls(trace)[rows]

@@ -40,7 +40,7 @@ def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
 def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
     """The state of the program's GPUs before and after the run by nvidia-smi, in one value.
 
-    The clocks are those of GPUs that were not yet idle again after the run: idle ones lower them.
+    Clocks after the run are of GPUs that were not yet idle again, as idle GPUs lower them.
     """
     reasons = [int(value) for value in _numbers(run, "clock_reasons_after")]
     busy = [number for number, bits in enumerate(reasons) if not bits & _GPU_IDLE]
@@ -65,7 +65,7 @@ def _either(run: Mapping[str, str], name: str) -> list[float]:
 
 
 def _numbers(run: Mapping[str, str], name: str) -> list[float]:
-    """The values of a fact, one per GPU; none where one of them is not a number."""
+    """The values of a recorded fact, one per GPU; empty if one of them is not a number."""
     texts = [text for text in run.get(name, "").split(",") if text]
     try:
         return [int(text, 16) if text.startswith("0x") else float(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Idle time of a run's window, by cause and by the place that the program waits at."""
+"""Idle time of a run's window, by cause and by the place at which the program waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_START = "at-start"
 
 
 def idle_parts(trace: Trace) -> Iterator[StepPart]:
-    """The idle time of the window; the gaps of the report, as far as they are in it."""
+    """Yield the parts of idle time: the gaps of the report, as far as they lie in the window."""
     window, every = run_window(trace), every_gap(trace)
     idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
     rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))

@@ -56,14 +56,14 @@ def work_groups(trace: Trace) -> Groups:
 
 
 def _small(by: Groups, time: Integers) -> Array:
-    """True for all groups but the longest."""
+    """True for all groups but the longest, MOST_PARTS // 2 of them."""
     small = np.ones(by.size, bool)
     small[groups.most_first(time)[: MOST_PARTS // 2]] = False
     return small
 
 
 def _classes(trace: Trace, work: WindowWork) -> Integers:
-    """A number for kind and class of each operation."""
+    """A number per operation, equal for equal kind and class."""
     ops, result = operations(trace), work.kind * len(KernelClass)
     kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
     result[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
@@ -71,7 +71,7 @@ def _classes(trace: Trace, work: WindowWork) -> Integers:
 
 
 def _names(trace: Trace, work: WindowWork) -> Integers:
-    """A number for the name of each operation, unique within its kind."""
+    """A number per operation, equal for equal names of one kind."""
     ops, result = operations(trace), np.zeros(len(work.rows), np.int64)
     kind, row = ops.kind[work.rows], ops.row[work.rows]
     kernels = kind == Kind.KERNEL
@@ -92,7 +92,7 @@ def _copy_kinds(trace: Trace) -> Groups:
 
 
 def _configurations(trace: Trace, work: WindowWork) -> Integers:
-    """A number for the launch configuration of each kernel, −1 where a kernel has many."""
+    """A number per operation for its launch configuration, −1 where a kernel has many."""
     ops, kernels = operations(trace), trace.recorded("kernels")
     result = np.full(len(work.rows), -1, np.int64)
     chosen = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
@@ -158,7 +158,7 @@ def _named(trace: Trace, kind: WorkKind, operation: int) -> tuple[str, str, str]
 
 
 def _copy_name(trace: Trace, row: int) -> tuple[str, str, str]:
-    """Such as (`H2D`, `H2D pageable`): the direction, and with it the memory of the host."""
+    """Group, name and symbol of a copy: `H2D`, and `H2D pageable` with the kind of host memory."""
     copies = trace.recorded("copies")
     direction = str(copies.texts("direction")[row] or "copy")
     ends = [str(copies.texts(f"{end}_memory")[row] or "") for end in ("source", "destination")]

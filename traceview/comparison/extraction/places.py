@@ -33,7 +33,7 @@ def work_places(trace: Trace) -> Integers:
 def _patterns(trace: Trace, ranges: Array) -> Integers:
     """The path pattern of the innermost range of the program around these ranges, −1 for none.
 
-    Those of operators and libraries, thousands per step, would split each part into many.
+    Ranges of operators and libraries, thousands per step, would split each part into many.
     """
     tree = range_tree(trace)
     own = np.append(_ranges_of_program(trace), np.int32(-1))[ranges]
@@ -66,14 +66,14 @@ def below(path: str, step: str) -> str:
 
 
 def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """The places of the program in these gaps, and a hash of the code there, absent for ranges.
+    """The place of the program in each of these gaps, and a hash of its code, absent for ranges.
 
     The line of the synchronization behind a gap, or the line that the launching thread was at in
     most of a long gap; else the range of the synchronization or of the work that ended the gap. The
     hash is equal for the same code at another line of the file.
     """
     every = np.ones(len(idle_samples(trace).gap), bool)
-    # Who sleeps or waits for data after a synchronization loses the time there, not in the wait.
+    # A thread that sleeps or waits for data after a synchronization loses the time there.
     off_cpu = idle_samples(trace).doing != CPU
     sources = [
         _ranges(trace, rows),
@@ -86,7 +86,7 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
 
 
 def _last_known(columns: list[Texts], count: int) -> Texts:
-    """In each row the text of the last column that has one."""
+    """For each row, the text of the last of the columns that has one."""
     values = list(dict.fromkeys(str(text) for each in columns for text in each.values))
     number = {text: code for code, text in enumerate(values)}
     result = np.full(count, -1, np.int32)
@@ -110,7 +110,7 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
 
 
 def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """Of the synchronization that a gap is due to, absent where it is not known."""
+    """Line and code hash of the synchronization that caused each gap, absent where unknown."""
     wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
     waited = np.flatnonzero(wait >= 0)
     waited = waited[sites.file.codes[wait[waited]] >= 0]
@@ -119,7 +119,9 @@ def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:
-    """Of the function at most of a long gap by the chosen samples, absent elsewhere.
+    """Line and code hash of the function with most of each long gap, by the chosen samples.
+
+    Absent for other gaps.
 
     The line is that of the function with most time in all such gaps, whichever of its lines a
     sample happened to hit.
@@ -136,7 +138,7 @@ def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, T
     most = np.flatnonzero(2 * time > idle_ns[gap])
     site = _usual_sites(function, samples.site, samples.time_ns)[function[pairs.first[most]]]
     whole = sites.function.take(site)
-    # Code outside of functions is one function per line: there the text of the line tells.
+    # Code outside of functions has one function number per line, so its source is hashed.
     code = np.where(whole.isin(["<module>"]), 1, 0)
     text = _last_known([whole, _where(sites.source.take(site), code == 1)], len(site))
     return _lines(len(rows), number[gap[most]], sites.file.take(site), sites.line[site], text)
@@ -147,7 +149,7 @@ def _where(texts: Texts, kept: Mask) -> Texts:
 
 
 def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers:
-    """For each number of a function the row in stack_sites with most of the time."""
+    """For each function number, the row in stack_sites with most of the function's time."""
     result = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
     if len(function):
         by = groups.group(function, site)
@@ -159,7 +161,7 @@ def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers
 def _lines(
     count: int, rows: Integers, file: Texts, line: Array, text: Texts
 ) -> tuple[Texts, Texts]:
-    """`train.py:75` and a hash of the code there, for the rows `found` of `count`."""
+    """`train.py:75` and a hash of the code there, for the `rows` of `count`; absent elsewhere."""
     each = groups.group(file.codes, line, text.codes)
     names, codes = [], []
     files, texts = (column.take(each.first).decode() for column in (file, text))

@@ -51,7 +51,7 @@ def figures_of(trace: Trace) -> RunFigures:
 
 
 def digest_of(trace: Trace) -> str:
-    """A hash of when the GPU worked: equal for copies of a recording, whatever holds them."""
+    """A hash of the times of GPU work: equal for copies of a recording in any file format."""
     ops, hashed = operations(trace), blake2b(digest_size=16)
     for column in (ops.start_ns, ops.end_ns, ops.kind):
         hashed.update(np.ascontiguousarray(column).tobytes())
@@ -59,7 +59,7 @@ def digest_of(trace: Trace) -> str:
 
 
 def _sequence(trace: Trace) -> Integers:
-    """Rows of `window_work` of the median step, in order of start; of the run without steps."""
+    """Rows of `window_work` in the median step, by start; without steps, all of the run."""
     window, work = run_window(trace), window_work(trace)
     if not len(window.steps):
         return np.arange(min(len(work.rows), MOST_IN_SEQUENCE))

@@ -36,7 +36,7 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
 
 
 def _usual_rows(trace: Trace, part: Integers, row: Integers) -> list[tuple[int, int]]:
-    """Each part that has kernels, and a row of kernels with its most frequent configuration."""
+    """Each part that has kernels, with a row of kernels of its most frequent configuration."""
     if not len(row):
         return []
     kernels = trace.recorded("kernels")
@@ -95,7 +95,7 @@ _FIGURES = (
 
 
 def _dtype(name: str) -> str | None:
-    """The type that a library's kernel computes with, as its name has it: fp32, bf16."""
+    """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
     gemm_tile = tile(name)
     inputs = gemm_tile.inputs if gemm_tile else None
     short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:_LONGEST])
@@ -112,7 +112,7 @@ class _Widths:
 
 @fact
 def _widths(trace: Trace) -> _Widths:
-    """Those of the accesses that move most; of variants that fit a launch, the narrowest."""
+    """Widths of the accesses that move most bytes; the narrowest of variants that fit a launch."""
     loads, stores = (np.zeros(len(trace.recorded("kernels")), np.int64) for _ in range(2))
     for bound in width_bounds(trace) if "kernel_code" in trace.tables else ():
         for bits, main in ((loads, bound.widths.loads), (stores, bound.widths.stores)):

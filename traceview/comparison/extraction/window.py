@@ -25,9 +25,9 @@ from traceview.trace import Trace, fact
 class RunWindow:
     """The steps that are compared, on one GPU (row in devices).
 
-    `steps` are their rows in steps, empty where the trace has none. `covered` is their time as a
-    union, `step_ns` the duration of each; without steps it has one entry, the steady time. Idle
-    time that a longer run does not repeat is in none of them.
+    `steps` are rows in steps, empty where the trace has none. `covered` is the time of the steps as
+    a union, `step_ns` the duration of each; without steps `step_ns` has one entry, the steady time.
+    Neither has idle time that a longer run does not repeat.
     """
 
     device: int
@@ -68,7 +68,7 @@ def _one_time(trace: Trace, device: int) -> Intervals:
 
 
 def main_device(trace: Trace) -> int:
-    """The GPU with the longest steady span, as a row in devices; of equals the busiest."""
+    """The GPU with the longest steady span, as a row in devices; the busiest of equal ones."""
     spans, work = steady_spans_ns(trace), device_work(trace)
     if not spans:
         raise ComparisonRefusedError(
@@ -79,7 +79,7 @@ def main_device(trace: Trace) -> int:
 
 
 def _steady_steps(trace: Trace, device: int) -> Integers:
-    """Rows of the steps with work on a GPU, of the series that takes most time, after warm-up."""
+    """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     all_steps, timed, step = steps(trace), pace(trace), step_of_operations(trace)
     here = groups.different(step[(operations(trace).device == device) & (step >= 0)])
     if not len(here):

@@ -1,4 +1,4 @@
-"""The operations of a run's window: the time that is theirs alone, and what they are."""
+"""The operations of a run's window: their exclusive time and their kind."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _PRECEDENCE = np.array([0, 0, 1, 2, 3])
 class WindowWork:
     """The operations that belong to the steps of the window or run in it, in order of start.
 
-    `rows` are their rows in operations. `own_ns` is the time in the window that is theirs alone,
-    `busy_ns` all of their time in it. `counted` is True for those of the steps; work outside of
-    steps counts where it starts in the window.
+    `rows` are rows in operations. `own_ns` is an operation's exclusive time in the window,
+    `busy_ns` all of its time in it. `counted` is True for operations of the steps, and for others
+    that start in the window.
     """
 
     rows: Integers
@@ -78,9 +78,9 @@ def _counted(trace: Trace, window: RunWindow) -> Mask:
 
 
 def in_steps(window: RunWindow, step: Array, otherwise: Mask) -> Mask:
-    """True for what is in the window's steps; `otherwise` for what is in no step of any series.
+    """True for entries whose `step` is one of the window's; those without any get `otherwise`.
 
-    `step` has rows of steps, −1 for none.
+    `step` has one row of steps per entry, −1 for none.
     """
     if not len(window.steps):
         return otherwise
