@@ -49,7 +49,7 @@ def read_config(path: Path) -> tuple[Rule, ...]:
 
 
 def figure_name(name: str) -> str:
-    """The name of a figure as runs have it: `step_time`, `counts.X` and quotes are other forms."""
+    """The name of a figure in RunFigures; `step_time`, `counts.X` and quoted names are aliases."""
     family = _FAMILY.fullmatch(name)
     if family:
         return f"{family[1]}[{family[3]}]"
@@ -175,5 +175,5 @@ _EXACT = re.compile(
 
 
 def is_exact(figure: str) -> bool:
-    """Whether the same program has the same value in each run: counts, widths, peak memory."""
+    """Whether all runs of one program have the same value: counts, widths, peak memory."""
     return _EXACT.fullmatch(figure) is not None

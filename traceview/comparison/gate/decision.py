@@ -1,4 +1,4 @@
-"""The decision of a gate: counts are compared exactly, what is measured by its bounds."""
+"""The decision of a gate: counts are compared exactly, measured figures by their bounds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _decision(
 
 
 def _value(run: RunFigures, figure: str) -> float | None:
-    """The figure of a run; a cause without idle time has 0, other absent ones are not recorded."""
+    """The figure of a run; 0 for a cause without idle time, None for a figure not recorded."""
     family, _, name = figure.partition("[")
     absent = 0.0 if family == "idle_ns" and name.removesuffix("]") in IDLE else None
     return run.figures.get(figure, absent)
@@ -136,7 +136,7 @@ def _of_value(draft: Decision, after: Sequence[float]) -> Decision:
 
 
 def _is_settled(figure: str, before: Sequence[float], after: Sequence[float]) -> bool:
-    """An exact figure on which the runs of each side agree."""
+    """Whether a figure is exact and equal in all runs of each side."""
     agree = all(
         math.isclose(each, side[0], rel_tol=_CLOSE) for side in (before, after) for each in side
     )
@@ -157,7 +157,7 @@ def _bounded(draft: Decision, low: float | None, high: float | None, limit: floa
 
 
 def _located(decision: Decision, comparison: RunComparison) -> Decision:
-    """With the place that explains a figure which does not hold."""
+    """The decision, with the place that explains it unless it passed."""
     if decision.outcome == "passed":
         return decision
     places = [part.place for part in _explaining(decision.figure, comparison) if part.place]
@@ -166,7 +166,7 @@ def _located(decision: Decision, comparison: RunComparison) -> Decision:
 
 
 def _explaining(figure: str, comparison: RunComparison) -> Iterator[PartDifference]:
-    """The parts that a figure is about, what explains most first."""
+    """Yield the parts that a figure is about, those that explain most first."""
     family, _, name = figure.removesuffix("]").partition("[")
     if name:
         key = "group" if family == "class_ns" else "name"

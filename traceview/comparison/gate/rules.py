@@ -1,4 +1,4 @@
-"""Rules of a gate and what became of them."""
+"""Rules of a gate and the decisions on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GateCondition:
 
 @record
 class Rule:
-    """The conditions on a figure, all of which must hold, each with that certainty (0.5 to 1)."""
+    """The conditions on a figure, all of which must hold, each with `certainty` (0.5 to 1)."""
 
     figure: str
     conditions: tuple[GateCondition, ...]
@@ -86,7 +86,7 @@ class GateReport:
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:
-    """Regressed before undecided before passed."""
+    """The worst of the outcomes: regressed, else undecided, else passed."""
     if "regressed" in outcomes:
         return "regressed"
     return "undecided" if "undecided" in outcomes else "passed"

@@ -120,12 +120,12 @@ def _signed(decision: Decision, value: float) -> str:
 
 
 def _amount(figure: str, value: float | None) -> str:
-    """A difference of the figure; of percentages in points."""
+    """A difference of the figure with its unit; for percentages, in points."""
     text = value_text(figure, value)
     return f"{text.removesuffix(' %')} points" if text.endswith(" %") else text
 
 
 def failed_decisions(decisions: Sequence[Decision]) -> list[Decision]:
-    """Those that did not pass, regressions first."""
+    """The decisions that are not `passed`, regressions first."""
     order = ("regressed", "undecided")
     return [each for outcome in order for each in decisions if each.outcome == outcome]
