@@ -1,4 +1,4 @@
-"""Alignment of two sequences: which places of one are which of the other."""
+"""Alignment of two sequences: which elements of one correspond to which of the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _same(before: Sequence[int], after: Sequence[int], x: int, y: int) -> bool:
 
 
 def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """The entry of a diagonal: by an added element from above, else by a removed one."""
+    """Where a path enters a diagonal: by an added element from above, else by a removed one."""
     above, left = reach.get(diagonal + 1, -1), reach.get(diagonal - 1, -1)
     if diagonal == -edits or (diagonal != edits and left < above):
         return above

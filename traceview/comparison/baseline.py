@@ -35,12 +35,12 @@ class _Header(msgspec.Struct):
 
 
 def baseline_text(runs: Sequence[RunFigures], version: str) -> str:
-    """The file of these runs; `version` is that of traceview."""
+    """The text of a baseline file for these runs; `version` is traceview's."""
     return msgspec.json.encode(Baseline(FORMAT, VERSION, version, tuple(runs))).decode() + "\n"
 
 
 def is_baseline(path: Path) -> bool:
-    """Whether a file begins like a baseline; what cannot be read does not."""
+    """Whether a file begins like a baseline; False for a file that cannot be read."""
     try:
         with path.open("rb") as file:
             return bool(_START.match(file.read(_LOOK)))
@@ -71,7 +71,7 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
 
 
 def _check(path: Path, runs: Sequence[RunFigures]) -> None:
-    """Check what the types do not: times add up, and indices exist."""
+    """Check what the types cannot express: times add up, and indices exist."""
     if not runs:
         raise TraceFormatError(f"{path} is a baseline without runs", _AGAIN)
     for run in runs:

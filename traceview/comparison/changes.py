@@ -1,4 +1,4 @@
-"""The causes of a difference of runs, a sentence each, those that explain most first."""
+"""The causes of a difference of runs, one sentence each, those that explain most first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TALLY = {
 
 @record
 class RunChange:
-    """One cause of a difference, with its sentence: a part of the step, or several of one cause."""
+    """One cause of a difference and its sentence: a part of the step, or all parts of one cause."""
 
     parts: tuple[PartDifference, ...]
     text: str
@@ -99,7 +99,7 @@ def _by_drain(comparison: RunComparison, parts: Sequence[PartDifference]) -> boo
 
 
 def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, ...]]:
-    """The parts by cause, those of a cause largest first."""
+    """Yield the parts of each cause together, the largest part of a cause first."""
     causes: dict[object, list[PartDifference]] = defaultdict(list)
     for row, part in enumerate(sorted(parts, key=lambda part: -abs(part.delta_ns))):
         changed = part.kind == "kernel" and part.change != "same"
@@ -113,7 +113,7 @@ def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, .
 
 
 def _is_scattered(parts: Sequence[PartDifference]) -> bool:
-    """Whether no few of these, largest first, account for most of their difference."""
+    """Whether the _FEW largest parts, given first, leave much of the difference to the others."""
     sizes = [abs(part.delta_ns) for part in parts]
     return sum(sizes[:_FEW]) < sum(sizes) * Fraction(_MOST_OF_FEW)
 
@@ -129,13 +129,13 @@ def _least(comparison: RunComparison, parts: Sequence[PartDifference]) -> Fracti
 
 
 def _leads(comparison: RunComparison, parts: Sequence[PartDifference]) -> bool:
-    """A cause of a good part of the difference."""
+    """Whether a cause explains a good part of the difference."""
     least = abs(comparison.delta_ns) * Fraction(_LEAST_LEADING)
     return not _only_moved(parts) and abs(_delta(parts)) >= least
 
 
 def _only_moved(parts: Sequence[PartDifference]) -> bool:
-    """The same work in the same number of calls, or the same gaps, which take another time."""
+    """Whether the work and its number of calls, or the gaps, are unchanged but for their times."""
     if parts[0].kind != "idle":
         return all(map(_has_same_calls, parts))
     new, whole = _delta(part for part in parts if part.change != "same"), _delta(parts)
@@ -176,7 +176,7 @@ def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
 
 
 def _counted(comparison: RunComparison, parts: Sequence[PartDifference], per: str) -> str:
-    """The count that moved as the idle time of a cause did."""
+    """A sentence on the count that rose or fell with a cause's idle time; empty without one."""
     if _by_drain(comparison, parts):
         more = _delta(parts) > 0
         return f" The CPU {'no longer' if more else 'now'} runs ahead of the GPU."
@@ -214,7 +214,7 @@ def _times(part: PartDifference) -> tuple[Fraction, Fraction]:
 
 
 def _data_types(parts: Sequence[PartDifference]) -> str:
-    """The one change of data type that most of the difference is in."""
+    """A clause on the one change of data type that makes up most of the difference, if any."""
     changed: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for part in parts:
         shapes = [side.shape.dtype if side and side.shape else None for side in _sides(part)]

@@ -74,7 +74,7 @@ class Certainty:
 
     @property
     def is_certain(self) -> bool:
-        """The interval over runs excludes zero."""
+        """Whether the interval over runs excludes zero."""
         if self.basis != "runs" or self.low_ns is None or self.high_ns is None:
             return False
         return self.low_ns > 0 or self.high_ns < 0
@@ -92,9 +92,9 @@ class CountDifference:
 
 @record
 class EnvironmentDifference:
-    """Something about the machine or the software that differs and may explain the rest.
+    """A property of machine or software that differs and may explain the difference in time.
 
-    `refuses` where the comparison makes no sense with it (another GPU, another number of devices).
+    `refuses` is True where it makes the comparison senseless (another GPU or number of devices).
     """
 
     name: str
@@ -107,8 +107,8 @@ class EnvironmentDifference:
 class RunComparison:
     """The answer of `traceview compare`.
 
-    `recordings` are those with the median step of each side, or the files that hold them, for the
-    timelines of the page; None for the figures of a baseline.
+    `recordings` are, per side, the recording with the median step, or its file, for the timelines
+    of the page; None for a baseline.
     """
 
     before: tuple[RunFigures, ...]

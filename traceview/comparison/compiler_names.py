@@ -29,16 +29,16 @@ _NUMBER = re.compile(r"\d+")
 
 
 def without_counters(name: str) -> str:
-    """The name with `#` for each line, counter or hash of the compiler that chose it."""
+    """The name with `#` for each line number, counter or hash that its compiler put in."""
     for form, put in _FORMS:
         name = form.sub(put, name)
     return name
 
 
 def places_in_order(names: Iterable[str]) -> Mapping[str, tuple[str, int, int]]:
-    """Of each name that holds a counter: the rest, its place among those alike, and their number.
+    """For each name with a counter: the name without it, its rank among equal ones, their number.
 
-    An edit moves lines and counters and keeps their order.
+    An edit changes lines and counters but keeps their order.
     """
     alike: defaultdict[str, set[str]] = defaultdict(set)
     for name in names:

@@ -70,7 +70,8 @@ def _as_one_window(run: RunFigures) -> RunFigures:
 def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
     """A note where nearly all kernels that both sides have run more often, and all by one factor.
 
-    Then a step is something else on each side, such as one batch and one optimizer step of two.
+    Then a step means something else on each side, such as a batch, and an optimizer step of two
+    batches.
     """
     shared = [
         (part.calls_after / part.calls_before, part.before_ns)
@@ -93,7 +94,7 @@ def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
 def _unlike_programs(parts: Sequence[PartDifference]) -> Iterator[str]:
     """A note where the kernels that both sides run are a small part of the kernel time of one.
 
-    A kernel that replaces another one in its place is on both sides.
+    A kernel that replaced another in its place counts as run by both sides.
     """
     kernels = [part for part in parts if part.kind in ("kernel", "communication")]
     if any(part.kind == "graph" for part in parts):

@@ -137,7 +137,7 @@ def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
     """Refuse sides that share no kernel, or hardly any; copies and memsets are in any program.
 
-    What kernels a graph runs may not be recorded, so it may share some.
+    The kernels of a graph may not be recorded, so a side with graphs may share some.
     """
     times = _kernel_times(before), _kernel_times(after)
     if any(kind == "graph" for side in times for kind, _ in side):

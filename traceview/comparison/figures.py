@@ -37,7 +37,7 @@ class KernelShape:
 
 @record
 class StepPart:
-    """Time that the steps of a run spend on one thing, and on nothing else at that time.
+    """Exclusive time of one kind of work, or of idleness, in the steps of a run.
 
     The parts of a run are disjoint and sum to `RunFigures.window_ns`: at each instant the GPU's
     time belongs to one operation (compute before communication before copies before memsets; among
@@ -47,8 +47,8 @@ class StepPart:
     for idle time it is empty. `name` is the short name of a kernel, or the cause of idle time.
     `place` is where the program does it: a range path, or `file.py:12`; empty where unknown.
     `busy_ns` is the time of the operations themselves, which may overlap others. `symbol` is a hash
-    of the whole name of a kernel, as labels keep apart the kernels of one recording and may differ
-    in another one; of idle time at a line, a hash of the code there, which may move in its file.
+    of the full name of a kernel, since a kernel's label may differ between recordings; for idle
+    time at a line, a hash of the code there, which may move within its file.
     """
 
     kind: PartKind
@@ -75,7 +75,7 @@ class RunFigures:
     `allocations`, …): divided by the steps they are exact.
     `figures` are the numbers a gate may name, see below. `sequence` lists, for a typical step, the
     parts in the order in which the GPU ran them, as indices of `parts`; it tells a renamed kernel
-    from a new one. `sequence_ns` has the time of each of these that is its alone.
+    from a new one. `sequence_ns` has the exclusive time of each entry of `sequence`.
 
     Figures: `step_ns` (mean), `step_median_ns`, `gpu_busy_pct`, `gpu_idle_pct`, `gpu_idle_ns`,
     `exposed_communication_pct`, `exposed_communication_ns`, `exposed_copies_pct`,

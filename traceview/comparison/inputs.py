@@ -21,9 +21,9 @@ Recording = Path | Trace
 
 @record
 class Run:
-    """The figures of a run, and the recording they are of, to draw its timeline.
+    """The figures of a run, and its recording, to draw its timeline.
 
-    `rank` is that of the recording in a job of several ranks, None else.
+    `rank` is the recording's rank in a job of several ranks, else None.
     """
 
     figures: RunFigures
@@ -34,7 +34,7 @@ class Run:
 def side(
     given: Input | Sequence[Input], load: Callable[[Path], Trace], *, force: bool = False
 ) -> list[Run]:
-    """The runs of a side. Recordings are read one after the other, and not kept.
+    """The runs of a side. Recordings are read one at a time and not kept in memory.
 
     Raises ComparisonRefusedError for a side without a recording or, unless `force`, with several
     ranks of a job, and what `load` raises.
@@ -78,7 +78,7 @@ def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
 
 
 def _named(figures: RunFigures, file: Path) -> RunFigures:
-    """As the user knows it: a recording that was unpacked or exported has another path."""
+    """The figures under the file name the user gave; unpacking or exporting changes the path."""
     return replace(figures, name=file.name)
 
 
@@ -90,7 +90,7 @@ def _recordings_in(folder: Path) -> list[Path]:
 
 
 def median_recording(runs: Sequence[Run]) -> Recording | None:
-    """The recording with the median step of a side; of two, the faster one. None of baselines."""
+    """The recording with the median step of a side; the faster of two. None for baselines."""
     recorded = [run for run in runs if run.recording is not None]
     recorded.sort(key=lambda run: Fraction(run.figures.window_ns, run.figures.steps))
     return recorded[(len(recorded) - 1) // 2].recording if recorded else None

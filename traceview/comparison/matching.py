@@ -16,7 +16,7 @@ from traceview.records import record
 
 @record
 class MatchedParts:
-    """Parts that are the same work on both sides; several where they only match together."""
+    """Parts that are the same work on both sides; several where they match only as a group."""
 
     change: Change
     before: tuple[SidePart, ...]
@@ -27,7 +27,7 @@ _Key = Callable[[StepPart], PartKey | None]
 
 
 def _same_code(part: StepPart) -> PartKey | None:
-    """Of idle time at a line of the program: the line may have moved."""
+    """The key of idle time by the code at its line, as the line may have moved."""
     return ("idle", part.name, part.symbol) if part.kind == "idle" and part.symbol else None
 
 
@@ -50,7 +50,7 @@ def _same_label(part: StepPart) -> PartKey | None:
 
 
 def _same_direction(part: StepPart) -> PartKey | None:
-    """Of copies: other memory on the host, such as pageable for pinned."""
+    """The key of copies by direction, whatever the kind of host memory."""
     return ("copy", part.group) if part.kind == "copy" else None
 
 
@@ -88,21 +88,21 @@ def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[M
 def _shared(
     before: list[SidePart], after: list[SidePart], change: Change, keys: tuple[_Key, _Key]
 ) -> tuple[list[MatchedParts], list[SidePart], list[SidePart]]:
-    """Parts with the same key on both sides, and what is left of each side."""
+    """The matches of parts with equal keys, and the parts of each side that are left over."""
     ours, theirs = _by_key(before, keys[0]), _by_key(after, keys[1])
-    found = [
+    matches = [
         MatchedParts(change, tuple(parts), tuple(theirs[key]))
         for key, parts in ours.items()
         if key in theirs
     ]
     left = [side for side in before if keys[0](side.part) not in theirs]
-    return found, left, [side for side in after if keys[1](side.part) not in ours]
+    return matches, left, [side for side in after if keys[1](side.part) not in ours]
 
 
 def _in_order(side: Sequence[SidePart]) -> _Key:
-    """The key of kernels whose names differ from others in what a compiler counts, such as lines.
+    """The key of kernels whose names hold a compiler's counters, such as lines, without these.
 
-    Of several that are alike, the first is the first of as many on the other side.
+    Kernels of equal names match by rank, if both sides have equally many.
     """
     places = places_in_order(each.part.name for each in side if each.part.kind == "kernel")
 
@@ -118,7 +118,7 @@ def _in_order(side: Sequence[SidePart]) -> _Key:
 def _levels(
     before: Sequence[SidePart], after: Sequence[SidePart]
 ) -> tuple[tuple[Change, _Key], ...]:
-    """Idle time of a cause is matched whatever its place where one side knows no places at all."""
+    """The levels of matching; if only one side has places, idle time is matched by cause at last."""
     placed = [any(each.part.place for each in side) for side in (before, after)]
     if all(placed) or not any(placed):
         return _LEVELS
@@ -136,7 +136,7 @@ def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart
 def _with_renames(
     matches: list[MatchedParts], before: StepSequence, after: StepSequence
 ) -> list[MatchedParts]:
-    """The matches with calls of kernels that only one side has set against those they replaced."""
+    """The matches, with calls of kernels on one side only matched to those they replaced."""
     left = frozenset(
         part_key(each.part)
         for match in matches
@@ -178,7 +178,7 @@ def _renamed(
     whole: Sequence[dict[PartKey, SidePart]],
     rest: Sequence[dict[PartKey, SidePart]],
 ) -> MatchedParts:
-    """The match of the calls of a rename, which are taken from what is left of their parts."""
+    """The match of the calls of a rename; takes these calls out of their parts in `rest`."""
     taken = []
     for number, (key, time_ns) in enumerate(
         ((rename.before, rename.before_ns), (rename.after, rename.after_ns))
@@ -193,5 +193,5 @@ def _renamed(
 
 
 def _is_there(match: MatchedParts) -> bool:
-    """Whether renames left anything of a match."""
+    """Whether anything of a match is left after its renamed calls were taken out."""
     return any(each.time_ns or each.calls for each in (*match.before, *match.after))

@@ -25,7 +25,7 @@ _MOST_CALLS = 10
 class StepSequence:
     """The kernels of a typical step of one side, in the order in which the GPU ran them.
 
-    Without copies and memsets: libraries put those of their own before some kernels.
+    Copies and memsets are left out, as libraries put some of their own before kernels.
     """
 
     keys: tuple[PartKey, ...]
@@ -35,7 +35,7 @@ class StepSequence:
 
     @classmethod
     def of(cls, runs: Sequence[RunFigures]) -> StepSequence:
-        """The value of the run with the median step."""
+        """The sequence of the run with the median step."""
         ordered = sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps))
         run = ordered[len(ordered) // 2]
         every = [run.parts[number] for number in run.sequence]
@@ -48,7 +48,7 @@ class StepSequence:
 
 @record
 class Rename:
-    """Calls of one part before that are calls of another part after, and their time in a step."""
+    """Calls of a part `before` that became calls of another part, `after`, and their time."""
 
     before: PartKey
     after: PartKey
@@ -63,8 +63,11 @@ def find_renames(
     matched: Mapping[PartKey, int],
     left: frozenset[PartKey],
 ) -> list[Rename]:
-    """What replaced what. `matched` numbers the parts that are the same on both sides, `left` are
-    those that only one side has: each rename has at least one of these."""
+    """The kernels that replaced others.
+
+    `matched` numbers the parts that are the same on both sides; `left` are the parts that only one
+    side has, at least one of which is in each rename.
+    """
     pairs = _aligned(before, after, matched, by_class=False)
     if pairs is None:
         pairs = _aligned(before, after, matched, by_class=True)
@@ -80,10 +83,10 @@ def find_renames(
 def _aligned(
     before: StepSequence, after: StepSequence, matched: Mapping[PartKey, int], *, by_class: bool
 ) -> list[tuple[int, int]] | None:
-    """Places of matched parts, and `by_class` of others of one class.
+    """Pairs of positions of matched parts and, if `by_class`, of other parts of equal class.
 
-    Without, the others are found between their neighbours; where nearly all kernels are others, so
-    few neighbours are left that the class has to do.
+    Without `by_class`, other parts are found between matched neighbours. Where nearly all kernels
+    are unmatched, too few neighbours are left, and the class has to do. None if not alignable.
     """
     numbers: dict[object, int] = {}
 
@@ -99,9 +102,9 @@ def _aligned(
 def _replaced(
     before: StepSequence, after: StepSequence, removed: range, added: range
 ) -> Iterator[tuple[int, int]]:
-    """Of calls between the same neighbours those of a class, in order.
+    """Yield pairs of calls of one class between the same neighbours, in order.
 
-    Where one side has more of them, as for a GEMM that became two kernels, its longest.
+    Where one side has more calls, as for a GEMM that became two kernels, its longest ones count.
     """
     ours, theirs = _by_class(before, removed), _by_class(after, added)
     for kind, rows in ours.items():
@@ -146,9 +149,11 @@ def _counted(
 
 
 def _is_sure(rename: Rename, before: StepSequence, after: StepSequence) -> bool:
-    """Kernels of no known class only where all calls of one became all calls of the other.
+    """Whether a rename is certain.
 
-    A sequence may be cut, so the calls of the steps must be of the same order, too.
+    A kernel of no known class is renamed only if all its calls became all calls of the other.
+
+    A sequence may be cut, so the numbers of calls per step must be of the same order, too.
     """
     if rename.before[1] not in _UNKNOWN:
         return True

@@ -46,7 +46,7 @@ def side_parts(runs: Sequence[RunFigures]) -> list[SidePart]:
 
 
 def part_key(part: StepPart) -> PartKey:
-    """Equal for the same part of two runs of the same program."""
+    """The key of a part, equal for the same part in other runs of the program."""
     return (part.kind, part.group, part.symbol or part.name, configuration(part.shape), part.place)
 
 

@@ -105,7 +105,7 @@ def _interval(comparison: RunComparison) -> str:
 
 
 def _other_work(comparison: RunComparison) -> str:
-    """That the whole recordings hold different amounts of work; empty where they do not.
+    """A note that the recordings hold different amounts of work; empty where they do not.
 
     Without steps a recording that was cut after some time holds as many passes as fit into it.
     """
@@ -144,7 +144,7 @@ def is_noise(comparison: RunComparison) -> bool:
 
 
 def sentence(part: PartDifference, per: str = PER_STEP) -> str:
-    """A sentence on the change of one part of the step. `per` names what calls and times are of."""
+    """A sentence on the change of one part; `per` names the unit of calls and times (a step)."""
     return _idle_sentence(part, per) if part.kind == "idle" else _work_sentence(part, per)
 
 
@@ -176,7 +176,7 @@ def _work_sentence(part: PartDifference, per: str) -> str:
 
 
 def _moved(part: PartDifference, per: str, plural: bool) -> str:
-    """Calls and time per call, as far as they account for the difference."""
+    """A clause on calls and time per call, as far as they account for the difference."""
     least = abs(part.delta_ns) * Fraction(_LEAST_OF_PART)
     take, make = ("take", "make") if plural else ("takes", "makes")
     calls = f"{_count(part.calls_after)} instead of {_count(part.calls_before)} calls{per}"
@@ -284,7 +284,7 @@ def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str
 
 
 def shape_values(shape: KernelShape) -> Iterator[tuple[str, str]]:
-    """A launch configuration as names and values, most telling first; what is known of it."""
+    """The known values of a launch configuration, with their names, most telling first."""
     if shape.dtype:
         yield "data type", shape.dtype
     if shape.load_bits is not None:
@@ -305,7 +305,7 @@ def environment_name(difference: EnvironmentDifference) -> str:
 
 
 def changed_counts(comparison: RunComparison) -> list[CountDifference]:
-    """Counts that differ by more than what happens in a few of the steps only."""
+    """The counts that differ by more than events in only a few of the steps explain."""
     return [count for count in comparison.counts if _changed(count)]
 
 
