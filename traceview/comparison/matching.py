@@ -118,7 +118,7 @@ def _in_order(side: Sequence[SidePart]) -> _Key:
 def _levels(
     before: Sequence[SidePart], after: Sequence[SidePart]
 ) -> tuple[tuple[Change, _Key], ...]:
-    """The levels of matching; if only one side has places, idle time is matched by cause at last."""
+    """The levels of matching; if only one side has places, the last one is idle time by cause."""
     placed = [any(each.part.place for each in side) for side in (before, after)]
     if all(placed) or not any(placed):
         return _LEVELS

@@ -151,9 +151,8 @@ def _counted(
 def _is_sure(rename: Rename, before: StepSequence, after: StepSequence) -> bool:
     """Whether a rename is certain.
 
-    A kernel of no known class is renamed only if all its calls became all calls of the other.
-
-    A sequence may be cut, so the numbers of calls per step must be of the same order, too.
+    A kernel of no known class is renamed only if all its calls became all calls of the other. A
+    sequence may be cut, so the numbers of calls per step must be of the same order, too.
     """
     if rename.before[1] not in _UNKNOWN:
         return True
