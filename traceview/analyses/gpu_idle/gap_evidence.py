@@ -41,7 +41,7 @@ class ActivityTime(NamedTuple):
 
 
 class GapEvidence:
-    """Writes the evidence for some of the gaps of a trace, by their position among `rows`."""
+    """Texts of the evidence for gaps of a trace, by their index in `rows`."""
 
     def __init__(self, trace: Trace, rows: Integers) -> None:
         self._trace = trace
@@ -148,7 +148,7 @@ class GapEvidence:
         return f" in {shortened(units.quantity('range_path', range_tree(self._trace).paths[path]))}"
 
     def _queued(self, number: int) -> str:
-        """A sentence on why work waited that was queued in time."""
+        """A sentence on why work that was queued in time waited."""
         gaps, after = self._gaps, int(self._gaps.after[number])
         uploads = gaps.cause[number] == COPY_WAIT and pageable_uploads(self._trace)[after]
         if uploads and gaps.issued_ns[number] < gaps.end_ns[number]:
@@ -174,16 +174,16 @@ class GapEvidence:
 
 
 def _relative(time_ns: int) -> str:
-    """Such as `3.1 µs after`."""
+    """A text such as `3.1 µs after`."""
     return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
 
 
 def longest_parts(
     parts: CpuActivity, path: Integers, position: Integers
 ) -> dict[int, list[ActivityTime]]:
-    """The parts of each gap by its position, alike ones added up, longest first.
+    """The parts of each gap, longest first, by the gap's position; equal parts are added up.
 
-    `path` is that of each part; `position` has one entry per gap of the trace.
+    `path` has the path of each part; `position` has one entry per gap of the trace.
     """
     each = groups.group(parts.gap, path, parts.activity)
     time = groups.sums(each, parts.duration_ns)

@@ -1,4 +1,4 @@
-"""The line of the program with most of some idle time, and the words for it."""
+"""The line of the program with most idle time in some gaps, and the words for it."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ _LAUNCHING = re.compile(
 class LineSite(NamedTuple):
     """A source line or native function, and its part of an idle time.
 
-    `row` are the cells of the row of `lines` with most of it, `inner` the library function if that
-    is most of the line, `inner_alone` True if nearly all, `number` that of the line in lines_of.
-    `other_work` is True where most of the time went into other work than launches.
+    `row` has the cells of the row of `lines` with most of the time. `inner` is the library function
+    if it is most of the line, `inner_alone` True if it is nearly all. `number` is the line's number
+    in lines_of. `other_work` is True where most of the time went into work other than launches.
     """
 
     file: str
@@ -174,9 +174,9 @@ def samples_of(trace: Trace, chosen: Mask) -> IdleSamples:
 def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     """True for the samples at work other than launching.
 
-    The innermost library, if any, is none of those that launch, and the gap is too long to be about
-    how costly launches are; or hardly anything is launched in a long gap, so that a library that
-    launches works on the CPU itself.
+    Either the innermost library, if any, is none that launches, and the gap is too long to be due
+    to the cost of launches; or hardly anything is launched in a long gap, so that a library that
+    launches must be working on the CPU.
     """
     sites = stack_sites(trace)
     names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
@@ -188,7 +188,7 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
 
 
 def off_cpu_times(samples: IdleSamples) -> dict[int, int]:
-    """Idle time in ns by activity off the CPU, of those in OFF_CPU_LOST."""
+    """Idle time in ns by activity, for the activities in OFF_CPU_LOST."""
     waits = [doing for doing in OFF_CPU_LOST if doing != CPU]
     return {doing: int(samples.time_ns[samples.doing == doing].sum()) for doing in waits}
 
@@ -211,7 +211,7 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
 
 
 def gap_at_line(trace: Trace, samples: IdleSamples, line: LineSite) -> int:
-    """The gap (row in gaps) with most time of a line, if possible one of which it is half."""
+    """The gap (row in gaps) with most time of a line; if possible, of gaps half of which it is."""
     idle_ns = gaps(trace).idle_ns
     own = samples.take(lines_of(trace, samples) == line.number)
     # A sample in a short gap stands for other gaps, too.
@@ -221,7 +221,7 @@ def gap_at_line(trace: Trace, samples: IdleSamples, line: LineSite) -> int:
 
 
 def _well_known(trace: Trace, samples: IdleSamples, line: int) -> bool:
-    """Whether more than a few samples of native code, which are rare, or waits show a line."""
+    """Whether a line of native code, where samples are rare, has enough samples or a known wait."""
     own = samples.take(lines_of(trace, samples) == line)
     native = stack_sites(trace).native[own.site].any()
     return not native or int(own.sampled.sum()) >= LEAST_SAMPLES or not own.sampled.all()
@@ -250,7 +250,7 @@ def _site(
 
 
 def _work_ns(trace: Trace, samples: IdleSamples, line: int) -> int:
-    """Time of a line at other work than launching."""
+    """Time of a line spent in work other than launching."""
     at_line = lines_of(trace, samples) == line
     return int(samples.time_ns[at_line & works_on_cpu(trace, samples)].sum())
 

@@ -64,7 +64,7 @@ _SLEEPS = re.compile(r"\bsleep\(")
 
 
 class Spread(NamedTuple):
-    """Idle time per (gap, sample): their rows among those given, and the time in ns."""
+    """Idle time per (gap, sample): their indices among those given to `spread_idle`, and ns."""
 
     gap: Integers
     sample: Integers
@@ -76,7 +76,7 @@ def spread_idle(
 ) -> Spread:
     """Divide disjoint gaps, in order, among the samples of one thread, whose times are ascending.
 
-    `kind` is an integer per gap; short gaps stand for each other where it is equal.
+    `kind` is an integer per gap; samples in short gaps stand for all short gaps of equal kind.
     """
     first, last = np.searchsorted(samples, start), np.searchsorted(samples, end)
     count = last - first
@@ -100,8 +100,9 @@ def spread_idle(
 class IdleSamples:
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
-    `gap` is the row in gaps, `site` that in stack_sites, `time_ns` the idle time that it stands
-    for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is known.
+    `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
+    or wait stands for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is
+    known.
     """
 
     gap: Integers
@@ -117,7 +118,7 @@ class IdleSamples:
 class Launched(NamedTuple):
     """Gaps of one device whose work a thread launched, in order of time.
 
-    `rows` are their rows in gaps; short gaps of one `kind` stand for each other.
+    `rows` are rows in gaps; samples in short gaps stand for all short gaps of equal `kind`.
     """
 
     thread: int
@@ -128,7 +129,7 @@ class Launched(NamedTuple):
 
 @fact
 def idle_samples(trace: Trace) -> IdleSamples:
-    """By Python samples; of threads that have none, by samples and waits of native code."""
+    """Activity in idle gaps, from Python samples; for threads without, from native code."""
     parts = [*_of_python(trace), *_of_native(trace)]
     none = np.zeros(0, np.int64)
     empty = IdleSamples(none, none, none, none.astype(np.uint8), none.astype(bool))
@@ -204,10 +205,10 @@ def _period_ns(times: Integers) -> int:
 
 @fact
 def sampled_threads(trace: Trace) -> RowNumbers:
-    """For each thread, the one whose samples show what delays its launches, or −1.
+    """For each thread, the thread whose samples show what delays its launches, or −1.
 
     That is the thread itself if it was sampled. autograd's and XLA's threads run no Python: they
-    launch for a thread that waits, here the sampled one with most CUDA calls of the process.
+    launch for a waiting thread, taken to be the sampled one with most CUDA calls of the process.
     """
     samples, threads = trace.recorded("python_samples"), trace.threads
     result = np.full(max(len(threads), 1), -1, np.int32)
@@ -215,7 +216,7 @@ def sampled_threads(trace: Trace) -> RowNumbers:
     calls = np.bincount(api_calls(trace).thread, minlength=len(threads))
     main = threads["thread_id"] == trace.processes["process_id"][threads["process"]]
     if not trace.strict:
-        # Ascending, so that the last to write is the best.
+        # Ascending, so that the best one is assigned last.
         for row in sorted(sampled.tolist(), key=lambda each: (calls[each], main[each])):
             result[: len(threads)][threads["process"] == threads["process"][row]] = row
     result[sampled] = sampled
@@ -257,7 +258,7 @@ def _kinds(trace: Trace) -> Array:
 
 
 def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
-    """The blocking call of the operating system at some times, as an index into DOINGS."""
+    """The blocking OS call of a thread at each (thread, time), as an index into DOINGS."""
     calls, result = trace.recorded("os_calls"), np.full(len(time), CPU, np.uint8)
     kinds = _kinds(trace)[calls.texts("name").codes]
     for kind in _BLOCKING:

@@ -22,7 +22,10 @@ from traceview.trace import Trace
 
 
 class OffCpu(NamedTuple):
-    """Time of a thread off the CPU, disjoint and in order: its row in StackSites and in DOINGS."""
+    """Waits of a thread off the CPU, disjoint and in order.
+
+    `site` is the row in StackSites, `doing` an index into DOINGS.
+    """
 
     start: Integers
     end: Integers
@@ -31,7 +34,7 @@ class OffCpu(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Parts of idle gaps. `gap` is the row of the gap, `wait` that of the wait, −1 on the CPU."""
+    """Parts of idle gaps. `gap` is the gap's row, `wait` the row of the wait, −1 on the CPU."""
 
     gap: Integers
     start: Integers
@@ -53,8 +56,8 @@ def cut_gaps(idle: Intervals, waits: OffCpu) -> Pieces:
 def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     """The waits of a thread. `kinds` are activities (DOINGS) by code of the names in os_calls.
 
-    Without scheduling events, these are its blocking calls. What it waits for in a CUDA call is
-    the GPU or the driver: that counts as the call, on the CPU.
+    Without scheduling events, these are its blocking calls. In a CUDA call a thread waits for the
+    GPU or the driver: that time counts as the call, on the CPU.
     """
     calls, rows = trace.recorded("os_calls"), _outermost_calls(trace, thread)
     start, end = calls["start_ns"][rows], calls["end_ns"][rows]

@@ -18,7 +18,7 @@ _SYSTEM = (
     r"|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux|(^|/)(python|ipython|pypy|julia|java"
     r"|node)[\d.]*$"
 )
-# What compilers, the CUDA runtime and template libraries put into the program's own executable.
+# Code that compilers, the CUDA runtime and template libraries put into the program's executable.
 _RUNTIME = (
     r"_start$|_init$|libcudart_static|cuda[A-Z]|cu[A-Z]\w*$|__cuda|__device_stub|std::|__gnu_cxx::"
     r"|thrust::|cub::|cuda::|nv::|cublas|cudnn|cufft|cusparse|nccl|operator (new|delete)|__sti__"
@@ -54,9 +54,9 @@ def function_name(symbol: str) -> str:
 class NativeLines:
     """One row per native stack.
 
-    `stack` are the numbers of the stacks, ascending. `module` and `function` (demangled) are those
-    of the innermost frame in the user's program, absent without one. `inner` is the name of the
-    library function that it called; without a frame of the program, the innermost known function.
+    `stack` are the numbers of the stacks, ascending. `module` and `function` (demangled) are of the
+    innermost frame in the user's program, absent without one. `inner` is the library function
+    called by that frame; without a frame of the program, the innermost known function.
     """
 
     stack: Integers
@@ -90,7 +90,7 @@ def find_functions(frames: Table) -> NativeLines:
     below = rows < np.where(user >= 0, user, -1)[place]
     static = function.isin([str(text) for text in function.values if "cudart_static" in str(text)])
     called = np.full(len(number), -1, np.int64)
-    # The last to write is the outermost.
+    # The outermost frame is assigned last.
     called[place[below & named & ~static]] = rows[below & named & ~static]
     leaf, first = innermost(np.ones(len(place), bool)), innermost(named & ~static)
     without = np.where(first >= 0, first, leaf)
@@ -117,7 +117,7 @@ def _picked(texts: Texts, rows: Integers) -> Texts:
 
 
 def _inner_names(module: Texts, function: Texts, rows: Integers, user: Integers) -> Texts:
-    """The function of each row, and without a frame of the program its library before it.
+    """The function of each row, behind its library if the stack has no frame of the program.
 
     `libcuda` alone stands for a library without symbols.
     """

@@ -32,7 +32,7 @@ def result_waits(trace: Trace) -> Mask:
 def calls_jax(trace: Trace) -> Mask:
     """True for the stacks (rows in stack_sites) at lines that were seen to call JAX.
 
-    Calls of a compiled function are C++ and have no frame, but those that compile it have some.
+    A call of a compiled function is C++ without a Python frame; the call that compiles it has some.
     """
     sites = stack_sites(trace)
     inside = sites.inner.isin([str(name) for name in sites.inner.values if _JAX.match(str(name))])
@@ -41,7 +41,7 @@ def calls_jax(trace: Trace) -> Mask:
 
 
 def stacks_before(times: Integers, stacks: Integers, start: Integers, period_ns: int) -> Integers:
-    """The stack of a thread's last sample before each gap; −1 where there is none shortly before.
+    """The stack of a thread's last sample before each gap; −1 without a sample shortly before.
 
     `times` are ascending.
     """
@@ -53,9 +53,9 @@ def stacks_before(times: Integers, stacks: Integers, start: Integers, period_ns:
 def after_waits(
     trace: Trace, doing: Array, stack: Integers, before: Integers
 ) -> tuple[Array, Integers]:
-    """Activity and stack of samples in gaps, those after a wait for a result as the wait.
+    """Activity and stack of samples in gaps; after a wait for a result they become the wait's.
 
-    `before` is the stack before the gap. Work at lines that do not call JAX stays what it is.
+    `before` is the stack before the gap. Samples at lines that do not call JAX stay unchanged.
     """
     waited = (before >= 0) & result_waits(trace)[before] & (doing == CPU) & calls_jax(trace)[stack]
     return np.where(waited, RESULT_WAIT, doing).astype(np.uint8), np.where(waited, before, stack)

@@ -63,7 +63,7 @@ def stack_sites(trace: Trace) -> StackSites:
 
 
 def native_rows(trace: Trace, stack: Integers) -> Integers:
-    """The rows in StackSites of some stacks of native_frames; the last one where there is none."""
+    """The rows in StackSites of stacks of native_frames; the last row for unknown stacks."""
     known, first = native_lines(trace).stack, len(stack_lines(trace).frame)
     if not len(known):
         return np.full(len(stack), first, np.int64)
@@ -77,7 +77,7 @@ def _picked(texts: Texts, rows: Integers) -> Texts:
 
 
 def _joined(python: Texts, native: Texts | Integers) -> Texts:
-    """Texts of Python stacks, of native ones (absent for integers), and of the row without."""
+    """Texts of Python stacks, of native stacks (absent if given as integers) and of no stack."""
     count = len(python.values)
     if not isinstance(native, Texts):
         codes = np.full(len(native), -1, np.int32)

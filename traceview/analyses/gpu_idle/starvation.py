@@ -1,8 +1,8 @@
 """Whether the DataLoader is the limit of a program.
 
-A program that finds no batch ready waits. While that happens again and again the workers are
-slower than the program: launches that came sooner would only wait longer. Waits of the first
-batch of an epoch, and the time it takes to receive a batch that is ready, show nothing of the kind.
+A program that finds no batch ready waits. If that happens again and again, the workers are slower
+than the program: launches that came sooner would only wait longer. Waits for the first batch of an
+epoch, and the time it takes to receive a batch that is ready, do not count.
 """
 
 from __future__ import annotations

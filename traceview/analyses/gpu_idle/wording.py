@@ -41,7 +41,7 @@ SPENT = {
     QUEUE_FULL: "at a full launch queue",
     OFF_CPU: "off the CPU",
 }
-"""The same behind a length of time, as in `spent 3 ms outside CUDA`."""
+"""Clauses for the ACTIVITIES behind a length of time, as in `spent 3 ms outside CUDA`."""
 
 
 def activity_name(trace: Trace, activity: int) -> str:

@@ -112,7 +112,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
 def _names_one_place(
     cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
 ) -> bool:
-    """Whether a single line, or other CPU work in a range of the program, takes most of it."""
+    """Whether one line, or other CPU work in a range of the program, takes most idle time."""
     if cause not in GENERAL:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > idle_ns:
@@ -124,7 +124,7 @@ def _names_one_place(
 def _behind_data(
     wording: Wording, trace: Trace, device: int, severity: Severity, parts: CpuParts
 ) -> Severity:
-    """The severity of late launches: where data is the limit, no more than that of its wait."""
+    """The severity of late launches; where data is the limit, at most that of the wait for data."""
     waits = [part.time_ns for part in parts.parts if part.doing == DATA_WAIT]
     if not waits or not starved_devices(trace).get(device):
         return severity
@@ -155,7 +155,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, idle, shown)
     if part.doing == SLEEP:
-        # The part of a sleep that the GPU still works through goes as well where the CPU is late.
+        # Where the CPU is late, the part of a sleep during which the GPU works can be saved as well.
         finding = replace(finding, saving="at-least")
     return replace(finding, subject=line.subject()) if line else finding
 

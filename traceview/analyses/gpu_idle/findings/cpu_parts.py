@@ -22,7 +22,7 @@ MOST_FUNCTIONS = 2
 
 
 class CpuPart(NamedTuple):
-    """Idle time in which the CPU did one thing (`doing`, an index into DOINGS) but launching."""
+    """Idle time in which the CPU did one thing other than launch (`doing`, an index into DOINGS)."""
 
     doing: int
     samples: IdleSamples
@@ -51,8 +51,8 @@ class CpuParts(NamedTuple):
 def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
     """The parts of idle time that are a loss of medium severity or more of `span_ns`.
 
-    Waits are one part for each kind, work on the CPU is one for each of the functions with most of
-    it. Outside of functions that is a line.
+    Each kind of wait is one part. Work on the CPU is one part for each of the functions with most
+    of it, or for a line outside of functions.
     """
     parts = []
     for doing, time_ns in off_cpu_times(samples).items():
@@ -71,7 +71,7 @@ def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
 
 
 def _of_longest_function(trace: Trace, samples: IdleSamples) -> Mask:
-    """True for the samples at other work than launching, of the function with most of it."""
+    """True for the samples at work other than launching, in the function with most of it."""
     function = stack_sites(trace).function_number[samples.site]
     chosen = works_on_cpu(trace, samples) & (function >= 0)
     time_ns = np.bincount(function[chosen], samples.time_ns[chosen], minlength=1)
@@ -82,9 +82,9 @@ def _of_longest_function(trace: Trace, samples: IdleSamples) -> Mask:
 def lost_times(
     every: Gaps, parts: CpuParts, device: int, own: Mask
 ) -> tuple[list[LostTime], LostTime]:
-    """When each part, and the rest, lost its time in their own gaps of a device.
+    """The lost time of each part in its gaps, and of the rest in the gaps `own` of a device.
 
-    Samples show how much of a gap each took: the gap is divided among them in order.
+    Samples show how much of a gap each part took: the gap is divided among the parts in order.
     """
     begin, lost = every.start_ns.copy(), []
     for part in parts.parts:

@@ -19,7 +19,7 @@ LONG_NS = 100_000
 
 
 class BackToBack(NamedTuple):
-    """Gaps between an operation and the next one of its stream; no median where there are none."""
+    """Gaps between an operation and the next one of its stream; the median is None without any."""
 
     gaps: int
     idle_ns: int
@@ -35,7 +35,7 @@ def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
 
 
 def held_back(gaps: Gaps, chosen: Mask) -> Mask:
-    """The chosen gaps in which launched work waited for long, though for no other work or event."""
+    """The chosen gaps in which launched work waited long, but for no other work and no event."""
     waited = gaps.end_ns - np.maximum(gaps.start_ns, gaps.queued_ns)
     held: Mask = chosen & ~gaps.by_event & (waited >= LONG_NS)
     return held
@@ -91,10 +91,10 @@ class LoneGap(NamedTuple):
 
 
 def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
-    """The gap that makes up most of the chosen ones, which are of one cause and GPU.
+    """The gap that makes up most of the chosen gaps, which are of one cause and GPU.
 
-    Nothing shows then that a loop repeats it. None where there is no such gap, or where the
-    selection left out another that is at least half as long.
+    Nothing shows then that a loop repeats the gap. None if there is no such gap, or if the
+    selection left out another gap at least half as long.
     """
     own, every = gaps(trace), every_gap(trace)
     rows = np.flatnonzero(chosen)
@@ -118,7 +118,7 @@ class FewGaps(NamedTuple):
 
 
 def few_gaps(idle_ns: Integers) -> FewGaps | None:
-    """At most three gaps that are nearly all of these times; None where it takes more, or all."""
+    """The at most three gaps that are nearly all of these times; None if it takes more, or all."""
     longest = np.sort(idle_ns)[::-1][:_FEW]
     total = np.cumsum(longest)
     enough = np.flatnonzero(total >= NEARLY_ALL * int(idle_ns.sum()))

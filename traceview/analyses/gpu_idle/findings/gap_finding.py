@@ -21,7 +21,7 @@ from traceview.trace import Trace
 
 
 class LostIdle(NamedTuple):
-    """Idle time of one GPU (row in devices): how much of the time of which gaps."""
+    """Idle time of one GPU (row in devices): the gaps, and how much of their time counts."""
 
     device: int
     gaps: Mask
@@ -41,7 +41,7 @@ def opening_sentence(trace: Trace, idle: LostIdle, lost: str, action: str) -> Wo
     device, own, idle_ns = idle
     gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}
-    # Rare samples stand for gaps without any, too: how many these are is not known.
+    # Rare samples stand for gaps without samples too, whose number is unknown.
     counted = " ({gaps:gap})" if gaps(trace).idle_ns[own].sum() >= idle_ns else ""
     return Wording(f"{gpu} sat idle for {{idle_ns}}{counted} {lost}.", action, values)
 

@@ -28,8 +28,8 @@ class Wording:
     def add_part(self, name: str, part_ns: int, rest: str, **values: Cell) -> None:
         """Append a sentence on a part of the idle time: `147 ms of that` and the rest.
 
-        Words take the place of the number where that reads as the whole does. A part too small to
-        begin with is left out.
+        Words replace the number where it would read the same as the whole. A part that is too small
+        is left out.
         """
         whole = self.values["idle_ns"]
         if part_ns < _LEAST_PART * int(whole or 0):

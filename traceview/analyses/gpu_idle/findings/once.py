@@ -55,9 +55,9 @@ def one_time(trace: Trace) -> Iterator[Finding]:
 
 
 def before_first_work(trace: Trace) -> Iterator[Finding]:
-    """The part of the only step that a profiler marked which had passed when GPU work began.
+    """The time before GPU work began in the only step that a profiler marked.
 
-    It lies before all gaps, so no figure of the GPU has it.
+    It lies before all gaps, so no figure of the GPU includes it.
     """
     ranges, ops, row = trace.recorded("ranges"), operations(trace), only_profiler_step(trace)
     if row is None or trace.selection.include:

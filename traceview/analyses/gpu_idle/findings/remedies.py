@@ -142,7 +142,7 @@ def short_gaps_remedy(trace: Trace, after: Integers) -> str:
 
 
 def take_out(trace: Trace) -> str:
-    """For launch-late idle time in which the CPU did other work than launching."""
+    """The remedy for launch-late idle time in which the CPU did work other than launching."""
     what = (
         "Take this CPU work out of the loop: do it earlier"
         if len(pace(trace).timed)
@@ -168,7 +168,7 @@ def lost_by(trace: Trace, cause: int) -> str:
 
 
 def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
-    """A remedy for what one gap shows: a loop may repeat it, or not."""
+    """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
     steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
     again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
     return f"Check whether {steps} this. If so, {again}{MAY_BE_ONCE[cause]}"

@@ -49,7 +49,7 @@ _GOOD_PART = 0.25
 
 
 def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
-    """Name the time that the findings on time off the CPU count, which this finding leaves out."""
+    """Name the idle time that other findings, on time off the CPU, count instead of this one."""
     if apart:
         *most, last = [NOT_COUNTED[doing] for doing in apart]
         kinds = f"{', '.join(most)} and {last}" if most else last
@@ -58,7 +58,7 @@ def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
 
 
 def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) -> None:
-    """The line with most of the time, and the advice that fits."""
+    """Add the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     wording.add_part("line_ns", line.time_ns, f"was {place}.", **values)
     if cause == LAUNCH_LATE:
@@ -68,7 +68,7 @@ def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) 
 
 
 def add_function(wording: Wording, line: LineSite) -> None:
-    """The function that all of the time is in, and its line with most of it."""
+    """Add the function that all of the time is in, and its line with most of the time."""
     source = " (`{source}`)" if line.source else ""
     calling, inner = line.inner_clause()
     wording.add(
@@ -103,7 +103,7 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
 def add_details(
     wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity, *, by_line: bool
 ) -> Severity:
-    """Add what stands out in the gaps of one cause. Returns the severity, which that may lower."""
+    """Add what stands out in the gaps of one cause. Return the severity, possibly lowered."""
     lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
     in_doubt = False
     if lone:
@@ -124,7 +124,7 @@ def add_details(
 
 
 def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
-    """Host functions that streams waited for, where they took a good part of the idle time."""
+    """Add the host functions that streams waited for, if they took a good part of the idle time."""
     host_ns, calls = in_host_functions(trace, own)
     if not calls or host_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
         return False
@@ -138,7 +138,7 @@ def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
 
 
 def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
-    """The driver's compilation of PTX, where it took a good part of the idle time."""
+    """Add the driver's compilation of PTX, if it took a good part of the idle time."""
     jit_ns, number = in_jit(trace, own)
     if not number or jit_ns < _GOOD_PART * int(wording.values["idle_ns"] or 0):
         return
@@ -151,9 +151,9 @@ def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
 
 
 def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
-    """Add whether queued work waited for long though nothing recorded held it, or a little each.
+    """Add that queued work waited long without a recorded reason, or a little each time.
 
-    Returns whether most of the time has no recorded reason.
+    Return whether most of the time has no recorded reason.
     """
     every, idle_ns = gaps(trace), int(wording.values["idle_ns"] or 0)
     held = held_back(every, own)
@@ -194,7 +194,7 @@ def _back_to_back(all_of_it: bool) -> str:
 
 
 def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> bool:
-    """Add the gap with most of the time. Whether it may well be there once."""
+    """Add the gap with most of the time. Return whether it may occur only once."""
     where = inside(trace, lone.range_path, "longest_gap_range")
     before = f" before work launched{where}" if where else ""
     values: dict[str, Cell] = {
@@ -221,7 +221,7 @@ def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
 
 
 def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> bool:
-    """Gaps so few that nothing shows whether a longer run repeats them: no steps are known."""
+    """Add that few gaps make up the time, if so. Return that; without steps they may come once."""
     few = few_gaps(gaps(trace).idle_ns[own])
     if few is None:
         return False
@@ -238,7 +238,7 @@ def _is_divided(wording: Wording) -> bool:
 
 
 def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
-    """The call and range with most of the idle time: of the wait before it, or of the launch."""
+    """Add the call and range with most idle time: those of the wait before it, or of the launch."""
     drained = cause == SYNC_DRAIN
     site = longest_wait_site(trace, own) if drained else longest_launch_site(trace, own)
     if site is None:

@@ -45,7 +45,7 @@ def of_unknown(trace: Trace) -> Iterator[Finding]:
 def _evidence(
     values: Mapping[str, Value], gpu: Mapping[str, Value], every: Gaps, own: Mask
 ) -> Evidence:
-    """The longest of the gaps, or the GPU where it has none."""
+    """Evidence by the longest of the gaps, or by the GPU if it has no gap."""
     if not own.any():
         return Evidence(values, "devices", gpu)
     longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
