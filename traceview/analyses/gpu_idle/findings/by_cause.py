@@ -155,7 +155,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, idle, shown)
     if part.doing == SLEEP:
-        # Where the CPU is late, the part of a sleep during which the GPU works can be saved as well.
+        # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
         finding = replace(finding, saving="at-least")
     return replace(finding, subject=line.subject()) if line else finding
 
