@@ -1,8 +1,9 @@
 """Waiting for ranks that are not in the recording, by the fastest equal collective.
 
-Of collectives of one kind and size the fastest is the one that waited least. What the others take
-longer is waiting for ranks that arrive later, or transfers that others slow down: the recordings of
-the other ranks tell which. Where sizes are unknown, those at one place of each step are alike.
+The fastest collective of a kind and size is the one that waited least. The excess time of the
+others is waiting for ranks that arrive later, or slowdown by concurrent transfers: the recordings
+of the other ranks tell which. Where sizes are unknown, collectives at the same place of each step
+are taken to be equal.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _RANK_FILE = re.compile(r"\.rank\d+\.")
 class BeyondFastest:
     """Collectives whose other ranks are not recorded: `rows` of transfers.
 
-    `beyond_ns` is what each takes longer than the fastest of those alike, 0 where fewer than four
-    are. `by_size` is False where not all sizes are known.
+    `beyond_ns` is the time of each beyond the fastest equal collective, 0 where fewer than four are
+    equal. `by_size` is False where not all sizes are known.
     """
 
     rows: Integers
@@ -42,7 +43,7 @@ class BeyondFastest:
 
 
 def beyond_fastest(trace: Trace, moved: Transfers, waits: Waiting, rows: Integers) -> BeyondFastest:
-    """Those of these transfers that no recorded rank shares, against the fastest of their kind."""
+    """The transfers among `rows` that no other recorded rank shares, against the fastest equal one."""
     alone = rows[moved.is_collective[rows] & (waits.wait_ns[rows] < 0) & (moved.ranks[rows] != 1)]
     if not len(alone):
         return BeyondFastest(alone, np.zeros(0, np.int64), True)
@@ -63,7 +64,7 @@ def beyond_fastest(trace: Trace, moved: Transfers, waits: Waiting, rows: Integer
 
 
 def _place(by: Groups) -> Integers:
-    """How many rows of its group come before each row."""
+    """The number of rows of the same group before each row."""
     order = np.argsort(by.ids, kind="stable")
     result = np.empty(len(order), np.int64)
     result[order] = np.arange(len(order)) - np.searchsorted(by.ids[order], by.ids[order])

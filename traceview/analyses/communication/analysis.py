@@ -158,7 +158,7 @@ def _hex(numbers: Integers) -> list[str | None]:
 
 
 def _groups(waits: Waiting, devices: Integers, numbers: Integers) -> Iterator[str | None]:
-    """Ranks of each communicator, such as `0, 1`; None for what is in none."""
+    """Yield the ranks of each communicator, such as `0, 1`; None for a transfer without one."""
     for number in numbers.tolist():
         if number < 0:
             yield None
@@ -208,7 +208,7 @@ def cause_of(waits: Waiting, own: Integers) -> str:
 
 
 def _step_median_ns(trace: Trace, moved: Transfers, device: int) -> int | None:
-    """Median time between the ends of steps of the process of a GPU; of its longest series."""
+    """Median time between the ends of steps, in the longest series of a GPU's process."""
     every = steps(trace)
     process = operations(trace).process[moved.operation[np.argmax(moved.device == device)]]
     own = (every.process == process) & (every.operations > 0)

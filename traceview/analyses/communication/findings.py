@@ -55,7 +55,7 @@ class _MostExposed:
 
 
 class _Clause(NamedTuple):
-    """A part of the finding's sentence. A remedy takes the place of those of clauses before it."""
+    """A part of the finding's sentence. Its remedy replaces those of clauses before it."""
 
     text: str
     values: dict[str, Value]
@@ -107,7 +107,7 @@ def _most_exposed(trace: Trace, moved: Transfers) -> _MostExposed | None:
 def _clauses(
     trace: Trace, moved: Transfers, waits: Waiting, most: _MostExposed
 ) -> Sequence[_Clause]:
-    """How much is exposed; then waiting for absent ranks or the size of messages; the late GPU."""
+    """Clauses: how much is exposed; waiting for absent ranks or message size; the late GPU."""
     exposed = _exposed_clause(trace, moved, most)
     absent = beyond_fastest(trace, moved, waits, most.rows)
     late = _late_clause(trace, moved, waits, most)
@@ -153,7 +153,7 @@ def _absent_clause(
     trace: Trace, moved: Transfers, most: _MostExposed, absent: BeyondFastest
 ) -> _Clause | None:
     """Waiting for ranks that are not recorded, where that is half of the exposed time."""
-    # What the fastest calls take may be hidden or exposed: the rest of the exposed time waits.
+    # The time of the fastest calls may be hidden or exposed; any other exposed time is waiting.
     fastest_ns = int(moved.duration_ns[most.rows].sum()) - absent.total_ns
     beyond_ns = most.exposed_ns - fastest_ns
     if beyond_ns < _MOSTLY * most.exposed_ns:
@@ -172,7 +172,7 @@ def _message_clause(
 ) -> _Clause | None:
     """Median size of the transfers of a kind, and their bus bandwidth; None where unknown.
 
-    Time that they waited, or took beyond the fastest equal ones, is left out of the bandwidth.
+    Bandwidth leaves out the time that they waited, or took beyond the fastest equal transfer.
     """
     waited = np.maximum(waits.wait_ns, 0)
     waited[absent.rows] = absent.beyond_ns
@@ -194,7 +194,7 @@ def _late_clause(
 ) -> _Clause | None:
     """The GPU that these transfers wait for most, where that is a tenth of the exposed time.
 
-    It has a remedy where it is half of the exposed time.
+    The clause has a remedy where the wait is half of the exposed time.
     """
     wait_ns = int(np.maximum(waits.wait_ns[most.rows], 0).sum())
     if wait_ns < _WORTH_NAMING_FRACTION * most.exposed_ns:

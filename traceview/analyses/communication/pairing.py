@@ -25,12 +25,12 @@ from traceview.trace import Trace, fact
 
 @record
 class Waiting:
-    """One entry per transfer: `wait_ns` for the last GPU to arrive, −1 where it is not paired;
-    `late_ns` the longest wait that the others had for it, 0 where it was not the last.
+    """Waits in collectives, one entry per transfer.
 
-    `extra_work_ns` and `extra_idle_ns` are how much longer than the mean of the others a GPU that
-    arrived last was busy, and idle, since its collective before. `communicator` is its number, −1
-    for none.
+    `wait_ns` is the wait for the last GPU to arrive, −1 for an unpaired transfer; `late_ns` the
+    longest wait of another GPU for this one, 0 unless it arrived last. `extra_work_ns` and
+    `extra_idle_ns` are how much longer than the mean of the others a GPU that arrived last was
+    busy, and idle, since its previous collective. `communicator` is its number, −1 for none.
     """
 
     wait_ns: Integers
@@ -57,7 +57,7 @@ def waiting(trace: Trace) -> Waiting:
 
 
 def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
-    """Streams of different GPUs whose collectives belong together; rows are those of transfers."""
+    """Streams of different GPUs whose collectives belong together; `rows` are rows of transfers."""
     rows = np.flatnonzero(moved.is_collective)
     if not len(rows):
         return ()
@@ -120,7 +120,7 @@ def _since_the_one_before(
     devices: tuple[int, ...],
     busy: dict[int, Intervals],
 ) -> tuple[Integers, Integers]:
-    """Busy and idle time of each GPU between the collective before and this one; 0 at the first."""
+    """Busy and idle time of each GPU between the previous collective and this; 0 for the first."""
     work, idle = (np.zeros(rows.shape, np.int64) for _ in range(2))
     for place, device in enumerate(devices):
         own = rows[place, there[place]]

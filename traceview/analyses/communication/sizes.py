@@ -51,7 +51,7 @@ SIZES = TableSpec(
 
 
 def sizes(trace: Trace, moved: Transfers, waits: Waiting) -> Table:
-    """Transfers by kind and size: those whose bytes are known."""
+    """The table of transfers by kind and size, without transfers of unknown size."""
     rows = np.flatnonzero(moved.bytes >= 0)
     by = groups.group(moved.kind[rows], moved.bytes[rows], moved.ranks[rows])
     net = moved.duration_ns[rows] - np.maximum(waits.wait_ns[rows], 0)
@@ -77,13 +77,13 @@ def sizes(trace: Trace, moved: Transfers, waits: Waiting) -> Table:
 
 
 def known_sums(by: Groups, values: Integers) -> Integers:
-    """Sum of each group, NULL where a value of it is unknown (−1)."""
+    """The sum of each group, NULL where one of its values is unknown (−1)."""
     unknown = groups.sums(by, (values < 0).astype(np.int64)) > 0
     return np.where(unknown, NULL, groups.sums(by, np.maximum(values, 0)))
 
 
 def known_rates(size: Integers, time_ns: Integers) -> Integers:
-    """Bytes per second, NULL where the bytes are, or where there is no time."""
+    """Bytes per second, NULL where the bytes are NULL or the time is 0."""
     return np.where((size == NULL) | (time_ns <= 0), NULL, bytes_per_s(size, time_ns))
 
 
