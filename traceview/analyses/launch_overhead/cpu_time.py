@@ -88,7 +88,7 @@ def range_table(trace: Trace) -> Table:
     chosen = selected_ranges(trace)
     pattern = np.append(tree.path_pattern, np.int32(size))[tree.path]
     if trace.selection:
-        # What is not selected is counted behind the last pattern.
+        # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
     cuda, launches = _calls_inside(trace, pattern, size)
     duration, own = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
@@ -112,9 +112,10 @@ def range_table(trace: Trace) -> Table:
 
 
 def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, Integers]:
-    """CUDA time and launch calls of each pattern's own threads, by innermost range.
+    """CUDA time and launch calls on each pattern's own threads, by innermost range.
 
-    `pattern` is that of each range, `size` of one that does not count.
+    `pattern` has the pattern of each range; `size`, the number of patterns, for ranges that do not
+    count.
     """
     calls, inside = api_calls(trace), attributed_calls(trace)
     cuda = np.zeros(size + 1, np.int64)
