@@ -1,4 +1,4 @@
-"""Access widths of each kernel with code, and a bound of the time that wider accesses can save.
+"""Access widths of each kernel with code, and a bound on the time that wider accesses can save.
 
 Narrow accesses cost time only in memory-bound kernels. Time is claimed only for launches that ran
 alone on the GPU for long enough, of code that shows how many bytes a thread moves: the measured
@@ -62,10 +62,10 @@ class TimedLaunches:
 
 @record
 class WidthBound:
-    """One variant of a kernel: its widths, and a bound of the time at 128 bits.
+    """One variant of a kernel: its widths, and a bound on its time with 128-bit accesses.
 
-    `bits` is the narrow width that costs time, None without one. `timed` are the launches that
-    the bound is of, None without any; `bound_ns` is their least time, None where unknown. `why` is
+    `bits` is the narrow width that costs time, None without one. `timed` are the launches that the
+    bound applies to, None without any; `bound_ns` is their least time, None where unknown. `why` is
     the reason why no time is claimed. Of several variants that share their launches only the first
     is `counted`.
     """
@@ -119,7 +119,7 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
 
 
 def _communicates(code: LaunchedCode) -> bool:
-    """Whether the kernel exchanges data between GPUs: its time is that of the link."""
+    """Whether the kernel exchanges data between GPUs, so that the link determines its time."""
     return any(classify(run.name) is KernelClass.COMMUNICATION for run in code.runs)
 
 
@@ -174,7 +174,7 @@ def _narrow_bits(widths: RunningWidths) -> int | None:
 def _timed_launches(
     trace: Trace, code: LaunchedCode, widths: RunningWidths
 ) -> TimedLaunches | None:
-    """None where the bytes per thread are unknown, or no launch ran alone on its GPU."""
+    """The launches that can be timed; None if bytes per thread are unknown or no launch ran alone."""
     thread_bytes = widths.traffic.bytes_moved
     if not thread_bytes:
         return None
@@ -210,7 +210,7 @@ def _rows(code: LaunchedCode) -> Integers:
 
 
 def why_unknown(bound: WidthBound, twins: Sequence[RunningWidths], known: Peaks) -> str:
-    """Why no bound of the time can be given; empty if one can.
+    """Why no bound on the time can be given; empty if one can.
 
     `twins` are the widths of the variants that share the launches.
     """

@@ -38,7 +38,7 @@ _UNKNOWN_CAUSE = (
 
 
 def width_findings(bounds: Sequence[WidthBound], kernel_ns: int, span_ns: int) -> Iterator[Finding]:
-    """Kernels whose narrow accesses cost time, then those of which that is unknown.
+    """Kernels whose narrow accesses cost time, then kernels where the cost is unknown.
 
     `kernel_ns` is the time of all kernels, `span_ns` the steady time of the GPUs.
     """
@@ -62,7 +62,7 @@ def width_findings(bounds: Sequence[WidthBound], kernel_ns: int, span_ns: int) -
 
 
 def _is_own(bound: WidthBound) -> bool:
-    """Whether the program's author can change the kernel; a compiler's is not theirs to edit."""
+    """Whether the program's author can edit the kernel, as opposed to a compiler's."""
     return owner_of(bound.code.runs[0].name) is KernelOwner.PROGRAM
 
 
@@ -167,7 +167,7 @@ def _narrow(bound: WidthBound, kernel_ns: int) -> tuple[str, dict[str, Value]]:
 
 
 def _remedy(bound: WidthBound) -> tuple[str, dict[str, Value]]:
-    """The remedy of the kernel rule with its values; of SASS alone, what is likely."""
+    """The remedy of the kernel rule with its values; for SASS alone, the likely remedy."""
     rules = [finding for finding in bound.widths.narrow if finding.severity != "low"]
     if not rules:
         return _UNKNOWN_CAUSE, {}
@@ -177,7 +177,7 @@ def _remedy(bound: WidthBound) -> tuple[str, dict[str, Value]]:
 
 
 def _wide_example(bound: WidthBound, bounds: Sequence[WidthBound]) -> WidthBound | None:
-    """The kernel of this run that reaches the highest rate with 128 bits, if a higher one."""
+    """The kernel of this run with the highest rate at 128 bits; None if it is not higher."""
     wide = [
         other
         for other in bounds
