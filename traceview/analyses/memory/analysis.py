@@ -157,7 +157,7 @@ def _peak(trace: Trace, device: int, level: Level, times: Integers) -> dict[str,
 
 
 def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
-    """The innermost range around the last event until then, by the call that it belongs to."""
+    """The innermost range around the call of the last memory event up to `at_ns`."""
     last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
     events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
     if last < 0 or not len(calls):
@@ -228,7 +228,7 @@ def _calls(trace: Trace) -> Table:
 
 
 def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
-    """Slices from the first event of any GPU to the last event or operation."""
+    """Yield time slices from the first event of any GPU to the last event or operation."""
     every = levels(trace)
     if not every:
         return

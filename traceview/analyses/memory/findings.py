@@ -182,7 +182,7 @@ def freeing_line(trace: Trace, loop: Recurring) -> FreeingLine | None:
 
 
 def _leak(trace: Trace, device: int, grown: Growth) -> Finding:
-    """Growth to the end of the recording; for information where allocations differ in size."""
+    """Finding on growth up to the end; severity `info` where allocation sizes vary."""
     total = int(trace.devices["total_memory_bytes"][device])
     level, of = levels(trace)[device], steady_steps(trace)[device]
     sizes = allocated_sizes(trace, device)
