@@ -2,8 +2,8 @@
 
 Unfused, the scores of all pairs of positions are written and read several times: scaled, masked,
 cast, normalized, dropped. A fused kernel does this between its two products, so the kernels between
-the GEMMs go. With products of bf16 and fp16 their time is the least that is saved, with those of
-fp32 the most, since fused kernels multiply fp32 more slowly (measured: docs/accuracy.md).
+the GEMMs disappear. With bf16 or fp16 products at least their time is saved, with fp32 products at
+most that, since fused kernels multiply fp32 more slowly (measured: docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from traceview.findings import Evidence, Finding, LostTime, share_pct
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
-# What scaling, masks, casts and dropout launch.
+# Kernels of scaling, masks, casts and dropout.
 _BETWEEN = (
     KernelClass.ELEMENTWISE,
     KernelClass.CAST_COPY,
@@ -116,7 +116,7 @@ def unfused_attention(trace: Trace) -> Mask:
 
 @fact
 def _products(trace: Trace) -> RowNumbers:
-    """For each kernel between the products of an attention the row of the first one; else −1."""
+    """For each kernel between the products of an attention, the first product's row; else −1."""
     result = np.full(len(trace.recorded("kernels")), -1, np.int32)
     rows, opens = steady_in_order(trace)
     kinds = kernel_classes(trace)[rows]
@@ -140,7 +140,7 @@ def _products(trace: Trace) -> RowNumbers:
         & (last + 1 < len(rows))
     )
     unfused = between[first] & products & (softmax == 1) & (other == 0) & (count <= _MOST_BETWEEN)
-    # A copy of results, or of the next input, divides two passes.
+    # A copy of results, or of the next input, separates two passes.
     start = trace.recorded("kernels")["start_ns"][rows]
     unfused &= ~_copied(trace, start[first - 1], start[after])
     if np.count_nonzero(unfused) >= _LEAST_SOFTMAXES:
@@ -166,7 +166,7 @@ def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
 
 
 def _remedy(trace: Trace) -> str:
-    """What the program calls decides, where Python samples show it."""
+    """The remedy, by the attention function that Python samples show, if any."""
     frames = trace.recorded("python_frames")
     for folder, function, remedy in _IN_PROGRAM:
         named = np.flatnonzero(frames.texts("function").isin([function]))

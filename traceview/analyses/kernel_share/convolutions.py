@@ -50,17 +50,17 @@ _BETWEEN = (
 )
 _HALF = 0.5
 _LEAST_FRACTION = 0.1
-# Of a network whose other kernels on NCHW take so much, conversions are the lesser part.
+# Where other kernels on NCHW take this fraction, conversions are the lesser part of the cost.
 _MUCH = 0.25
 _FIRST_TENSOR_CORES, _FIRST_TF32 = 7.0, 8.0
 
 
 @record
 class _Remedy:
-    """What is said of some kernels, and what takes their place; `less` is the part that goes.
+    """Message and remedy for a kind of kernels; `less` is the fraction of their time it saves.
 
-    With a `factor`, by which these become faster, fp32 kernels between them get by on half of their
-    time. Without one the saving is the least, as other kernels gain, too.
+    With a `factor`, by which these kernels become faster, fp32 kernels between them take half of
+    their time. Without one the saving is a lower bound, as other kernels gain too.
     """
 
     message: str
@@ -100,9 +100,9 @@ _USE_FP16 = (
 
 
 def convolution_findings(trace: Trace) -> Iterator[Finding]:
-    """What 16 bits and another layout save of the convolutions of each kind, in PyTorch alone.
+    """Findings on convolutions that 16 bits or another layout make faster, in PyTorch only.
 
-    torch.fft of images wants NCHW: beside it another layout costs more conversions than it saves.
+    torch.fft needs images as NCHW: beside it another layout costs more conversions than it saves.
     A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
     (docs/accuracy.md).
     """
@@ -144,7 +144,7 @@ def _precise(names: Texts, takes_tf32: bool) -> Mask:
 
 
 def _named(names: Texts, chosen: Callable[[str], bool]) -> Mask:
-    """True for the kernels whose names are chosen; each distinct name is asked once."""
+    """True for the kernels whose names are chosen; each distinct name is tested once."""
     used = groups.different(names.codes[names.codes >= 0]).tolist()
     codes = [code for code in used if chosen(str(names.values[code])[:_LONGEST])]
     result: Mask = np.isin(names.codes, codes)
@@ -152,7 +152,7 @@ def _named(names: Texts, chosen: Callable[[str], bool]) -> Mask:
 
 
 def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[Finding]:
-    """What the chosen kernels of a GPU can save."""
+    """The finding on what the chosen kernels of a GPU can save, if that is enough."""
     rows, span_ns = np.flatnonzero(chosen), steady_spans_ns(trace).get(device, 0)
     kernels = trace.recorded("kernels")
     rows = rows[kernels["device"][rows] == device]

@@ -119,7 +119,7 @@ def _runs_finding(trace: Trace, of: Runs, template: str, remedy: str) -> Iterato
 def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
     """A finding on Adam-like optimizers that update each tensor alone: only these call addcdiv.
 
-    Its cost is that of launches, which other answers claim, so no time is claimed here.
+    The cost lies in the launches, which other analyses claim, so no time is claimed here.
     """
     kernels, loops = trace.recorded("kernels"), max(len(steps(trace)), 1)
     rows = np.flatnonzero(steady_kernels(trace) & matching_kernels(trace, _PER_TENSOR))
@@ -141,7 +141,7 @@ def per_tensor_optimizer(trace: Trace) -> Iterator[Finding]:
 def tiny_kernels(trace: Trace) -> Iterator[Finding]:
     """A finding, for information, where most kernels take no longer than their launch.
 
-    Those of CUDA graphs are not launched one by one.
+    Kernels of CUDA graphs are left out, as they are not launched one by one.
     """
     kernels = trace.recorded("kernels")
     steady = steady_kernels(trace) & ~cuda_graphs(trace).node[kernel_operations(trace)]
@@ -184,7 +184,7 @@ def tiny_kernels(trace: Trace) -> Iterator[Finding]:
 def costliest_own_kernel(trace: Trace, chosen: Mask) -> Iterator[Finding]:
     """The chosen kernel with most time after warm-up, if the program wrote it.
 
-    The launches of warm-up count where nothing else was launched.
+    Launches of warm-up count only if there are no others.
     """
     steady = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
     after_warm_up = bool(steady.any() and (steady != chosen).any())

@@ -40,11 +40,11 @@ class Fp32Gemms:
 
     `names` are the kernels, the costliest first, and `label` is the short form of the first.
     `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16, `speedup`
-    how much faster at their peak. `saved_ns` is an upper bound: what the FLOP at that peak leave of
-    `time_ns`. The three are None where nothing is known of the rates of the GPU; `fp32_flop_per_s`
-    and `flop_per_s`, the peak rates of the CUDA cores and of that type, where only their ratio is.
-    `saved_each_ns` is the same per launch; `claimed_ns` is what of it shortens the program,
-    `gain_ns` what would if the CPU launched all work soon enough.
+    how much faster at their peak. `saved_ns` is an upper bound: `time_ns` less the time of the FLOP
+    at that peak. The three are None where the GPU's rates are unknown; `fp32_flop_per_s` and
+    `flop_per_s`, the peak rates of the CUDA cores and of that type, also where only their ratio is
+    known. `saved_each_ns` is `saved_ns` per launch; `claimed_ns` is the part of it that shortens
+    the program, `gain_ns` the part that would if the CPU launched all work in time.
     """
 
     device: int

@@ -40,9 +40,9 @@ _FUSED_OPTIMIZER = re.compile(r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|L
 class Runs:
     """Runs of at least two kernels, one after another on a stream of one GPU, after warm-up.
 
-    `less_ns` is their time without the longest kernel of each run, `saved_ns` what of it the
-    program gains, `gain_ns` what it would if the CPU launched all work soon enough. `class_ns` is
-    their time by `KernelClass`.
+    `less_ns` is their time without the longest kernel of each run, `saved_ns` the part of it that
+    the program gains, `gain_ns` the gain if the CPU launched all work in time. `class_ns` is their
+    time by `KernelClass`.
     """
 
     device: int
@@ -60,7 +60,7 @@ class Runs:
 
 
 def unfused_kernels(trace: Trace, others: Mask) -> tuple[Runs, ...]:
-    """The runs of eager kernels that could be one kernel each, by GPU; not of these `others`."""
+    """The runs of eager kernels that could be one kernel each, by GPU, without the `others`."""
     kinds = kernel_classes(trace)
     eager = matching_kernels(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
@@ -93,7 +93,7 @@ def matching_kernels(trace: Trace, rule: re.Pattern[str]) -> Mask:
 def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
     """Runs of the wanted kernels, by GPU; kernels of equal `operation` are one operation.
 
-    Nothing fuses the end of a step with the begin of the next one.
+    A run ends with its step: nothing fuses kernels of two steps.
     """
     rows, opens = steady_in_order(trace)
     here = picked(wanted, rows)

@@ -73,7 +73,7 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
 
 
 def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
-    """Steady memsets whose next operation on the stream is a kernel of the program, and these."""
+    """Steady memsets followed on their stream by a kernel of the program, and these kernels."""
     ops, order = operations(trace), operations_by_stream(trace)
     place = np.flatnonzero(ops.kind[order[:-1]] == Kind.SET)
     now, then = order[place], order[place + 1]

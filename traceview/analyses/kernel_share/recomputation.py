@@ -2,8 +2,8 @@
 
 PyTorch runs the backward pass of a GPU on a thread of its own, which launches kernels of the
 forward pass only where a block is run once more: no operator's derivative calls, say, the softmax
-of the forward pass. Around such a kernel, all launches belong to the block that follow each other
-in the forward pass, too. On an H200, where a step without checkpoints had 16 GEMMs and GELUs less,
+of the forward pass. The block extends around such a kernel over all launches that follow each other
+in the forward pass too. On an H200, where a step without checkpoints had 16 GEMMs and GELUs less,
 these took 5.87 ms of it (`workloads/recomputation.py`). Their launches are saved with them: steps
 with 11.5 and 5.2 ms of such kernels were 12.9 and 5.7 ms shorter without (docs/accuracy.md).
 """
@@ -47,7 +47,7 @@ _REMEDY = (
 
 
 def recomputation_findings(trace: Trace) -> Iterator[Finding]:
-    """One finding on the GPU that computes most again."""
+    """One finding on the GPU that spends most time on recomputation."""
     rows = np.flatnonzero(recomputed_kernels(trace) & steady_kernels(trace))
     if not len(rows):
         return
@@ -89,7 +89,7 @@ def recomputation_findings(trace: Trace) -> Iterator[Finding]:
 
 
 def _severity(severity: Severity | None, peak: int | None, memory: int | None) -> Severity | None:
-    """The severity of the time, if there is memory for what would be kept: unknown, it is low."""
+    """The severity, if there is memory for the activations to keep; `low` where that is unknown."""
     if severity is None or peak is None or memory is None:
         return "low" if severity in ("medium", "high") else severity
     return "info" if peak > _FULL_MEMORY * memory else severity
@@ -128,7 +128,7 @@ def _in_launch_order(trace: Trace) -> tuple[RowNumbers, Integers]:
 
 
 def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again: Mask) -> Integers:
-    """Places in `again` of runs of launches that follow each other in `first` as well.
+    """Indices, within `again`, of runs of launches that follow each other in `first` as well.
 
     Each run holds an anchor, a kernel that only the forward pass launches.
     """

@@ -1,4 +1,4 @@
-"""Kernels of libraries that have faster ones for the same.
+"""Library kernels for which the library has a faster alternative.
 
 Libraries choose kernels of an older architecture for small or odd shapes as well, and rightly so.
 Two cases are certain: FlashAttention-2, whose kernels are those of compute capability 8.0, on one
@@ -43,9 +43,9 @@ _HOPPER, _BLACKWELL = 9.0, 10.0
 
 @record
 class SlowerKernels:
-    """What is known of one case, on GPUs of `capabilities` (the second is the first above them).
+    """One case, on GPUs of compute capability from `capabilities[0]` to below `capabilities[1]`.
 
-    `speedup` is at most that of the faster kernels; calls under `shortest_ns` do not count.
+    `speedup` is the greatest of the faster kernels; calls under `shortest_ns` do not count.
     """
 
     what: str

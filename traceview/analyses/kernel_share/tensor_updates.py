@@ -31,7 +31,7 @@ _MOST_KINDS, _LEAST_SIZES = 3, 3
 
 
 def per_tensor_updates(trace: Trace) -> Iterator[Finding]:
-    """A finding on the GPU with most time in loops over tensors, of every other step at least."""
+    """A finding on the GPU with most time in loops over tensors that run in half of the steps."""
     rows, run = _updates(trace)
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     findings = [_finding(trace, device, rows[own], run[own]) for device, own in by_device.items()]
@@ -97,6 +97,6 @@ def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
 
 
 def _distinct(run: Integers, values: Array) -> Integers:
-    """How many values are distinct in each run."""
+    """The number of distinct values in each run."""
     pairs = groups.group(run, values)
     return np.bincount(run[pairs.first], minlength=int(run.max()) + 1)

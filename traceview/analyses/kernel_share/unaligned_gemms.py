@@ -41,10 +41,10 @@ def aligned_elements(name: str) -> int | None:
 class UnalignedGemms:
     """The unaligned GEMMs of one GPU after warm-up; `names`, costliest first.
 
-    `saved_ns` is the part of their time that the program gains at most, `gain_ns` what it would if
-    the CPU launched all work soon enough. `elements` is what
-    dimensions should be a multiple of. `dimension` is the one of a recorded shape that is none,
-    None without shapes. `longest` has start and end of the longest, in ns.
+    `saved_ns` is the part of their time that the program gains at most, `gain_ns` the gain if the
+    CPU launched all work in time. `elements` is the number that dimensions should be a multiple
+    of, `dimension` a recorded one that is not, None without shapes. `longest` has start and end of
+    the longest launch, in ns.
     """
 
     device: int
