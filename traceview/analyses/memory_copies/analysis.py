@@ -126,8 +126,8 @@ def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
 def _compute_begins_ns(trace: Trace) -> Integers:
     """When each device has done a twentieth of its kernel time; its start-up is over by then.
 
-    A program uploads its weights and data before it computes. Without steps nothing else tells
-    these copies from those of a loop. The least time for a device without kernels.
+    A program uploads its weights and data before it computes; without steps nothing else tells
+    these copies from those of a loop. The least int64 for a device without kernels.
     """
     begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
     for device, compute in compute_time(trace).items():

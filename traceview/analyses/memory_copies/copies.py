@@ -123,7 +123,7 @@ def _host_memory(copies: Table) -> Texts:
 
 
 def rows_of(copies: Table, row: Mapping[str, Cell]) -> Mask:
-    """True for the copies that a row of the table adds up."""
+    """True for the copies that a row of the table sums."""
     texts = {
         "direction": copies.texts("direction"),
         "host_memory": _host_memory(copies),
@@ -142,13 +142,13 @@ def exposed_by(trace: Trace, copies: Table, by: groups.Groups) -> Integers:
 
 
 def longest_of(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
-    """Start and end of the longest of the copies that a row of the table adds up."""
+    """Start and end of the longest of the copies that a row of the table sums."""
     longest = int(np.argmax(np.where(rows_of(copies, row), copies.duration_ns, -1)))
     return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])
 
 
 def time_of(copies: Table) -> LostTime:
-    """The time of copies on the GPU that they take longest."""
+    """The time of copies on the GPU where they take longest."""
     device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
     on_gpu = copies.take(copies["device"] == device)
     return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))

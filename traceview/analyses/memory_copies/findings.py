@@ -41,10 +41,10 @@ from traceview.tables import Cell, Mask, Table
 from traceview.trace import Trace
 
 _ONLY_COPIES_FRACTION = 0.5
-# A copy of fewer bytes takes no longer than its latency, pinned or not; one of a small size mostly.
+# A copy of few bytes takes only its latency, pinned or not; a small copy mostly its latency.
 _FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
 _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
-# A program whose last step is followed by more than this part of its time has other work as well.
+# A program that runs on after its last step for more than this part of its time has other work.
 _TAIL_FRACTION = 0.2
 _KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
 _OF_NUMBA = (
@@ -124,7 +124,7 @@ def _in_steps(trace: Trace, copies: Table) -> bool:
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
-    """Whether copies of another kind run during a good part of those of a row."""
+    """Whether copies of another kind run during a good part of a row's copies."""
     on_gpu = copies.take(copies["device"] == device)
     own = rows_of(on_gpu, row)
     spans = (on_gpu["start_ns"], on_gpu["end_ns"])
@@ -135,8 +135,9 @@ def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
 def _after_the_loop(trace: Trace, copies: Table) -> Mask:
     """True for copies after the last step of a program that ends soon, of sizes not seen before.
 
-    Weights and results are copied once there, such as by a trainer that moves its model away. What
-    is copied in the steps as well is of the last one: an inferred step ends with its optimizer.
+    Weights and results are copied once there, such as by a trainer that moves its model away.
+    Copies of sizes seen before belong to the last step, as an inferred step ends with its
+    optimizer.
     """
     all_steps, ops = steps(trace), operations(trace)
     last_ns = int(all_steps.gpu_end_ns.max(initial=0))
@@ -194,7 +195,10 @@ def _exposed_finding(
 
 
 def _exposed_message(row: Mapping[str, Cell], exposed_ns: int, span_ns: int, several: bool) -> str:
-    """What the copies take, and how long no kernel runs meanwhile, on one of `several` GPUs."""
+    """The message: the time of the copies, and how long no kernel runs meanwhile.
+
+    It names the GPU if there are `several`.
+    """
     take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
     copies = (
         "{calls:copy|copies} of {host_memory} memory ({direction}, {bytes}) "
@@ -254,9 +258,9 @@ def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
 
 
 def _is_small(row: Mapping[str, Cell]) -> bool:
-    """Whether these copies take as long as fewer bytes would, far below the rate of their link.
+    """Whether these copies are so small that latency keeps them far below the rate of their link.
 
-    A few large ones among them take the time.
+    False where a few large copies among them take the time.
     """
     median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
     if int(row["bytes"] or 0) > _SMALL_BYTES * int(row["calls"] or 1):

@@ -54,7 +54,7 @@ def migration_findings(trace: Trace, copies: Table, early: Mask) -> Iterator[Fin
 
 
 def _on_demand(trace: Trace, copies: Table, in_warm_up: bool) -> Iterator[Finding]:
-    """Pages of one direction that the driver moved after page faults, and beside the pages hit."""
+    """Finding on pages of one direction that the driver moved after faults, or beside such pages."""
     moved, span_ns = time_of(copies), steady_span_ns(trace)
     total_ns = int(copies.duration_ns.sum())
     at_stake_ns = total_ns if in_warm_up else _in_use(trace, moved).total()
@@ -115,7 +115,7 @@ def _prefetched(trace: Trace, copies: Table) -> Iterator[Finding]:
 def outer_finding(trace: Trace, copies: Table, chosen: Mask) -> Iterator[Finding]:
     """Pages that move before and after all work of their GPU, where that takes long beside it.
 
-    A run pays for them once: medium at most, and no share of its steady time.
+    A run pays for them once, so the severity is medium at most, with no share of its steady time.
     """
     outer = outer_migrations(trace)[chosen]
     if trace.selection or not outer.any():
@@ -167,6 +167,6 @@ def _in_use(trace: Trace, moved: LostTime) -> Intervals:
 
 
 def _evidence(copies: Table, row: Mapping[str, Cell], values: Mapping[str, Cell]) -> Evidence:
-    """Values, with the row of the table that has most of the time and its longest migration."""
+    """The evidence: values, the table row with most of the time, and its longest migration."""
     keys = {name: row[name] for name in _KEYS}
     return Evidence({**keys, **values}, "copies", keys, *longest_of(copies, row))
