@@ -56,7 +56,7 @@ def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding
 
 
 def _at_once(trace: Trace, step: int, other: int) -> bool:
-    """Whether most of a step passed during one of another process."""
+    """Whether most of a step passed during the step `other` of another process."""
     timed, process = pace(trace), steps(trace).process
     begin_ns = max(int(timed.begin_ns[step]), int(timed.begin_ns[other]))
     end_ns = min(int(timed.end_ns[step]), int(timed.end_ns[other]))
@@ -130,7 +130,7 @@ def _device(trace: Trace, step: int) -> int:
 
 
 def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:
-    """The steady idle time of some steps, where it is as much as half of what they took longer."""
+    """The steady idle time in these steps, if it is at least half of `excess_ns`; else None."""
     timed, every = pace(trace), gaps(trace)
     within = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
     lost = lost_in(every, ~every.one_time & intervals.inside(within, every.start_ns))
@@ -140,7 +140,7 @@ def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:
 def _range_argument(trace: Trace, step: int, label: str) -> str | None:
     """The argument of --range that selects this step alone, quoted for a shell.
 
-    None where there is none, where it cannot be shown whole, or where it is selected already.
+    None where no text does, where it cannot be shown whole, or where it is selected already.
     """
     if trace.selection.include == (label,):
         return None

@@ -63,7 +63,10 @@ def _without_shapes(names: Texts) -> Texts:
 
 
 def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Integers, Mask]:
-    """Of each row of ranges: own time, time outside its like, whether it lies inside its like."""
+    """Own time, total time and whether inside a range of the same name, per row of ranges.
+
+    The total time of an inside range is 0.
+    """
     own, total = np.zeros(count, np.int64), np.zeros(count, np.int64)
     inner = np.zeros(count, bool)
     own[tree.row] = tree.nesting.own_ns
@@ -74,7 +77,7 @@ def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Inte
 
 
 def _inside_its_like(tree: RangeTree, name: RowNumbers) -> Mask:
-    """True for ranges inside another one of the same name on their thread."""
+    """True for ranges inside another range of the same name on their thread."""
     parent = tree.nesting.parent
     result = np.zeros(len(parent), bool)
     rows = np.flatnonzero(parent >= 0)

@@ -106,7 +106,7 @@ class _Gpus:
 
 @record
 class _Visits:
-    """One row per step with GPU work and GPU that its series uses, step by step."""
+    """One row per pair of a step with GPU work and a GPU that its series uses, step by step."""
 
     steps: Integers
     first: Integers
@@ -153,7 +153,7 @@ def step_parts(trace: Trace) -> Parts:
     """The parts of each step, in the rows of steps."""
     all_steps, timed = steps(trace), pace(trace)
     waited = _sync_wait(trace, all_steps)
-    # Column by column, so that those of causes that do not occur take no memory.
+    # Column by column, so that causes that do not occur take no memory.
     part = np.zeros((len(all_steps), len(PARTS)), np.int64, order="F")
     between, once = np.zeros(len(all_steps), np.int64), np.zeros(len(all_steps), np.int64)
     working = np.flatnonzero(all_steps.operations > 0)
@@ -195,7 +195,7 @@ def _gpus(trace: Trace) -> _Gpus:
 def _lanes_of_work(trace: Trace, devices: int) -> RowNumbers:
     """Series * devices + device of each operation of a step; others are below 0."""
     lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
-    # Row −1, no step, is the one behind the last.
+    # Row −1, for no step, is the extra row at the end.
     return lane[step_of_operations(trace)] + operations(trace).device
 
 
@@ -218,7 +218,7 @@ def _lanes(unions: Mapping[int, Intervals]) -> Lanes:
 
 
 def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
-    """The parts of some steps that have GPU work."""
+    """Fill in the parts of the visited steps, which have GPU work."""
     took = visits.end_ns - visits.begin_ns
     rest, whole = took.copy(), took[visits.first]
     for place, spent in _spent(gpus, visits):
@@ -231,7 +231,7 @@ def _fill_in(part: npt.NDArray[np.int64], gpus: _Gpus, visits: _Visits) -> None:
     at_start = visits.mean(rest)
     if at_start.any():
         part[visits.steps, _PLACE[BEFORE_WORK]] = at_start
-    # What the means leave over by rounding.
+    # The remainder that rounding the means leaves.
     part[visits.steps, _PLACE[OWN_WORK]] += whole - at_start
 
 
@@ -272,9 +272,9 @@ def _aside(trace: Trace, gpus: _Gpus, visits: _Visits) -> tuple[Integers, Intege
 
 @fact
 def _left(trace: Trace) -> Integers:
-    """When the CPU ended the previous step with GPU work in the series of each of these steps.
+    """When the CPU ended the previous step with GPU work in the series of each step.
 
-    For the first one of a series, when it begins.
+    For the first such step of a series, and for steps without GPU work, when the step begins.
     """
     all_steps = steps(trace)
     working = np.flatnonzero(all_steps.operations > 0)

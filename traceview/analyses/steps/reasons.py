@@ -46,7 +46,7 @@ class Reason:
 
 @record
 class StepReasons:
-    """The reasons of some steps (`rows`), in comparison with the `usual` ones of their loops."""
+    """The reasons of the steps `rows`, compared with the `usual` steps of their loops."""
 
     trace: Trace
     rows: Integers
@@ -114,15 +114,15 @@ def step_reasons(
     this one, `drain` the call and range of a synchronization that left the GPU idle.
     """
     largest = np.argsort(-more_ns, kind="stable")[:MOST_REASONS]
-    found = []
+    result = []
     for part in largest.tolist():
         more = float(more_ns[part])
         if more < LEAST_FRACTION * excess_ns:
             continue
         call, range_path = drain or (None, None) if part == _DRAINED else (None, None)
         between = bool(_IS_IDLE[part]) and part != _DRAINED and between_ns >= more / 2
-        found.append(Reason(PARTS[part], more, between, call, range_path))
-    return tuple(found) or (Reason(None, excess_ns),)
+        result.append(Reason(PARTS[part], more, between, call, range_path))
+    return tuple(result) or (Reason(None, excess_ns),)
 
 
 def _drains_in(trace: Trace, rows: Integers) -> dict[int, tuple[str, str | None]]:
@@ -143,7 +143,7 @@ def _drains_in(trace: Trace, rows: Integers) -> dict[int, tuple[str, str | None]
 
 @record
 class _Drains:
-    """Gaps that a synchronization left, in order of start; `reach_ns` is the latest end so far."""
+    """Gaps caused by a synchronization, in order of start; `reach_ns` is the latest end so far."""
 
     row: Integers
     start_ns: Integers
@@ -152,7 +152,7 @@ class _Drains:
     wait: Integers
 
     def longest(self, within: slice, begin_ns: int) -> int:
-        """The wait of the longest gap of some that ends after a time, −1 if none does."""
+        """The wait of the longest gap in `within` that ends after `begin_ns`; −1 if none does."""
         late = np.flatnonzero(self.end_ns[within] > begin_ns)
         if not len(late):
             return -1

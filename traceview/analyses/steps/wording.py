@@ -79,6 +79,6 @@ class _ReasonTexts:
         return self.some(np.arange(len(self)))
 
     def some(self, codes: Array) -> TextValues:
-        """The texts of some of these steps."""
+        """The texts of the steps with these codes."""
         of_steps = self.reasons.of(self.reasons.rows[codes])
         return object_array([filled(*reason_clause(found)) for found in of_steps])
