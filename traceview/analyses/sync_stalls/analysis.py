@@ -95,7 +95,7 @@ def _summary(waits: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
 
 
 def _waited_ns(waits: Waits, chosen: Mask) -> int:
-    """Union on each thread: a driver call inside a runtime call waits no second time."""
+    """Time of waits, as a union per thread: a driver call inside a runtime call counts once."""
     threads = groups.different(waits.thread[chosen])
     own = (chosen & (waits.thread == thread) for thread in threads)
     return sum(intervals.union(waits.start_ns[on], waits.end_ns[on]).total() for on in own)

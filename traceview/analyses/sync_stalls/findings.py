@@ -68,9 +68,9 @@ def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
 def _places(
     trace: Trace, listed: ListedWaits, cost: Costs, span_ns: int
 ) -> Iterator[tuple[Integers, SampledLine | None]]:
-    """The listed waits of each finding, and the line that samples show where no mark names one.
+    """Yield the listed waits of each finding, and their sampled line where no mark names a line.
 
-    Those of one call that were sampled at one line are one finding, whatever range they are in.
+    Waits of one call that were sampled at one line are one finding, whatever range they are in.
     """
     without_line = listed.site.site.codes < 0
     keys = (listed.api.codes, listed.site.hint.codes, listed.pattern)
@@ -113,7 +113,7 @@ def _finding(
     sampled: SampledLine | None,
     span_ns: int,
 ) -> Finding:
-    """The finding for listed waits of one call site; it shows the costliest of them."""
+    """The finding for listed waits of one call site; its evidence is the costliest wait."""
     at_stake_ns = int(cost.at_stake_ns[own].sum())
     first = int(own[np.argmax(cost.at_stake_ns[own])])
     calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())

@@ -59,7 +59,7 @@ def listed_waits(trace: Trace) -> ListedWaits:
 
 
 def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Texts:
-    """The path of a group, or its pattern if there are several."""
+    """The path of each group, or its pattern if its waits have several paths."""
     tree = range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     rows = zip(path[each.first].tolist(), pattern[each.first].tolist(), one, strict=True)

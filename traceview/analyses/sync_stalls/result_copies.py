@@ -24,7 +24,7 @@ def waits_for_no_result(trace: Trace) -> Mask:
 def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
     """True for the synchronizations before which their thread called for no copy to the host.
 
-    Only calls since its synchronization before count: what was copied earlier had arrived there.
+    Only calls since the thread's previous synchronization count: earlier copies had arrived by it.
     """
     result: Mask = waits.does == CallKind.SYNCHRONIZE
     for thread in groups.different(waits.thread[result]):

@@ -33,9 +33,9 @@ _LONG_AGO = int(np.iinfo(np.int64).min)
 class Stalls:
     """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per gap.
 
-    `outer` is the row of the blocking call around a wait, or its own: a driver call inside a
-    runtime call is not a second wait. `benign_ns` is the part of the wait in which the
-    awaited device worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where
+    `outer` is the row of the outermost blocking call around a wait, or the wait's own row: a driver
+    call inside a runtime call is not a second wait. `benign_ns` is the part of the wait in which
+    the awaited device worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where
     none did. A gap has one cause, so the idle time of all waits is that of these gaps.
     """
 
@@ -45,7 +45,7 @@ class Stalls:
     gap_idle_ns: Integers
 
     def idle_ns(self, chosen: Mask) -> Integers:
-        """GPU idle time that each wait caused, of the chosen gaps."""
+        """GPU idle time that each wait caused in the chosen gaps."""
         caused = chosen & (self.wait >= 0)
         result = np.zeros(len(self.outer), np.int64)
         np.add.at(result, self.wait[caused], self.gap_idle_ns[caused])
@@ -66,7 +66,7 @@ def stalls(trace: Trace) -> Stalls:
 def caused_by_selected_waits(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, that a selected wait caused, whatever work ended them.
 
-    What a synchronization at the end of a step costs, the next step pays.
+    The next step pays for a synchronization at the end of a step.
     """
     wait = stalls(trace).wait
     result = np.zeros(len(wait), bool)
@@ -103,8 +103,8 @@ def outermost_waits(waits: Waits) -> Integers:
 def causing_waits(waits: Waits, gaps: Gaps, staged: Mask) -> Integers:
     """The wait that caused each gap, −1 where none did.
 
-    Of a sync-drain that is its synchronization, of an allocation, a module-load or a jit-compile
-    the longest such call in the gap, of a staged copy (a mask over gaps) the call of the copy.
+    For a sync-drain that is its synchronization; for an allocation, module-load or jit-compile the
+    longest such call in the gap; for a staged copy (a mask over gaps) the call of the copy.
     """
     result = gaps.wait.copy()
     for cause, kinds in (
@@ -134,7 +134,7 @@ def staged_copies(gaps: Gaps, pageable: Mask, calls: ApiCalls) -> Mask:
 
 
 def _longest_within(waits: Waits, kind: Mask, gaps: Gaps, rows: Integers) -> Integers:
-    """Of the waits of a kind on the launching thread, the one that takes most of each gap."""
+    """For each gap, the wait of this kind on the launching thread that takes most of the gap."""
     result = np.full(len(rows), -1, np.int64)
     for thread in groups.different(gaps.thread[rows]):
         own = np.flatnonzero(kind & (waits.thread == thread))

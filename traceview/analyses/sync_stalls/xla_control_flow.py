@@ -30,7 +30,7 @@ _OPERATION = re.compile(
 
 
 def remedy(trace: Trace, pattern: Integers, idle_ns: Integers) -> str | None:
-    """What to do where control flow took half of the idle time of some waits; else None.
+    """The remedy, if control flow took half of the idle time of these waits; else None.
 
     `pattern` is the row of each wait in the patterns of the range tree, −1 without a range.
     """
