@@ -170,7 +170,7 @@ def _compilers(trace: Trace, every: Phases) -> Texts:
 
 
 def _totals(trace: Trace, every: Phases, shown: Mask) -> Table:
-    """Totals by process and phase, the longest first within a process."""
+    """Totals by process and phase, the longest phase first within a process."""
     process, phase = every.process[shown], every.phase[shown]
     duration = (every.end_ns - every.start_ns)[shown]
     kinds = groups.group(process, phase)

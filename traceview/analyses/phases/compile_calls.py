@@ -38,10 +38,10 @@ class CompileCall(NamedTuple):
 
 
 def compile_call(trace: Trace, process: int, chosen: Mask) -> CompileCall | None:
-    """The line that called the compiler in most samples of some windows of `compilation`.
+    """The line that called the compiler in most samples of the chosen windows of `compilation`.
 
-    That is the innermost line of the program outside of the compiler. Threads that autograd starts
-    have none.
+    In a stack, that is the innermost line of the program outside of the compiler. Stacks of threads
+    that autograd starts have none.
     """
     if "python_samples" not in trace.tables or "python_frames" not in trace.tables:
         return None

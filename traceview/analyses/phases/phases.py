@@ -73,8 +73,8 @@ SHORTEST_NS = 1_000_000
 class Phases:
     """One row per stretch of one phase, by process and start; they adjoin.
 
-    `phase` is a `Phase`. `busy_ns` is the time of it in which the process's GPUs ran its work,
-    divided by the number of these GPUs.
+    `phase` is a `Phase`. `busy_ns` is the time within the stretch in which the process's GPUs ran
+    its work, divided by the number of these GPUs.
     """
 
     process: RowNumbers
@@ -116,7 +116,7 @@ def _operations_of(trace: Trace, process: int) -> RowNumbers:
 
 
 def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
-    """Phase, start and end of each stretch of a process that occurs from `first` to `last`."""
+    """Phase, start and end of each stretch of a process recorded from `first` to `last`."""
     ops, compiled = operations(trace), compilation(trace).of(process)
     own = _operations_of(trace, process)
     issued = picked(issued_ns(trace), own)
@@ -158,7 +158,7 @@ def _lives(trace: Trace) -> Integers:
 def _by_launches(
     trace: Trace, process: int, own: RowNumbers, issued: Integers
 ) -> tuple[Integers, Array]:
-    """The times at which the work of a process changes its kind, and the kinds from there on.
+    """Times at which the kind of work of a process changes, and the kind from each of them on.
 
     `own` are the rows of its operations in the order in which they were `issued`.
     """
@@ -180,11 +180,11 @@ def _by_launches(
 
 
 def _tell_evaluation(kind: Array, name: RowNumbers, least: int) -> None:
-    """Name the stretches of other work in a process that trains, in place.
+    """Assign phases, in place, to the stretches of other work in a process that trains.
 
     `name` numbers the kernel of each operation, −1 for other operations. Before training a stretch
-    is start-up until the first kernel that training has as well. What remains is evaluation if it
-    is at least as long as `least` operations, else a part of training.
+    is start-up until the first kernel that training has as well. The rest is evaluation if it has
+    at least `least` operations, else a part of training.
     """
     training = kind == Phase.TRAINING
     alike = np.isin(name, name[training]) & (name >= 0)
@@ -205,13 +205,13 @@ def _tell_evaluation(kind: Array, name: RowNumbers, least: int) -> None:
 
 
 def _settled(alike: Mask) -> int:
-    """The row from which the most entries are alike, less those that are not."""
+    """The row from which on alike entries most outnumber the others."""
     gain = np.cumsum(np.where(alike, 1, -1)[::-1])[::-1]
     return int(np.argmax(gain)) if len(gain) and gain.max() > 0 else len(alike)
 
 
 def passes_around(evidence: Mask) -> tuple[Mask, int]:
-    """The operations of the passes that hold some evidence, and the usual distance of two bursts.
+    """The operations of passes that hold evidence, and the usual distance between two bursts of it.
 
     Between two bursts of evidence lies the rest of a pass; a distance of several times the usual
     one lies between loops. The first pass begins one usual distance before its evidence.
@@ -270,9 +270,9 @@ def _kernel_names(trace: Trace) -> RowNumbers:
 
 
 def _generates(trace: Trace, process: int, own: RowNumbers, issued: Integers) -> bool:
-    """Whether most Python samples are in a function that generates, else whether tokens are drawn.
+    """Whether a process generates: by its Python samples, else by whether it draws tokens.
 
-    Tokens are drawn where attention and a choice of the next token alternate.
+    It draws tokens where attention and a choice of the next token alternate.
     """
     share = _generating_samples(trace, process, int(issued[0]), int(issued[-1]))
     if share is not None:
@@ -314,7 +314,7 @@ def _generating_samples(trace: Trace, process: int, start: int, end: int) -> flo
 def _with_warm_up(
     trace: Trace, process: int, bounds: Integers, kinds: Array
 ) -> tuple[Integers, Array]:
-    """Split the stretch in which the first steady step begins: until then it is warm-up."""
+    """Split the stretch in which the first steady step begins; its part before is warm-up."""
     warm = warm_up_end_ns(trace)
     known = steps(trace)
     if not len(known) or not (known.process == process).any():
@@ -330,7 +330,7 @@ def _with_warm_up(
 def _with_compilation(
     bounds: Integers, kinds: Array, compiled: Intervals
 ) -> tuple[Integers, Array]:
-    """Lay the windows of compilation over the other phases."""
+    """Let the windows of compilation replace the other phases."""
     edges = groups.different(np.concatenate([bounds, compiled.start, compiled.end]))
     edges = edges[(edges >= bounds[0]) & (edges <= bounds[-1])]
     kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
@@ -339,7 +339,7 @@ def _with_compilation(
 
 
 def _joined(bounds: Integers, kinds: Array) -> list[tuple[int, int, int]]:
-    """Stretches without those too short to tell; neighbours of one phase are one."""
+    """Stretches, with neighbours of one phase merged and too short ones added to the one before."""
     rows: list[tuple[int, int, int]] = []
     for kind, start, end in zip(
         kinds.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True

@@ -31,8 +31,8 @@ Hashes = npt.NDArray[np.uint64]
 class Replayed:
     """A sequence of kernels that ran both ways; the spans are from first start to last end.
 
-    `launched` are operations, the first kernel of each pass that was launched kernel by kernel, and
-    `launched_ns` the spans of these passes; `steady` is False for those of warm-up.
+    `launched` is, as a row of operations, the first kernel of each pass that was launched kernel by
+    kernel, `launched_ns` the span of the pass; `steady` is False for passes of warm-up.
     """
 
     process: int
@@ -63,7 +63,10 @@ def replayed_sequences(trace: Trace) -> tuple[Replayed, ...]:
 
 
 def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Iterator[Replayed]:
-    """`nodes` are rows of operations that graphs launched; `alone` those launched by themselves."""
+    """Yield the sequences of one process.
+
+    `nodes` are rows of operations launched by graphs; `alone` is the mask of those launched singly.
+    """
     ops, names = operations(trace), _names(trace)
     nodes = nodes[np.argsort(ops.call[nodes], kind="stable")]
     replay = groups.group(ops.call[nodes])
@@ -104,7 +107,7 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
 
 
 def _names(trace: Trace) -> Hashes:
-    """A number per operation, equal for kernels of one name and grid; of no use for others."""
+    """A number per operation, equal for kernels of one name and grid; undefined for others."""
     ops, kernels = operations(trace), trace.recorded("kernels")
     grid = tuple(kernels[f"grid_{axis}"] for axis in "xyz")
     alike = groups.group(kernels.texts("name").codes, *grid).ids
@@ -127,7 +130,7 @@ def _prefix_hashes(names: Hashes) -> Hashes:
 
 
 def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:
-    """Starts of the sequence of that hash, from the first on, without overlap."""
+    """Starts of the occurrences, without overlap, of the sequence whose hash is `sought`."""
     windows = len(sums) - kernels
     if windows <= 0:
         return np.zeros(0, np.int64)

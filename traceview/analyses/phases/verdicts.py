@@ -23,7 +23,7 @@ WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 
 def verdicts(trace: Trace, every: Phases) -> list[str]:
-    """The verdict on each phase: by the cause of most of its idle time, if there is much."""
+    """The verdict on each phase, by the cause of most of its idle time if it has much."""
     idle, data_ns = _idle_by_cause(trace, every), _idle_for_data(trace, every)
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
@@ -60,7 +60,7 @@ def _idle_for_data(trace: Trace, every: Phases) -> Integers:
     """Idle time of each phase in which the program waited for data or loaded it, by samples."""
     samples = idle_samples(trace)
     loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
-    # The gaps of samples are rows among those of the selection.
+    # The gaps of samples are rows of the selected gaps.
     selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
     row = _phase_of_gaps(trace, every)[selected[samples.gap[loading]]]
     time_ns = samples.time_ns[loading][row >= 0]
