@@ -157,7 +157,7 @@ def _capped(pct: float | None) -> float | None:
 
 
 def _ceilings(trace: Trace, points: Sequence[RooflinePoint], all_peaks: tuple[Peaks, ...]) -> Table:
-    """The memory of every GPU in use, and the kinds of FLOP that its kernels do."""
+    """The ceilings of every GPU in use: its memory, and the kinds of FLOP that its kernels do."""
     needed = sorted(
         {(point.device, figure) for point in points for figure in (MEMORY, point.kind) if figure},
         key=lambda each: (each[0], each[1] != MEMORY, each[1]),
@@ -202,7 +202,7 @@ def _reported(
 
 
 def _saved_ns(trace: Trace, point: RooflinePoint, rows: Integers, too_long_ns: int) -> int:
-    """The part of the time above the ceiling that the program gains if each call saves as much."""
+    """The part of `too_long_ns` that the program gains if each call saves the same fraction."""
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     fraction = too_long_ns / max(point.total_ns, 1)
     each_ns = np.ceil(duration_ns * fraction).astype(np.int64)
@@ -249,7 +249,7 @@ def _finding(
 
 
 def _action(point: RooflinePoint) -> str:
-    # Measured bytes are all that moved. Of others, uncoalesced accesses may move more in vain.
+    # Measured bytes are all that moved; beyond other figures, uncoalesced accesses may move more.
     if point.bytes_from <= MEASURED:
         return f"Look {_LOOK}: it keeps neither memory nor arithmetic busy."
     return (

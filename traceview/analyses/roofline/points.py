@@ -23,7 +23,7 @@ _MOST = float(1 << 62)
 
 @record
 class RooflinePoint:
-    """Equal work items of one GPU: their work together, and what of its peaks they reach.
+    """Equal work items of one GPU: their total work, and how much of its peaks they reach.
 
     `name`, `label`, `full_name` and `declared_in` are as in WorkItems; `grid`, `block` and
     `registers` are None for several kernels. `bytes` and `flop` are of all `calls`, None where
@@ -61,7 +61,7 @@ class RooflinePoint:
     def memory_pct(self) -> float | None:
         """Percent of peak bandwidth.
 
-        None above 100 for bytes that nobody measured: caches must have served part of them.
+        None where bytes that were not measured give more than 100: caches served part of them.
         """
         pct = self._pct_of_peak(self.bytes, MEMORY)
         cached = self.bytes_from > MEASURED and pct is not None and pct > 100

@@ -27,7 +27,7 @@ Sides = tuple[Integers, Integers, Integers]
 class WorkItems:
     """One entry per work item. `grid`, `block` and `registers` are -1 for several kernels.
 
-    `name` is a kernel's base name, `label` as in kernel_labels, `full_name` the demangled one; of
+    `name` is a kernel's base name, `label` as in kernel_labels, `full_name` the demangled name; for
     several kernels all three are the range's. `declared_in` is the range that declares a kernel's
     work, `device` a row of devices. `estimate`, `bytes_from` and `flop_from` are as in
     kernel_work.KernelWork. `alone` is False where other work ran on the GPU at the same time and
@@ -101,7 +101,7 @@ def _sides(kernels: Table, what: str, rows: Integers) -> Sides:
 
 
 def _ranges(trace: Trace, rows: Integers) -> WorkItems:
-    """The kernels of each pass through a declaring range as one item."""
+    """One work item for the kernels of each pass through a declaring range."""
     kernels, passages = trace.recorded("kernels"), kernel_work(trace).passages
     assert passages is not None
     passes = groups.group(passages.of[rows])
