@@ -123,7 +123,7 @@ RANGES = TableSpec(
         "gpu_start_ns",
     ),
     adds=("operations",),
-    # Where the CPU has lost its lead is where to look.
+    # Places where the CPU has lost its lead matter most.
     keep=Keep("lead_ns", greatest=False),
 )
 

@@ -37,7 +37,7 @@ VERDICTS = {
     "for other work.",
 }
 """The verdicts in words, behind `GPU 0`."""
-# Of a program that launches a memset and a kernel nothing says how early it launches.
+# A program that launches only a memset and a kernel does not show how early it launches.
 _LEAST_OPERATIONS = 4
 _AHEAD = ("gpu-bound", "queue-full")
 """Verdicts on a GPU that is never out of work for long."""
@@ -115,7 +115,7 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
-    """When the verdict shows: the longest queue wait, or the longest gap of a GPU that runs dry."""
+    """Time window of the evidence: the longest queue wait, or the longest gap of a dry GPU."""
     every = gaps(trace)
     counted = np.flatnonzero(counted_gaps(trace, device, every))
     if verdict not in _AHEAD and len(counted):

@@ -25,7 +25,7 @@ DRAINED_PCT = 1.0
 def verdict(trace: Trace, device: int) -> str:
     """The verdict on a device: `gpu-bound`, `launch-bound` …
 
-    `unknown` where work was lost, and where the program did no more than load its data.
+    `unknown` where work was lost, or where the program only loaded its data.
     """
     if device in unknown_idle(trace) or _only_loads(trace, device):
         return "unknown"
@@ -37,7 +37,7 @@ def verdict(trace: Trace, device: int) -> str:
 
 
 def _only_loads(trace: Trace, device: int) -> bool:
-    """Whether a device ran a kernel at most, and sat idle before that alone."""
+    """Whether a device ran at most one kernel, and sat idle only before that."""
     ops, every = operations(trace), gaps(trace)
     idle = every.one_time[every.device == device]
     if not len(idle) or not idle.all():
@@ -78,13 +78,13 @@ def steady_idle_pct(trace: Trace, device: int) -> float | None:
 
 
 def work_ns(trace: Trace, device: int) -> int:
-    """Busy time of a device with selected work after warm-up, or with all of it if that is none."""
+    """Busy time of a device with selected work after warm-up; with all selected work if none is."""
     work = device_work(trace)[device]
     return work.steady_ns or work.all_ns
 
 
 def counted_gaps(trace: Trace, device: int, gaps: Gaps) -> Mask:
-    """True for the gaps of a device that the verdict is about: steady ones, if work was steady."""
+    """True for the gaps of a device that the verdict counts: the steady ones, if any work is."""
     on_device: Mask = gaps.device == device
     return on_device & ~gaps.one_time if device_work(trace)[device].steady_ns else on_device
 
@@ -101,7 +101,7 @@ def queue_full_ns(trace: Trace, device: int) -> int:
 def drained_in_steps(trace: Trace, device: int) -> bool:
     """Whether a synchronization lets the GPU run dry in at least half of the selected steps.
 
-    Less than DRAINED_PCT of the time is not a fault: a loop that reads its loss loses a little.
+    False below DRAINED_PCT of the time: a loop that reads its loss loses a little.
     """
     every, each = every_gap(trace), steps(trace)
     counted = counted_gaps(trace, device, every)
