@@ -110,7 +110,7 @@ _SEE_CUDA = (
 
 
 def _without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected nothing of CUDA, and nothing is there."""
+    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
     nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
     return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
 

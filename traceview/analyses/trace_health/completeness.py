@@ -1,4 +1,4 @@
-"""Events that a recording lost, and to whom: process, kind, copies without records, rows twice."""
+"""Events that a recording lost, by process and kind; copies without records, and repeated rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record_less(trace: Trace) -> str:
 
 
 def _otherwise(trace: Trace) -> str:
-    """A remedy that records again, with less where more than the least was recorded."""
+    """The remedy to record again, with fewer options if more than the minimum was recorded."""
     if of_torch(trace):
         return "Record again: fewer steps, or another version of PyTorch."
     chains = recording_options(trace).call_chains
@@ -105,7 +105,7 @@ def lost_events(trace: Trace) -> list[Check]:
 
 
 def _bounded_and_whole(trace: Trace) -> bool:
-    """Whether all work of a part of the program is there: nsys then says the same as of a loss."""
+    """Whether a bounded recording is complete: nsys reports the same there as for lost events."""
     return recording_options(trace).bounded and _paired(trace)
 
 

@@ -52,7 +52,7 @@ def profiler_cost(trace: Trace) -> Cost | None:
 
 
 def _working(trace: Trace) -> tuple[Integers, Integers]:
-    """Start and end of the GPU work after warm-up of each process, and in the last row of all."""
+    """Start and end of each process's GPU work after warm-up; the last row is for all processes."""
     ops, processes = operations(trace), len(trace.processes)
     limits = np.iinfo(np.int64)
     first, last = np.full(processes + 1, limits.max), np.zeros(processes + 1, np.int64)

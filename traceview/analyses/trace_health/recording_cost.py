@@ -52,9 +52,9 @@ _WITHOUT_NATIVE = "Record without native samples: nsys profile --sample=none."
 
 @record
 class EventCost:
-    """One kind of event: how many on each thread in the steady time, and the cost of each.
+    """One kind of event: its count on each thread in the steady time, and the cost per event.
 
-    `template` names them, such as `{ranges:range}`; `remedy` leaves them out.
+    `template` names the events, such as `{ranges:range}`; `remedy` says how not to record them.
     """
 
     name: str
