@@ -137,7 +137,7 @@ def _occupancy_columns(grids: LaunchedGrids, rows: Integers) -> dict[str, Array 
 
 
 def _grids(sweeps: GridSweeps, chosen: Integers) -> Table:
-    """One row per grid of the chosen sweeps; the first of each has none before to compare with."""
+    """One row per grid of the chosen sweeps; the first grid of a sweep has none to compare with."""
     size = (sweeps.end - sweeps.first)[chosen]
     sweep = np.repeat(np.arange(len(chosen)), size)
     last = np.cumsum(size)
@@ -219,7 +219,10 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
 
 
 def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
-    """At most one wave of cuBLAS's newer kernels; older ones launch one block per tile."""
+    """True for grids of newer cuBLAS kernels of at most one wave.
+
+    Older ones launch one block per tile.
+    """
     names = grids.configurations.name
     used = groups.different(names.codes)
     newer = [code for code in used.tolist() if code >= 0 and "nvjet" in names.values[code]]

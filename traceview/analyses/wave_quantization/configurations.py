@@ -180,9 +180,11 @@ def every_configuration(trace: Trace) -> Configurations:
 
 
 def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
-    """One of each. Communication takes few SMs on purpose: left out."""
+    """The distinct configurations of the chosen kernels.
+
+    Communication is left out, as it takes few SMs on purpose."""
     used = chosen & ~communication_kernels(trace)
-    # A mask that leaves nothing out copies nothing.
+    # Avoids a copy where the mask leaves nothing out.
     kernels = trace.recorded("kernels").take(used)
     own = row_numbers(np.flatnonzero(used))
     labels = kernel_labels(trace).take(own)
@@ -244,7 +246,7 @@ def _known(values: Array) -> Integers:
 
 
 def _barriers(trace: Trace) -> Integers:
-    """Named barriers per block for each row of kernels, the most of its gathered variants.
+    """Named barriers per block for each row of kernels: the maximum of its gathered variants.
 
     No table of a recording has them: a kernel without code counts as without barriers.
     """

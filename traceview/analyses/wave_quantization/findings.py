@@ -102,7 +102,7 @@ def _block_finding(loss: Loss[LaunchedGrid], span_ns: int) -> Finding | None:
         few = ", and an SM holds no more than {blocks_per_sm} blocks"
         values["blocks_per_sm"] = loss.worst.occupancy.blocks_per_sm
     if severity == "high" and loss.worst.occupancy and loss.worst.occupancy.waves.whole <= 1:
-        # All blocks run at once: fewer warps save only what these take from each other.
+        # All blocks run at once: fewer warps save only the time that they take from each other.
         severity = "medium"
     return Finding(
         severity,

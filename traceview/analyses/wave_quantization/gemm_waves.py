@@ -37,7 +37,7 @@ class TileWaves:
 
     @property
     def slots(self) -> int:
-        """Tiles that a full wave has: as many on each SM, mostly one."""
+        """Tiles of a full wave: equally many on each SM, mostly one."""
         return math.ceil(self.gemm.blocks / self.sm_count) * self.sm_count
 
     @property
@@ -56,7 +56,7 @@ class TileWaves:
 
     @property
     def steady_lost_ns(self) -> int | None:
-        """The same of the calls after warm-up."""
+        """`lost_ns` of the calls after warm-up."""
         return None if self.grid.concurrent else round(self.gemm.steady_ns * self.idle_fraction)
 
 

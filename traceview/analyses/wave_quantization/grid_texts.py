@@ -1,4 +1,4 @@
-"""Texts of the table of grids. There may be as many as launches: those of rows shown are built."""
+"""Texts of the table of grids. It may have as many rows as launches: only those shown are built."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def _sides(sides: Integers) -> list[str]:
 
 
 def _fills(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
-    """Empty where the waves of a grid are unknown."""
+    """Yield the nearest sizes that fill whole waves; empty where a grid's waves are unknown."""
     columns = (column[rows].tolist() for column in (grids.known, grids.blocks, grids.at_once))
     for known, blocks, at_once in zip(*columns, strict=True):
         yield units.either(filling_sizes(blocks, at_once)) if known else ""
 
 
 class _NotedGrid(NamedTuple):
-    """What notes on a grid are about: a row of LaunchedGrids."""
+    """The properties of a grid that notes are about: a row of LaunchedGrids."""
 
     known: bool
     concurrent: bool
@@ -107,7 +107,7 @@ def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
 
 
 def _noted(grids: LaunchedGrids) -> Mask:
-    """The grids of which `_remarks` says something."""
+    """True for the grids on which `_remarks` has a remark."""
     tail = grids.idle_fraction > 0
     few = (grids.whole == 1) | (grids.blocks / grids.sm_count < FEW_BLOCKS_PER_SM)
     shape = grids.persistent_gemm | (grids.idle_sms > 0) | (tail & few)

@@ -26,13 +26,13 @@ from traceview.tables import Integers, Mask
 Verdict = Literal["step", "no step"]
 """Whether the times of a kernel rise by a step where a wave is full."""
 VERDICTS: tuple[Verdict | None, ...] = (None, "step", "no step")
-"""A column of verdicts holds places in this."""
+"""A column of verdicts holds indices into this."""
 STEP, NO_STEP = 1, 2
 # A kernel that shares the GPU for more of its time than this has others to fill its last wave.
 _BESIDE = 0.5
-# Some tail is left whatever the grid: with a smaller fraction unused, it counts as full.
+# Any grid leaves some tail: with a smaller fraction unused than this, a grid counts as full.
 LEAST_IDLE = 0.05
-# With less of its predicted loss measured, a grid loses nothing.
+# A grid of whose predicted loss less than this fraction was measured loses nothing.
 _LEAST_SHOWN = 0.1
 _MOST_KEPT = 4096
 CONFIGURED = "shared memory config"
@@ -56,8 +56,8 @@ class GridOccupancy:
 class GridColumns:
     """Grids and their waves, one entry each; `at_once` and `sm_count` are 1 where unknown.
 
-    `occupancies` are the distinct ones, each of a grid of one block, and `occupancy` the place of
-    that of each grid, −1 where it is unknown.
+    `occupancies` are the distinct occupancies, each of a grid of one block, and `occupancy` has the
+    index of each grid's among them, −1 where unknown.
     """
 
     configurations: Configurations
@@ -113,9 +113,9 @@ class GridColumns:
 class Neighbours:
     """The most a call loses, as measured on grids of the kernel with equal work per block.
 
-    One entry per grid. `known` is False where no other grid shows anything. `lost_ns` is the least
-    that any of them allows. `blocks` is the size of the nearest smaller one that needs fewer
-    waves, 0 without such a grid, and `factor` the time of a call ÷ that of one of its calls.
+    One entry per grid. `known` is False where no other grid gives a bound. `lost_ns` is the least
+    bound of any other grid. `blocks` is the size of the nearest smaller grid that needs fewer
+    waves, 0 without such a grid, and `factor` the time of a call ÷ the time of that grid's call.
     """
 
     known: Mask
@@ -154,7 +154,7 @@ class LaunchedGrid:
 
 @record
 class LaunchedGrids(GridColumns):
-    """The columns of LaunchedGrid. `verdict` holds places in VERDICTS.
+    """The columns of LaunchedGrid. `verdict` holds indices into VERDICTS.
 
     `shortest_ns` is the shortest kernel of the GPU in the trace, at most 100 µs, which no grid can
     undercut.
@@ -184,13 +184,13 @@ class LaunchedGrids(GridColumns):
 
     @cached_property
     def steady_lost_ns(self) -> Integers:
-        """The same of the calls after warm-up."""
+        """`lost_ns` of the calls after warm-up."""
         return self._lost(self.configurations.steady_ns, self.configurations.steady_calls)
 
     def _lost(self, time_ns: Integers, calls: Integers) -> Integers:
-        """Of several waves, the fraction of unused block slots; of less than one, of idle SMs.
+        """Lost time: the fraction of unused block slots or, below one wave, of idle SMs.
 
-        Slots unused beside blocks of the same SM leave these more of it, so no time is lost.
+        Below one wave, unused slots leave more of their SM to its blocks, so no time is lost.
         """
         silent = ~self.known | self.concurrent | self.persistent_gemm | (self.verdict == NO_STEP)
         predicted = self._predicted(time_ns, calls)
@@ -224,11 +224,11 @@ def grid_columns(
     every = [occupancy_of(each, limits[each.device]) for each in firsts]
     fits = [each for each in every if each]
     places = np.cumsum([each is not None for each in every], dtype=np.int64) - 1
-    there = np.array([each is not None for each in every], bool)
+    is_known = np.array([each is not None for each in every], bool)
     blocks = of.blocks
-    occupancy = np.where(there, places, -1)[equal.ids] if len(every) else equal.ids
+    occupancy = np.where(is_known, places, -1)[equal.ids] if len(every) else equal.ids
     occupancy = np.where(blocks > 0, occupancy, -1)
-    # The last one is for grids of unknown occupancy.
+    # The last entry is for grids of unknown occupancy.
     waves = [(each.waves.at_once, each.waves.sm_count) for each in fits] + [(1, 1)]
     at_once, sm_count = np.array(waves, np.int64).T
     return GridColumns(of, fits, occupancy, blocks, at_once[occupancy], sm_count[occupancy])
@@ -237,7 +237,7 @@ def grid_columns(
 def occupancy_of(
     configuration: Configuration, known: GpuLimits | UnknownLimits
 ) -> GridOccupancy | None:
-    """None where the SMs of the GPU are unknown, and for launches that fit on no SM."""
+    """The occupancy; None if the GPU's SMs are unknown or a block fits on no SM."""
     of = configuration
     if isinstance(known, UnknownLimits) or of.blocks < 1 or of.threads < 1:
         return None
@@ -260,7 +260,7 @@ def _occupancy(limits: SmLimits, config: int, *used: int) -> tuple[Occupancy, st
     if not config or config >= limits.shared_bytes_per_sm:
         return most, most.limiter
     now = occupancy(replace(limits, shared_bytes_per_sm=config), *used)
-    # What cannot hold one block is not a configuration that the kernel ran with.
+    # The kernel cannot have run with a configuration that holds no block.
     if not 0 < now.blocks_per_sm < most.blocks_per_sm:
         return most, most.limiter
     return now, CONFIGURED

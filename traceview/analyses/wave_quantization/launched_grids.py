@@ -94,10 +94,10 @@ def _shortest_ns(trace: Trace) -> Integers:
 
 @fact
 def selected_sweeps(trace: Trace) -> Integers:
-    """The sweeps of every_sweep of which some grid is selected, longest total time first."""
-    found = every_sweep(trace)
-    chosen = np.zeros(len(found), bool)
-    sweep = found.of_family[_family(trace, configurations(trace))]
+    """The sweeps of every_sweep with a selected grid, longest total time first."""
+    sweeps = every_sweep(trace)
+    chosen = np.zeros(len(sweeps), bool)
+    sweep = sweeps.of_family[_family(trace, configurations(trace))]
     chosen[sweep[sweep >= 0]] = True
-    order = groups.most_first(found.total_ns)
+    order = groups.most_first(sweeps.total_ns)
     return order[chosen[order]]

@@ -54,7 +54,7 @@ class Loss(Generic[Part]):
 
     @property
     def saved_ns(self) -> int:
-        """The most the program gains: elsewhere the GPU would only wait longer."""
+        """The most the program gains: off the critical path the GPU would only wait longer."""
         return self.lost_ns if self.limited_ns is None else min(self.lost_ns, self.limited_ns)
 
 
@@ -70,7 +70,7 @@ def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
 def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of blocks of part of a warp, by kernel, the greatest first.
 
-    Grids that leave SMs idle lose these first.
+    Grids that leave SMs idle are left out, as the idle SMs are the greater loss.
     """
     grids = launched_grids(trace)
     of = grids.configurations
@@ -112,13 +112,13 @@ def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
 def _by_kernel(
     trace: Trace, grids: LaunchedGrids, rows: Integers, lost: Integers
 ) -> tuple[Loss[LaunchedGrid], ...]:
-    """The losses of some grids, those of one wave and of several apart."""
+    """The losses of these grids by kernel, grids of one wave apart from those of several."""
     of = grids.configurations
     by = groups.group(of.family[rows], grids.whole[rows] > 1)
     totals = capped_losses(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
     early = groups.sums(by, (of.calls - of.steady_calls)[rows])
     steady_ns = groups.sums(by, of.steady_ns[rows])
-    # The costliest of each, the first of several alike.
+    # The costliest grid of each group, the first of equal ones.
     order = np.lexsort((rows, -lost[rows], by.ids))
     worst = rows[order[groups.opens(by.ids[order])]]
     figures = (groups.count(by), early, steady_ns)
@@ -178,5 +178,5 @@ def _busy_ns(trace: Trace) -> Integers:
 
 
 def capped_losses(lost_ns: Integers, device: Integers, busy_ns: Integers) -> Integers:
-    """Losses of kernels, none more than the busy time of its device: launches may overlap."""
+    """Losses of kernels, capped at the busy time of their device, as launches may overlap."""
     return np.minimum(lost_ns, busy_ns[device])

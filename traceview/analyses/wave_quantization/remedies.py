@@ -20,7 +20,7 @@ from traceview.trace import Trace
 
 @record
 class GridRemedy:
-    """A template over the values of the finding, and whether acting on it saves what is claimed.
+    """A template over the values of the finding, and whether the remedy saves the claimed time.
 
     Where `sure` is False the finding is for information.
     """

@@ -28,7 +28,7 @@ Codes = npt.NDArray[np.int8]
 Measured = Literal["step", "no step", "level", "rises"]
 """The verdict of two grids; within one wave, whether the time stays level or rises."""
 MEASURED: tuple[Measured | None, ...] = (None, "step", "no step", "level", "rises")
-"""A column of verdicts holds places in this."""
+"""A column of verdicts holds indices into this."""
 _LEVEL, _RISES = 3, 4
 TOLERANCE = 0.10
 # Two grids tell steps from a steady rise where the two predict times that differ by so much.
@@ -43,10 +43,11 @@ class GridSweeps:
     """Kernels that ran with several numbers of blocks; one entry per sweep.
 
     `rows` are the grids of all sweeps, in ascending order of blocks within each, and `sweep` the
-    sweep of each of them; `first` and `end` are where a sweep begins and ends in these. `predicted`
-    and `measured` are ratios of times of a grid to those of the one before it, as waves predict and
-    as measured; `verdict` is that step's, a place in MEASURED: None where the two do not tell steps
-    from a steady rise, where their blocks cannot have done equal work, and for the first grid.
+    sweep of each of them; `first` and `end` are where a sweep begins and ends in `rows`.
+    `predicted` and `measured` are ratios of a grid's time to that of the grid before it, as waves
+    predict and as measured. `verdict`, an index into MEASURED, is that of the step between the two:
+    None where they do not tell steps from a steady rise, where their blocks cannot have done equal
+    work, and for the first grid.
     `overall` is the verdict of a whole sweep, `wave_ns` the measured time of a wave. `of_family`
     has the sweep of each family of configurations, −1 for none.
     """
@@ -69,9 +70,9 @@ class GridSweeps:
         return len(self.first)
 
     def verdicts_of(self, grids: GridColumns, sweep: Integers) -> Codes:
-        """The verdict of each grid, whose sweep is given: a place in VERDICTS.
+        """The verdict of each grid, from its sweep, as an index into VERDICTS.
 
-        That of the step into the last wave of a grid, else that of the whole sweep.
+        It is the verdict of the step into the grid's last wave, else of the whole sweep.
         """
         if not len(self):
             return np.zeros(len(grids), np.int8)
@@ -87,9 +88,9 @@ class GridSweeps:
     def neighbours_of(self, grids: GridColumns, sweep: Integers) -> Neighbours:
         """The loss of each grid, as shown by the other grids of its sweep.
 
-        At the time per block of grids that fill their waves, the grid would take as much less as
-        it loses. And a grid of fewer waves takes less time by at least the whole loss, as that is
-        what the last wave costs.
+        The loss is at most the time beyond that of grids that fill their waves, at equal time per
+        block. It is also at most the time beyond a grid of fewer waves, as that is the cost of the
+        last wave.
         """
         if not len(self):
             return Neighbours.unknown(len(grids))
@@ -100,14 +101,14 @@ class GridSweeps:
         below, below_ns = np.zeros(len(grids), np.int64), np.ones(len(grids))
         for offset in range(-_MOST_NEAR, _MOST_NEAR + 1):
             near = place + offset
-            there = within & (near >= self.first[sweep]) & (near < self.end[sweep])
-            row = self.rows[np.where(there, near, 0)]
-            there &= _equal_work(self.grids, row, grids)
+            in_sweep = within & (near >= self.first[sweep]) & (near < self.end[sweep])
+            row = self.rows[np.where(in_sweep, near, 0)]
+            in_sweep &= _equal_work(self.grids, row, grids)
             ns = self.grids.configurations.median_ns[row].astype(np.float64)
-            full = there & (self.grids.idle_fraction[row] < LEAST_IDLE)
+            full = in_sweep & (self.grids.idle_fraction[row] < LEAST_IDLE)
             lost = own_ns - own_blocks * ns / np.maximum(self.grids.blocks[row], 1)
             least = np.where(full, np.minimum(least, lost), least)
-            fewer = there & (self.grids.whole[row] < grids.whole)
+            fewer = in_sweep & (self.grids.whole[row] < grids.whole)
             least = np.where(fewer, np.minimum(least, own_ns - ns), least)
             nearest = fewer & (self.grids.blocks[row] > below)
             below = np.where(nearest, self.grids.blocks[row], below)
@@ -117,7 +118,7 @@ class GridSweeps:
         return Neighbours(known, lost_ns, below, own_ns / below_ns)
 
     def _places(self, grids: GridColumns, sweep: Integers) -> tuple[Integers, Mask]:
-        """The place of each grid in the rows of its sweep, and whether waves are comparable."""
+        """The index of each grid in `rows`, by its sweep and size; whether waves are comparable."""
         of_rows, of_grids = self.grids.blocks[self.rows], grids.blocks
         sizes, rank = np.unique(np.concatenate([of_rows, of_grids]), return_inverse=True)
         key = self.sweep * len(sizes) + rank[: len(of_rows)]
@@ -126,7 +127,7 @@ class GridSweeps:
 
 
 def _equal_work(ones: GridColumns, row: Integers, others: GridColumns) -> Mask:
-    """Whether two grids of about one size took times that equal work per block explains."""
+    """Whether equal work per block explains the times of two grids of about the same size."""
     smaller = ones.blocks[row] < others.blocks
 
     def ratio(one: Integers, other: Integers) -> tuple[Floats, Mask]:
@@ -192,9 +193,9 @@ def _measurable(grids: GridColumns) -> Mask:
 
 
 def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
-    """Of grids with equally many blocks in different shapes, the one with most calls.
+    """One grid of each number of blocks per family: of several shapes, the one with most calls.
 
-    Of each family those with the usual number of blocks per wave, in ascending order of blocks.
+    Only grids with the family's usual number of blocks per wave, in ascending order of blocks.
     """
     of = grids.configurations
     family, at_once, blocks = of.family[rows], grids.at_once[rows], grids.blocks[rows]
@@ -243,8 +244,8 @@ def _steps(grids: GridColumns, rows: Integers) -> tuple[Floats, Floats, Codes]:
 def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
     """Whether measured ratios of times are what waves predict, or a steady rise with the blocks.
 
-    None where the two predict much the same, and where the measured one is beyond both, because
-    then the blocks did other work. A verdict is a place in MEASURED.
+    A verdict is an index into MEASURED: None where both predictions are nearly equal, and where the
+    measured ratio is beyond both, because then the blocks did other work.
     """
     tells = np.abs(predicted - steady) > _TELLING * predicted
     tells &= explained_by_waves(predicted, steady, measured)
