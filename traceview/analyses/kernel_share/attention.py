@@ -144,8 +144,8 @@ def _products(trace: Trace) -> RowNumbers:
     start = trace.recorded("kernels")["start_ns"][rows]
     unfused &= ~_copied(trace, start[first - 1], start[after])
     if np.count_nonzero(unfused) >= _LEAST_SOFTMAXES:
-        here = unfused[run]
-        result[rows[here]] = rows[first - 1][run[here]]
+        is_unfused = unfused[run]
+        result[rows[is_unfused]] = rows[first - 1][run[is_unfused]]
     return result
 
 

@@ -96,9 +96,9 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> tuple[Runs, ...]:
     A run ends with its step: nothing fuses kernels of two steps.
     """
     rows, opens = steady_in_order(trace)
-    here = picked(wanted, rows)
-    run = np.cumsum(opens | groups.opens(here)) - 1
-    run, rows = run[here], rows[here]
+    is_wanted = picked(wanted, rows)
+    run = np.cumsum(opens | groups.opens(is_wanted)) - 1
+    run, rows = run[is_wanted], rows[is_wanted]
     if not len(rows):
         return ()
     several = np.bincount(run)[run] > 1

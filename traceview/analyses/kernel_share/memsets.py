@@ -35,8 +35,8 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     if len(rows) < _MANY:
         return
     device = int(np.argmax(np.bincount(ops.device[rows])))
-    here = ops.device[rows] == device
-    rows, after = rows[here], after[here]
+    on_device = ops.device[rows] == device
+    rows, after = rows[on_device], after[on_device]
     steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
     total_ns, span_ns = int(ops.duration_ns[rows].sum()), steady_spans_ns(trace).get(device, 0)
     saved_ns = claimable_operations_ns(trace, device, rows)
