@@ -54,7 +54,7 @@ def migration_findings(trace: Trace, copies: Table, early: Mask) -> Iterator[Fin
 
 
 def _on_demand(trace: Trace, copies: Table, in_warm_up: bool) -> Iterator[Finding]:
-    """Finding on pages of one direction that the driver moved after faults, or beside such pages."""
+    """Findings on pages of one direction that the driver moved after faults, or with such pages."""
     moved, span_ns = time_of(copies), steady_span_ns(trace)
     total_ns = int(copies.duration_ns.sum())
     at_stake_ns = total_ns if in_warm_up else _in_use(trace, moved).total()
