@@ -22,7 +22,7 @@ MOST_FUNCTIONS = 2
 
 
 class CpuPart(NamedTuple):
-    """Idle time in which the CPU did one thing other than launch (`doing`, an index into DOINGS)."""
+    """Idle time in which the CPU did one thing but launching; `doing` is an index into DOINGS."""
 
     doing: int
     samples: IdleSamples

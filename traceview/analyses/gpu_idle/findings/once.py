@@ -97,8 +97,8 @@ def without_work(trace: Trace) -> Iterator[Finding]:
     longest, whole, where = 0, 0, -1
     for process, window in selected_windows(trace).items():
         for device in groups.different(ops.device[ops.process == process]).tolist():
-            here = every.device == device
-            inside = intervals.overlap(window, every.start_ns[here], every.end_ns[here])
+            on_device = every.device == device
+            inside = intervals.overlap(window, every.start_ns[on_device], every.end_ns[on_device])
             if inside.sum() > longest:
                 longest, whole, where = int(inside.sum()), window.total(), device
     severity = severity_of(longest, whole)
