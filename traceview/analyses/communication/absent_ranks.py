@@ -43,7 +43,7 @@ class BeyondFastest:
 
 
 def beyond_fastest(trace: Trace, moved: Transfers, waits: Waiting, rows: Integers) -> BeyondFastest:
-    """The transfers among `rows` that no other recorded rank shares, against the fastest equal one."""
+    """Transfers of `rows` that no other recorded rank shares, against the fastest equal one."""
     alone = rows[moved.is_collective[rows] & (waits.wait_ns[rows] < 0) & (moved.ranks[rows] != 1)]
     if not len(alone):
         return BeyondFastest(alone, np.zeros(0, np.int64), True)
