@@ -174,7 +174,7 @@ def _narrow_bits(widths: RunningWidths) -> int | None:
 def _timed_launches(
     trace: Trace, code: LaunchedCode, widths: RunningWidths
 ) -> TimedLaunches | None:
-    """The launches that can be timed; None if bytes per thread are unknown or no launch ran alone."""
+    """The timed launches; None if bytes per thread are unknown, or none ran alone on its GPU."""
     thread_bytes = widths.traffic.bytes_moved
     if not thread_bytes:
         return None
