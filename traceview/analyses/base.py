@@ -80,7 +80,7 @@ class Chart:
 
 @record
 class Keep:
-    """Which rows of a long table to keep: those with the greatest, or least, values of a column."""
+    """The rows of a long table to keep: those with the greatest, or least, values of a column."""
 
     column: str
     greatest: bool = True
@@ -93,7 +93,7 @@ class TableSpec:
     Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
     terminal shows first, in that order. A table of `detail` is summed up by another one, so a
     terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
-    twice. A document with a part of a long table has its first rows, or those of `keep`. A `rare`
+    twice. A document that shortens a long table keeps its first rows, or those of `keep`. A `rare`
     table is shown only where it has rows; JSON always has it.
     """
 
@@ -145,7 +145,7 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Skipped:
-    """Why an analysis could not answer, and the remedy; differs from a Result without findings."""
+    """Why an analysis could not answer, and the remedy; unlike a Result without findings."""
 
     reason: str
     remedy: str
@@ -158,7 +158,7 @@ class Skipped:
 
 
 EXPORT_AGAIN = "export the recording again: nsys export --type sqlite FILE.nsys-rep"
-"""What gets a table that cannot be read."""
+"""The remedy for a table that cannot be read."""
 
 
 @record

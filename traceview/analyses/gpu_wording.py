@@ -26,8 +26,8 @@ def gpu_subject(trace: Trace, device: int) -> Subject:
 def gain_sentence(saved_ns: int, gain_ns: int) -> str:
     """A sentence on the gain of a faster kernel, where the CPU leaves less than half of it.
 
-    `gain_ns` is the gain if the CPU launched all work soon enough. The sentence follows one on the
-    loss and takes `saved_ns` from the values.
+    `gain_ns` is the gain if the CPU launched all work in time. The sentence follows one on the loss
+    and takes `saved_ns` from the values.
     """
     if 2 * saved_ns >= gain_ns:
         return ""

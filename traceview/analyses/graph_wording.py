@@ -6,9 +6,9 @@ AS_NODES = (
     "Record again with traceview record --graph-trace node SCRIPT, or nsys profile "
     "--trace=cuda,nvtx --cuda-graph-trace=node"
 )
-"""To see the kernels inside of graphs."""
+"""Remedy that shows the kernels inside graphs."""
 AS_WHOLE = (
     "Record with traceview record --graph-trace graph SCRIPT, or nsys profile "
     "--cuda-graph-trace=graph, to time graphs undisturbed."
 )
-"""To time graphs without the cost of recording each node."""
+"""Remedy that times graphs without the cost of recording each node."""

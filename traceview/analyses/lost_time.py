@@ -1,6 +1,6 @@
 """The time that findings are about.
 
-By it a report sees that two findings speak of the same idle time, and how much of it is in steps.
+With it a report detects findings about the same idle time, and computes how much is in steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def lost_in(every: Gaps, chosen: Mask) -> LostTime | None:
 
 
 def work_time(trace: Trace, rows: Array) -> LostTime | None:
-    """The steady time of some operations, on the device that they take longest; None without."""
+    """The steady time of operations on the device where they take longest; None without any."""
     ops = operations(trace)
     rows = rows[selected_operations(trace)[rows] & ~operations_in_warm_up(trace)[rows]]
     if not len(rows):
@@ -39,7 +39,7 @@ def work_time(trace: Trace, rows: Array) -> LostTime | None:
 
 
 def time_of(trace: Trace, finding: Finding) -> LostTime | None:
-    """The time that a finding is about: what it tells, else that of the kernel that it names."""
+    """The time that a finding is about: its own, else that of the kernel that it names."""
     if finding.lost or finding.work or finding.subject.kind != "kernel":
         return finding.lost or finding.work
     kernels = trace.recorded("kernels")

@@ -10,8 +10,8 @@ from traceview.trace import Trace
 def inside(trace: Trace, path: str | None, name: str) -> str:
     """` in {name}`, to put behind a phrase; `name` is the evidence value that holds the path.
 
-    Steps that the program does not mark have no name that it knows. Outside any range is only said
-    where the program has ranges.
+    Inferred steps are not named, as the program does not know their names. Without a path the text
+    says that it is outside any range, if the trace has ranges.
     """
     inferred = steps_source(trace) == "repetition"
     if path is None:

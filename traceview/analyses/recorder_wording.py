@@ -7,14 +7,14 @@ from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 
 def of_torch(trace: Trace) -> bool:
-    """Whether torch.profiler made the trace, so that options of nsys mean nothing."""
+    """Whether torch.profiler made the trace, so that options of nsys do not apply."""
     return trace.recorder == TORCH_PROFILER
 
 
 def by_recorder(trace: Trace, nsys: str, torch: str, ours: str = "") -> str:
     """The words for a trace of torch.profiler, or those for any other.
 
-    `ours` are those for `traceview record --backend torch`, if its options are what is to change.
+    `ours` are the words for `traceview record --backend torch`, if its options have to change.
     """
     if not of_torch(trace):
         return nsys
