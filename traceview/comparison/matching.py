@@ -74,15 +74,15 @@ def match_runs(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> lis
 
 def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[MatchedParts]:
     """Every part of both sides in exactly one match, by name."""
-    left, right, found = list(before), list(after), []
+    left, right, matches = list(before), list(after), []
     for change, key in _levels(before, after):
         shared, left, right = _shared(left, right, change, (key, key))
-        found += shared
+        matches += shared
     shared, left, right = _shared(left, right, "same", (_in_order(left), _in_order(right)))
-    found += shared
-    found += [MatchedParts("vanished", (each,), ()) for each in left]
-    found += [MatchedParts("appeared", (), (each,)) for each in right]
-    return found
+    matches += shared
+    matches += [MatchedParts("vanished", (each,), ()) for each in left]
+    matches += [MatchedParts("appeared", (), (each,)) for each in right]
+    return matches
 
 
 def _shared(

@@ -81,10 +81,10 @@ def main_device(trace: Trace) -> int:
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     all_steps, timed, step = steps(trace), pace(trace), step_of_operations(trace)
-    here = groups.different(step[(operations(trace).device == device) & (step >= 0)])
-    if not len(here):
+    with_work = groups.different(step[(operations(trace).device == device) & (step >= 0)])
+    if not len(with_work):
         return np.zeros(0, np.int64)
-    series = groups.different(all_steps.series[here])
+    series = groups.different(all_steps.series[with_work])
     rows = np.flatnonzero(
         np.isin(all_steps.series, series) & (all_steps.operations > 0) & timed.timed
     )

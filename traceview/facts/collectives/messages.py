@@ -284,24 +284,24 @@ def _any(kernel: Integers, count: int, rows: Mask) -> Mask:
 
 def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
     """Size of each call's communicator (0: unknown), and the caller's rank in it (−1: unknown)."""
-    known = trace.recorded("communicators")
+    created_rows = trace.recorded("communicators")
     ranks, own = np.zeros(len(calls), np.int64), np.full(len(calls), UNKNOWN, np.int64)
-    if not len(known) or not len(calls):
+    if not len(created_rows) or not len(calls):
         return ranks, own
     # Communicator numbers are hashes, whose span may exceed 64 bits: number them anew.
-    every = np.concatenate((known["communicator"], calls["communicator"]))
+    every = np.concatenate((created_rows["communicator"], calls["communicator"]))
     numbers = np.unique(every, return_inverse=True)[1].astype(np.int64)
-    created, called = numbers[: len(known)], numbers[len(known) :]
+    created, called = numbers[: len(created_rows)], numbers[len(created_rows) :]
     usable = calls["communicator"] != NULL
-    anywhere = (np.zeros(len(part), np.int64) for part in (known, calls))
+    anywhere = (np.zeros(len(part), np.int64) for part in (created_rows, calls))
     row = groups.match(next(anywhere), created, next(anywhere), called, usable)
-    ranks[row >= 0] = known["ranks"][row[row >= 0]]
-    row = groups.match(known["process"], created, calls["process"], called, usable)
+    ranks[row >= 0] = created_rows["ranks"][row[row >= 0]]
+    row = groups.match(created_rows["process"], created, calls["process"], called, usable)
     # A process may hold several ranks, each on a GPU of its own.
-    in_process = groups.group(known["process"], created)
+    in_process = groups.group(created_rows["process"], created)
     single = groups.count(in_process)[in_process.ids] == 1
     sure = (row >= 0) & single[np.maximum(row, 0)]
-    own[sure] = known["rank"][row[sure]]
+    own[sure] = created_rows["rank"][row[sure]]
     return ranks, own
 
 

@@ -193,8 +193,8 @@ def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
         (Kind.KERNEL, "kernels", "name"),
         (Kind.COPY, "copies", "direction"),
     ):
-        mine = kind == number
-        text[mine] = trace.recorded(table).texts(column).codes[ops.row[rows[mine]]]
+        of_kind = kind == number
+        text[of_kind] = trace.recorded(table).texts(column).codes[ops.row[rows[of_kind]]]
     return groups.group(kind, text).ids
 
 

@@ -76,13 +76,13 @@ def step_ranges(trace: Trace) -> Integers:
     has_work = _has_work(trace, tree)
     if has_work.any():
         counted &= _among(kind, has_work & own, size)
-    there = np.flatnonzero(counted & _among(kind, own, size))
+    repeating = np.flatnonzero(counted & _among(kind, own, size))
     number = np.full(size, -1, np.int32)
-    number[there] = np.arange(len(there))
+    number[repeating] = np.arange(len(repeating))
     for part in groups.parts(len(kind)):
         kind[part] = picked(number, kind[part])
-    of_steps = pattern[there]
-    kinds = _Kinds(kind, own, thread[there], of_steps, tree.patterns.depth[of_steps])
+    of_steps = pattern[repeating]
+    kinds = _Kinds(kind, own, thread[repeating], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
 
 
