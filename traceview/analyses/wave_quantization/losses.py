@@ -70,7 +70,7 @@ def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
 def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of blocks of part of a warp, by kernel, the greatest first.
 
-    Grids that leave SMs idle are left out, as the idle SMs are the greater loss.
+    Grids that leave SMs idle are left out: giving those SMs blocks comes first.
     """
     grids = launched_grids(trace)
     of = grids.configurations

@@ -44,7 +44,7 @@ class Key:
         return result
 
     def time(self, track: Array | int, key: Integers) -> Integers:
-        """The times of keys on one or several tracks, which are among those of the constructor."""
+        """The times of keys on one or several tracks; all were given to the constructor."""
         place = key - track * self._width
         return place + self._least if self._known is None else self._known[place // 2]
 
