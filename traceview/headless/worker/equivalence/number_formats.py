@@ -66,7 +66,7 @@ class NumberFormat:
             return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         if self.is_float:
             numbers: Numbers = _table(self.name)[bits]
-        return numbers
+            return numbers
         signed = "i" if self.name.startswith("i") and self.bytes > 1 else ""
         kind = f"{signed or 'u'}{self.bytes}" if self.name != "i8" else "i1"
         return bits.view(kind).astype(np.float64)
