@@ -14,23 +14,8 @@ from setuptools.command.build_ext import build_ext
 
 LIBRARY = Extension(
     "traceview.trace.sqlite.pages",
-    [
-        "traceview/trace/sqlite/pages.c",
-        "traceview/compiled/columns/gather.c",
-        "traceview/compiled/texts.c",
-        "traceview/compiled/coverage.c",
-        "traceview/compiled/grouping.c",
-        "traceview/compiled/numbers.c",
-        "traceview/compiled/sorting.c",
-        "traceview/facts/ranges/nesting.c",
-        "traceview/facts/idle/gap_parts.c",
-        "traceview/trace/kineto/scan/events.c",
-    ],
-    depends=[
-        "traceview/compiled/search.h",
-        "traceview/compiled/texts.h",
-        "traceview/trace/kineto/scan/json.h",
-    ],
+    sorted(map(str, Path("traceview").rglob("*.c"))),
+    depends=sorted(map(str, Path("traceview").rglob("*.h"))),
     extra_compile_args=["-O3"],
     # Without a compiler numpy takes its place.
     optional=True,

@@ -47,6 +47,10 @@ Sums = Mapping[str, tuple[int, int]]
 """Calls and nanoseconds of each kernel."""
 
 
+class FailedError(Exception):
+    """A command of a tool ended with an error."""
+
+
 class WrongError(Exception):
     """A tool skipped part of the timed work, or got it wrong."""
 

@@ -20,6 +20,8 @@ from benchmarks.report.machine import sentence
 Trace = Mapping[str, Any]
 _HEAD = ("trace", "tool", "runs", "wall s", "least", "CPU s", "peak MiB", "sums of kernels")
 _TEXTS = (0, 1, len(_HEAD) - 1)
+UNUSABLE = ("failed", "wrong")
+"""Why a tool that ran has no time: a command failed, or its answers differ from those of SQLite."""
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
@@ -72,7 +74,7 @@ def _cells(trace: Trace) -> Iterator[tuple[str, ...]]:
 
 
 def _without(row: Mapping[str, Any]) -> str:
-    return "wrong" if "wrong" in row else str(row.get("left_out", ""))
+    return next((reason for reason in UNUSABLE if reason in row), str(row.get("left_out", "")))
 
 
 def _seconds(traces: Sequence[Trace]) -> tuple[Sequence[str], Iterator[tuple[str, ...]]]:

@@ -10,8 +10,8 @@ Prints Markdown. Every run is a process of its own, from start to exit, with the
 cache. Before each, a process takes a few times as much memory as the file has bytes and ends: what
 is free in a virtual machine for some seconds may be the host's, and taking it back took up to 3 s
 per GB where it otherwise takes 0.1 s. CPU is user and system time of the process and its children.
-Each tool's time and count per kernel are compared with those of SQLite: one that is wrong, or that
-skips part of the work, has no time in the table, and the benchmark ends with status 1.
+Each tool's time and count per kernel are compared with those of SQLite. One that fails, is wrong or
+skips part of the work has no time in the table, and the benchmark ends with status 1.
 
 First `traceview report` runs on every trace, --runs times, in turns with --json and --html: what
 slows the machine down for a minute slows all three. Then comes one tool after the other, the
@@ -51,6 +51,7 @@ from benchmarks.report.compared_tools import (
     FORMATS,
     OURS,
     RIVALS,
+    FailedError,
     Sums,
     Way,
     WrongError,
@@ -60,7 +61,7 @@ from benchmarks.report.compared_tools import (
     ways,
 )
 from benchmarks.report.machine import machine
-from benchmarks.report.result_tables import markdown, rows_of
+from benchmarks.report.result_tables import UNUSABLE, markdown, rows_of
 from benchmarks.traces.shapes import SHAPES
 
 PACKAGE = Path(__file__).parents[2] / "traceview"
@@ -93,7 +94,7 @@ class TooLongError(Exception):
 def run(command: Sequence[str], printed: Path, limit_s: float = NO_LIMIT_S) -> Timed:
     """Time a command, which prints into a file.
 
-    Raises TooLongError after limit_s, and WrongError if the command fails.
+    Raises TooLongError after limit_s, and FailedError if the command fails.
     """
     with printed.open("wb") as output:
         begun = time.perf_counter()
@@ -109,7 +110,7 @@ def run(command: Sequence[str], printed: Path, limit_s: float = NO_LIMIT_S) -> T
     if wall >= limit_s:
         raise TooLongError
     if process.returncode:
-        raise WrongError(f"{' '.join(command)} ended with {process.returncode}")
+        raise FailedError(f"{' '.join(command)} ended with {process.returncode}")
     return Timed(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / MIB)
 
 
@@ -205,6 +206,8 @@ class Runs:
             yield
         except TooLongError:
             self._failed = {"left_out": f"over {self._limit_s:.0f} s"}
+        except FailedError as error:
+            self._failed = {"failed": str(error)}
         except (WrongError, ValueError) as error:
             self._failed = {"wrong": str(error) or type(error).__name__}
 
@@ -324,9 +327,10 @@ def _left_out(
     return {"tool": tool, "left_out": f"about {expected:.0f} s"}
 
 
-def wrong(found: Mapping[str, Any]) -> list[str]:
+def unusable(found: Mapping[str, Any]) -> list[str]:
+    """Why tools that ran have no time: they failed or were wrong."""
     rows = [row for trace in found["traces"] for row in trace["tools"]]
-    return [row["wrong"] for row in rows if "wrong" in row]
+    return [row[reason] for row in rows for reason in UNUSABLE if reason in row]
 
 
 def main() -> None:
@@ -356,8 +360,8 @@ def main() -> None:
         from benchmarks.report.chart import draw
 
         given.chart.write_text(draw(found), "utf-8")
-    if found_wrong := wrong(found):
-        raise SystemExit("\n".join(found_wrong))
+    if reasons := unusable(found):
+        raise SystemExit("\n".join(reasons))
 
 
 if __name__ == "__main__":

@@ -16,21 +16,8 @@ from packages.platforms import PLATFORMS
 
 LIBRARY = "traceview/trace/sqlite/pages.so"
 # Sources of what ships built: of the page's script (render/templates/report.js), of the library.
-SOURCES = (
-    "traceview/render/script/",
-    "traceview/trace/sqlite/pages.c",
-    "traceview/compiled/columns/gather.c",
-    "traceview/compiled/coverage.c",
-    "traceview/compiled/grouping.c",
-    "traceview/compiled/numbers.c",
-    "traceview/compiled/sorting.c",
-    "traceview/compiled/search.h",
-    "traceview/compiled/texts.c",
-    "traceview/compiled/texts.h",
-    "traceview/facts/idle/gap_parts.c",
-    "traceview/facts/ranges/nesting.c",
-    "traceview/trace/kineto/scan/events.c",
-)
+SCRIPT_SOURCES = "traceview/render/script/"
+LIBRARY_SOURCES = (".c", ".h")
 # What setuptools adds to a source distribution, beside the folder egg-info.
 WRITTEN = {"PKG-INFO", "setup.cfg"}
 
@@ -64,7 +51,7 @@ def _wheel_problems(file: Path) -> Iterator[str]:
         stated = re.findall(r"^Tag: (.+)$", _text(wheel, names, "WHEEL"), re.MULTILINE)
         if stated != [tag]:
             yield f"tagged {stated}"
-        expected = {name for name in _tracked("traceview") if not name.startswith(SOURCES)}
+        expected = {name for name in _tracked("traceview") if not _is_source(name)}
         inside = {name for name in names if ".dist-info/" not in name} - {LIBRARY}
         yield from (f"{name} is missing" for name in sorted(expected - inside))
         yield from (f"{name} should not be there" for name in sorted(inside - expected))
@@ -73,6 +60,10 @@ def _wheel_problems(file: Path) -> Iterator[str]:
             yield f"{'holds' if LIBRARY in names else 'lacks'} the compiled library"
         elif platform:
             yield from library_problems(wheel.read(LIBRARY), platform)
+
+
+def _is_source(name: str) -> bool:
+    return name.startswith(SCRIPT_SOURCES) or name.endswith(LIBRARY_SOURCES)
 
 
 def _text(wheel: zipfile.ZipFile, names: set[str], name: str) -> str:

@@ -95,13 +95,23 @@ def test_a_tool_that_is_wrong_has_no_time(made, tmp_path):
     with ThreadPoolExecutor() as apart:
         (row,) = tool_comparison.measured(apart, made["plain"], [way], 2, 60.0)
         assert row["wrong"].startswith("a tool is wrong about")
-        assert tool_comparison.wrong({"traces": [{"tools": [row]}]}) == [row["wrong"]]
+        assert tool_comparison.unusable({"traces": [{"tools": [row]}]}) == [row["wrong"]]
         slow = compared_tools.Way("slow", (("sleep", "0.01"), ("sleep", "60")))
         brief = compared_tools.Way("brief", (("true",),))
         row, other = tool_comparison.measured(apart, made["plain"], [slow, brief], 2, 0.2)
         assert row == {"tool": "slow", "left_out": "over 0 s"}
         assert len(other["wall_s"]) == 2
     assert result_tables.markdown({**found(), "traces": [{**found()["traces"][0], "tools": [row]}]})
+
+
+def test_a_tool_that_fails_is_not_called_wrong(made):
+    way = compared_tools.Way("broken", (("false",),))
+    with ThreadPoolExecutor() as apart:
+        (row,) = tool_comparison.measured(apart, made["plain"], [way], 2, 60.0)
+    assert row == {"tool": "broken", "failed": "false ended with 1"}
+    results = {**found(), "traces": [{**found()["traces"][0], "tools": [row]}]}
+    assert tool_comparison.unusable(results) == ["false ended with 1"]
+    assert "| 1,000 | broken |  | failed |" in result_tables.markdown(results)
 
 
 def test_the_others_get_a_copy_that_is_removed(made):
