@@ -59,6 +59,20 @@ def test_sizes_that_hardly_differ_are_flat_only_if_the_time_does_not_follow(rise
         assert found.slope_ns == pytest.approx(1e6)
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_one_delayed_size_does_not_make_a_flat_time_grow(place):
+    times = [490e3, 480e3, 500e3, 485e3, 495e3]
+    times[place] *= 1.25
+    found = fit(zip([1 << k for k in range(8, 17, 2)], times, strict=True))
+    assert found.kind == "flat"
+    assert found.relative_error < 0.15
+
+
+def test_a_rise_at_the_largest_size_is_not_noise():
+    times = [490e3, 480e3, 500e3, 485e3, 690e3]
+    assert fit(zip([1 << k for k in range(8, 17, 2)], times, strict=True)).kind != "flat"
+
+
 def test_noise_over_sizes_that_hardly_differ_is_no_line():
     assert fit([(20, 1.0e6), (21, 1.1e6), (22, 0.99e6), (23, 1.05e6)]).kind == "flat"
 

@@ -53,6 +53,17 @@ def test_a_sender_that_leaves_early_keeps_its_place():
     np.testing.assert_array_equal(places, np.arange(COUNT))
 
 
+def test_a_collective_that_ends_before_earlier_ones():
+    """Messages to several ranks may run at the same time, so that ends do not ascend."""
+    ours, theirs = np.setdiff1d(np.arange(COUNT), [160]), np.setdiff1d(np.arange(COUNT), [150])
+    one, other = stream(ours), stream(theirs)
+    one.end_ns[150] -= 15_000_000
+    places = places_in(one, other, WITHIN_NS, same_clock=True)
+    assert places is not None
+    partner = np.searchsorted(ours, theirs)
+    np.testing.assert_array_equal(places, np.where(theirs == 160, ABSENT, partner))
+
+
 def test_streams_that_have_nothing_in_common():
     draw = np.random.default_rng(5)
     other = stream(np.arange(COUNT))

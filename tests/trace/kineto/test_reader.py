@@ -259,6 +259,12 @@ def test_copy_without_a_size_is_told(tmp_path: Path):
     assert trace.warnings == ("the report counts 1 copy without a size as 0 bytes",)
 
 
+def test_copy_of_no_bytes_has_a_size(tmp_path: Path):
+    trace = loaded(tmp_path, [copy("Memcpy HtoD (Pinned -> Device)", 0, 5, 1, bytes=0)])
+    assert trace.copies["bytes"].tolist() == [0]
+    assert trace.warnings == ()
+
+
 def test_streams_that_overlap_are_busy_once(tmp_path: Path):
     events = [
         call("cudaLaunchKernel", 0, 5, 1),

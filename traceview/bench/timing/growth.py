@@ -27,7 +27,10 @@ _FEWEST, _FEWEST_IN_LINE = 3, 3
 _FLAT, _NOISE, _TOO_FAR = 0.15, 0.005, 0.15
 _NEARLY_A_LINE = 0.1
 _LITTLE = 0.5
-"""A time is flat if it grows by less than half as much as its size, and by less than 15 %."""
+"""A time is flat if it grows by less than half as much as its size, and by less than 15 %.
+
+A busy host delays single calls by more: then the growth between most pairs of sizes counts.
+"""
 
 
 @record
@@ -139,7 +142,21 @@ def _cost(form: Fit) -> float:
 def _flat(x: Floats, y: Floats) -> Fit | None:
     mean = float(y.mean())
     flat = Fit("flat", mean, points=len(x), relative_error=_error(y, mean))
-    return flat if _spread(y) <= _FLAT else None
+    return flat if _spread(y) <= _FLAT or _is_noise(x, y) else None
+
+
+def _is_noise(x: Floats, y: Floats) -> bool:
+    """Whether times grow by less than 15 % over all sizes, and the largest size is no exception.
+
+    The growth is that of a power with the median exponent of all pairs of sizes (Theil and Sen).
+    """
+    if x.min() <= 0:
+        return False
+    one, other = np.triu_indices(len(x), 1)
+    differ = x[one] < x[other]
+    rise = np.log(y[other] / y[one])[differ] / np.log(x[other] / x[one])[differ]
+    grows = math.expm1(abs(float(np.median(rise))) * math.log(x[-1] / x[0]))
+    return grows <= _FLAT and abs(y[-1] / float(np.median(y)) - 1) <= _FLAT
 
 
 def _spread(values: Floats) -> float:
@@ -172,7 +189,7 @@ def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
 
 def _power(x: Floats, y: Floats) -> Fit | None:
     """The fit of a power; None if it is nearly a line, as a linear fit says more."""
-    if x.min() <= 0 or y.min() <= 0:
+    if x.min() <= 0 or y.min() <= 0 or _is_noise(x, y):
         return None
     exponent, log = np.polyfit(np.log(x), np.log(y), 1)
     model = np.exp(log + exponent * np.log(x))

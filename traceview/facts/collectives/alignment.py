@@ -24,7 +24,10 @@ ABSENT = np.iinfo(np.int64).min
 
 @record
 class CollectiveStream:
-    """Collectives of a stream, in order of start; `bytes` and `step` are −1 where unknown."""
+    """Collectives of a stream, in order of start; `bytes` and `step` are −1 where unknown.
+
+    Ends need not ascend: a collective may end while an earlier one still runs.
+    """
 
     end_ns: Integers
     kind: Array
@@ -139,9 +142,9 @@ def _nearest(
     Indices ascend; ABSENT where no collective of `one` ends within `within_ns`.
     """
     due = line.on_other(other.end_ns[rows])
-    after = np.clip(np.searchsorted(one.end_ns, due), 1, max(len(one) - 1, 1))
-    before = after - 1
-    after = np.minimum(after, len(one) - 1)
+    by_end = np.argsort(one.end_ns, kind="stable")
+    later = np.clip(np.searchsorted(one.end_ns[by_end], due), 1, max(len(one) - 1, 1))
+    before, after = by_end[later - 1], by_end[np.minimum(later, len(one) - 1)]
     nearer = np.abs(one.end_ns[before] - due) <= np.abs(one.end_ns[after] - due)
     place = np.where(nearer, before, after)
     off = np.abs(one.end_ns[place] - due)

@@ -177,7 +177,8 @@ class ChromeTrace:
                 return decode_events(b"[" + text[:last] + b"]"), after
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
-        if not ends or _LAST.search(text):
+        # With so few of them, all may lie inside one string: the next text tells.
+        if len(ends) < _CUTS_TRIED or _LAST.search(text):
             return None
         last, after = ends[0]
         return self._mended(text[:last]), after

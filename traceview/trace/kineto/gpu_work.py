@@ -34,7 +34,10 @@ _MEMORY = {"host": "unknown", "unknown": "unknown", "device static": "device sta
 
 @dataclass
 class GpuWork:
-    """Events on the GPU, gathered chunk by chunk."""
+    """Events on the GPU, gathered chunk by chunk.
+
+    `undated` counts those without a time or duration, `unsized` the copies without a size.
+    """
 
     kernels: ColumnParts = field(default_factory=ColumnParts)
     copies: ColumnParts = field(default_factory=ColumnParts)
@@ -42,6 +45,7 @@ class GpuWork:
     names: Codes = field(default_factory=Codes)
     copy_names: Codes = field(default_factory=Codes)
     undated: int = 0
+    unsized: int = 0
 
     @property
     def parts(self) -> tuple[ColumnParts, ColumnParts, ColumnParts]:
@@ -221,8 +225,8 @@ def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: In
     return node
 
 
-def copies(work: GpuWork, launches: LaunchCalls, main: int) -> tuple[Staged, int]:
-    """The copies table, and the number of copies without a size, which count as 0 bytes."""
+def copies(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
+    """The copies table; copies without a size are counted in `work.unsized`, as 0 bytes."""
     parts = work.copies
     staged, launch = _placed(parts, launches, main)
     size = _sizes(parts, launches, launch)
@@ -233,13 +237,14 @@ def copies(work: GpuWork, launches: LaunchCalls, main: int) -> tuple[Staged, int
         column: names.map([one[place] for one in parsed]) if len(parsed) else unknown
         for place, column in enumerate(("direction", "source_memory", "destination_memory"))
     }
-    staged |= {
+    work.unsized = int((size < 0).sum())
+    return {
+        **staged,
         **sides,
         "bytes": np.maximum(size, 0),
         "migration_cause": Texts(constant(-1, len(launch), np.int32), object_array([])),
         "graph_node_id": _nodes(parts, staged, launches, launch),
     }
-    return staged, int((size < 0).sum())
 
 
 def sets(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:

@@ -176,7 +176,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin = _tables(gathered, source.metadata)
-    warnings = _warnings(source, gathered, tables)
+    warnings = _warnings(source, gathered)
     return Trace(
         path=path,
         recorder=TORCH_PROFILER,
@@ -236,7 +236,7 @@ def _staged(
         staged |= _python(gathered, settled, calls)
     if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
         staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)
-        staged["copies"], _ = gpu_work.copies(gathered.gpu, launches, main)
+        staged["copies"] = gpu_work.copies(gathered.gpu, launches, main)
         staged["sets"] = gpu_work.sets(gathered.gpu, launches, main)
         staged["overheads"] = cpu_work.overheads(gathered.cpu, main)
         staged["graph_launches"] = {
@@ -340,9 +340,7 @@ def _in_range_order(thread: Array, start: Array, end: Array) -> bool:
     return bool(((thread[1:] > thread[:-1]) | ((thread[1:] == thread[:-1]) & later)).all())
 
 
-def _warnings(
-    source: ChromeTrace, gathered: Gathered, tables: Mapping[str, Table]
-) -> tuple[str, ...]:
+def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:
     texts = []
     if source.truncated:
         texts.append(
@@ -363,10 +361,8 @@ def _warnings(
         texts.append(f"the report leaves out {counted(undated, 'event')} without time or duration")
     if negative := gathered.cpu.negative:
         texts.append(f"the report sets the negative duration of {counted(negative, 'event')} to 0")
-    if "copies" in tables and len(tables["copies"]):
-        bare = int((tables["copies"]["bytes"] == 0).sum())
-        if bare:
-            texts.append(
-                f"the report counts {counted(bare, 'copy', 'copies')} without a size as 0 bytes"
-            )
+    if unsized := gathered.gpu.unsized:
+        texts.append(
+            f"the report counts {counted(unsized, 'copy', 'copies')} without a size as 0 bytes"
+        )
     return tuple(texts)

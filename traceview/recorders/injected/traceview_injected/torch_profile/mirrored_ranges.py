@@ -23,10 +23,10 @@ DOMAIN = "traceview"
 class OpenRange:
     """A range that has begun; `event` is None while nothing is recorded."""
 
-    __slots__ = ("event", "text")
+    __slots__ = ("closed", "event", "text")
 
     def __init__(self, text: str, event: Any) -> None:
-        self.text, self.event = text, event
+        self.text, self.event, self.closed = text, event, False
 
 
 class MirroredRanges:
@@ -70,8 +70,9 @@ class MirroredRanges:
 
     def end(self, opened: OpenRange | None) -> None:
         """Close a range, unless it is closed already or began before the recording."""
-        if opened is None:
+        if opened is None or opened.closed:
             return
+        opened.closed = True
         if self._open.pop(id(opened), None) is not None:
             opened.event.__exit__(None, None, None)
             opened.event = None
