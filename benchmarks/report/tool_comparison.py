@@ -103,9 +103,16 @@ def run(command: Sequence[str], printed: Path, limit_s: float = NO_LIMIT_S) -> T
         )
         timer = Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
-        _, status, used = os.wait4(process.pid, 0)
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+        except BaseException:
+            # Else a benchmark that is interrupted leaves it running, and it slows down the next.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        finally:
+            timer.cancel()
         wall = time.perf_counter() - begun
-        timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if wall >= limit_s:
         raise TooLongError
@@ -351,6 +358,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--chart", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     # As after an installation: where Python may not write bytecode, each run would compile anew.
     compileall.compile_dir(PACKAGE, quiet=1)
     with ProcessPoolExecutor(1) as apart:

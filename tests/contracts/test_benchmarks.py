@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import sqlite3
 import sys
 import xml.etree.ElementTree as ElementTree
 from argparse import Namespace
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from threading import Timer, get_ident
 
 import pytest
 
@@ -112,6 +114,16 @@ def test_a_tool_that_fails_is_not_called_wrong(made):
     results = {**found(), "traces": [{**found()["traces"][0], "tools": [row]}]}
     assert tool_comparison.unusable(results) == ["false ended with 1"]
     assert "| 1,000 | broken |  | failed |" in result_tables.markdown(results)
+
+
+def test_an_interrupted_run_ends_its_process(tmp_path):
+    printed = tmp_path / "printed"
+    interrupt = Timer(0.5, signal.pthread_kill, (get_ident(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        tool_comparison.run(("sh", "-c", "echo $$; sleep 60"), printed)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(printed.read_text("utf-8")), 0)
 
 
 def test_the_others_get_a_copy_that_is_removed(made):
