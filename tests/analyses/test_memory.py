@@ -175,18 +175,26 @@ def test_memory_that_grows_in_each_step(tmp_path):
     ]
 
 
-def test_growth_by_allocations_of_ever_other_sizes_is_for_information(tmp_path):
-    export = Export()
+@pytest.mark.parametrize(("more_bytes", "severity"), [(1, "info"), (0, "medium")])
+def test_growth_by_allocations_of_ever_other_sizes_is_for_information(
+    tmp_path, more_bytes, severity
+):
+    """Variables of code that is loaded meanwhile are no allocations of the loop."""
+    export = Export().gpu(0, totalMemory=400 * MB)
     for step in range(12):
         at = step * 100 * US
         export.range(f"step_{step}", at, at + 100 * US)
-        export.memory(at + 19 * US, bytes=2 * MB + step)
+        export.memory(at + 19 * US, bytes=2 * MB + step * more_bytes)
+        for variable in range(10):
+            export.memory(at + variable, bytes=1 + variable, memory="device static")
         export.launch((at + 20 * US, at + 21 * US), (at + 22 * US, at + 60 * US))
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.severity == "info"
-    assert finding.message.endswith("The allocations differ in size.")
+    assert finding.severity == severity
+    assert finding.message.endswith("The allocations differ in size.") == bool(more_bytes)
+    # A pool grows until it has a block for each size, so when memory is full is unknown.
+    assert ("It is full after" in finding.message) == (not more_bytes)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ MIGRATION_CAUSES = {
     "speculative prefetch": 3,
     "eviction": 4,
 }
-MEMORY_KINDS = {"pageable": 0, "pinned": 1, "device": 2, "array": 3, "managed": 4}
+MEMORY_KINDS = {
+    "pageable": 0,
+    "pinned": 1,
+    "device": 2,
+    "array": 3,
+    "managed": 4,
+    "device static": 5,
+}
 SEVERITIES = {"info": 1, "warning": 2, "error": 3, "verbose": 4}
 MEMORY_OPERATIONS = {"allocation": 0, "release": 1}
 QUEUE_FULL = 8

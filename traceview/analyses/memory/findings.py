@@ -182,13 +182,18 @@ def freeing_line(trace: Trace, loop: Recurring) -> FreeingLine | None:
 
 
 def _leak(trace: Trace, device: int, grown: Growth) -> Finding:
-    """Finding on growth up to the end; severity `info` where allocation sizes vary."""
+    """Finding on growth up to the end.
+
+    Where the sizes of allocations vary, it is for information, and does not say when memory is
+    full: a pool grows only until it has a block for each size.
+    """
     total = int(trace.devices["total_memory_bytes"][device])
     level, of = levels(trace)[device], steady_steps(trace)[device]
     sizes = allocated_sizes(trace, device)
     vary = len(groups.different(sizes)) > _VARYING * len(sizes)
-    left = total - int(level.at(np.array([of.end_ns]))[0]) if total != NULL else None
-    full_after = None if left is None else max(int(left / grown.bytes_per_step), 0)
+    left = total - int(level.at(np.array([of.end_ns]))[0])
+    goes_on = total != NULL and not vary
+    full_after = max(int(left / grown.bytes_per_step), 0) if goes_on else None
     soon = full_after is not None and full_after < _SOON * grown.steps
     template = (
         f"Memory of {gpu_name(trace, device)} grows by {{growth_bytes_per_step}} per step, "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from traceview import groups
-from traceview.facts.memory.levels import levels, processes_of, signed_bytes
+from traceview.facts.memory.levels import STATIC, levels, processes_of, signed_bytes
 from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
@@ -91,13 +91,17 @@ def growth(trace: Trace) -> dict[int, Growth | None]:
 
 
 def allocated_sizes(trace: Trace, device: int) -> Integers:
-    """Bytes of each allocation of device memory in the steady steps of a device."""
+    """Bytes of each allocation of device memory in the steady steps of a device.
+
+    Without the variables of code that is loaded there: hundreds of a few bytes, each kept once.
+    """
     level, steady = levels(trace)[device], steady_steps(trace)[device]
     if not len(steady):
         return np.zeros(0, np.int64)
     inside = (level.time_ns >= steady.start_ns[0]) & (level.time_ns < steady.end_ns)
-    change = signed_bytes(trace.recorded("memory_events"))[level.events[inside]]
-    sizes: Integers = change[change > 0]
+    events = trace.recorded("memory_events").take(level.events[inside])
+    change = signed_bytes(events)
+    sizes: Integers = change[(change > 0) & ~events.texts("memory").isin([STATIC])]
     return sizes
 
 

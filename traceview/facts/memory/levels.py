@@ -11,7 +11,9 @@ from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table
 from traceview.trace import Trace, fact
 
-ON_DEVICE = ("device", "device static", "array")
+STATIC = "device static"
+"""Memory of the code and variables of a module, allocated when the module is loaded."""
+ON_DEVICE = ("device", STATIC, "array")
 """Kinds of memory that lie on the GPU. Managed memory may lie on either side."""
 
 
