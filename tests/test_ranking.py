@@ -167,6 +167,15 @@ def test_only_what_lies_in_the_steps_counts_per_step():
     assert found.finding.share_of_step_pct == pytest.approx(10.0)
 
 
+def test_a_loop_with_little_of_the_loss_and_of_the_run_does_not_stand_for_it():
+    """A loop of 10 of 100 ms, all of it lost, says nothing about the other 30 ms lost."""
+    late = replace(finding("high", 40 * MS, 40.0), lost=lost((0, 40 * MS)))
+    (found,) = ranked({"gpu-idle": Result({}, (late,))}, [loop(MS)])
+    assert found.forecast == Forecast(None, None, pytest.approx(1 / 0.6), share_of_run_pct=40.0)
+    claimed = claim(found.finding, "a step", found.forecast)
+    assert claimed.parts() == ["save up to 40.0 ms (40.0 % of the run)", "1.7× as fast"]
+
+
 def test_a_finding_on_one_of_two_loops_is_of_its_steps():
     loops = [loop(10 * MS, name="eager_#"), loop(MS, begin=200 * MS, name="replay_#")]
     late = replace(finding("low", 5 * MS, 4.0), lost=lost((200 * MS, 205 * MS)))

@@ -218,7 +218,7 @@ def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
 
 
 MOST_SPEEDUP = 100.0
-_NEARLY_ALL = 0.95
+_NEARLY_ALL, _MOSTLY = 0.95, 0.5
 
 
 @dataclass(frozen=True)
@@ -226,12 +226,13 @@ class Forecast:
     """The time that acting on a finding saves: at most, about or at least (`saving`).
 
     `step_ns` is the median step of the loop that the finding is about, its mean where `is_mean`;
-    `saved_per_step_ns` is saved in each. Both are None without steps and where the time is lost
-    outside them. `share_of_step_pct` is the saving as a share of that step, `share_of_run_pct` of
-    the steady time. `loop` names the loop unless it is the one that takes most of the time.
-    `speedup_at_most` is old ÷ new time of the step, or of the run without steps; None above
-    MOST_SPEEDUP, where nothing but the loss itself is left to measure. `is_partial` is True where
-    a smaller loss is reported before this one, because one change seldom saves all of this one.
+    `saved_per_step_ns` is saved in each. Both are None without steps, where the time is lost
+    outside them, and where that loop has less than half of the loss and of the steady time.
+    `share_of_step_pct` is the saving as a share of that step, `share_of_run_pct` of the steady
+    time. `loop` names the loop unless it is the one that takes most of the time. `speedup_at_most`
+    is old ÷ new time of the step, or of the run without steps; None above MOST_SPEEDUP, where
+    nothing but the loss itself is left to measure. `is_partial` is True where a smaller loss is
+    reported before this one, because one change seldom saves all of it.
     """
 
     saved_per_step_ns: int | None
@@ -251,8 +252,10 @@ def forecast(
     """The forecast for a finding that claims a share of the steady time; None for any other.
 
     `when` is the steady time that the finding is about, None where that is all of it. The forecast
-    is for the loop with most of that time, and only what lies within its steps counts. By Amdahl's
-    law, removing a loss of the fraction f makes the loop at most 1 / (1 - f) times as fast.
+    is for the loop with most of that time, and only what lies within its steps counts. If that is
+    less than half, and the loop runs for less than half of the steady time, the forecast is for the
+    whole run. By Amdahl's law, removing a loss of the fraction f makes the loop or the run at most
+    1 / (1 - f) times as fast.
     """
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
@@ -260,6 +263,9 @@ def forecast(
     if not loops:
         return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
     loop, part = _loop_of(loops, when)
+    steady_ns = 100.0 * finding.time_at_stake_ns / share
+    if 0 < part < _MOSTLY and loop.total_ns < _MOSTLY * steady_ns:
+        return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
     of_step = _share_of_step(finding, share, loop, part)
     if not of_step:
         return Forecast(None, None, None, finding.saving, share_of_run_pct=share)

@@ -154,6 +154,23 @@ def test_a_step_lasts_from_the_end_of_the_gpu_work_before_it_to_its_own(tmp_path
     assert pace(trace).duration_ns.tolist() == [1507, 107, 107, 147]
 
 
+@pytest.mark.parametrize(
+    ("rounds", "others", "of_send"),
+    [(2, 1, [90, 90]), (3, 1, [90, 1000, 1000]), (2, 0, [90, 1000])],
+)
+def test_two_steps_with_others_in_between_last_their_own_time(tmp_path, rounds, others, of_send):
+    """From two steps, one of which lasts a round of the program, no usual time can be told."""
+    export = Export()
+    for begin in range(0, 1000 * rounds, 1000):
+        for place, name in enumerate(("send", "receive")[: 1 + others]):
+            at = begin + 300 * place
+            export.range(name, at, at + 80).launch((at, at + 1), (at + 10, at + 90))
+    trace = export.load(tmp_path)
+
+    sends = np.array([name == "send" for name in steps(trace).names.decode()])
+    assert pace(trace).duration_ns[sends].tolist() == of_send
+
+
 def test_steps_of_several_epochs_do_not_count_the_time_between_these(tmp_path):
     export = Export()
     for epoch in range(2):

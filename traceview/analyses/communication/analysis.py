@@ -25,7 +25,7 @@ from traceview.facts.idle.gaps import device_work, steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
 from traceview.facts.operations.operations import operations
-from traceview.facts.steps.steps import steps
+from traceview.facts.steps.steps import pace, steps
 from traceview.tables import NULL, Cell, Column, Integers, Table, Texts
 from traceview.trace import Trace
 
@@ -208,17 +208,16 @@ def cause_of(waits: Waiting, own: Integers) -> str:
 
 
 def _step_median_ns(trace: Trace, moved: Transfers, device: int) -> int | None:
-    """Median time between the ends of steps, in the longest series of a GPU's process."""
-    every = steps(trace)
+    """Median time of a step after warm-up, in the series of a GPU's process that takes most."""
+    every, timed = steps(trace), pace(trace)
     process = operations(trace).process[moved.operation[np.argmax(moved.device == device)]]
-    own = (every.process == process) & (every.operations > 0)
-    longest: tuple[int, int] | None = None
-    for series in groups.different(every.series[own]).tolist():
-        ends = np.sort(every.gpu_end_ns[own & (every.series == series)])
-        if len(ends) > 1:
-            candidate = (int(ends[-1] - ends[0]), int(np.median(np.diff(ends))))
-            longest = max(longest or candidate, candidate)
-    return longest[1] if longest else None
+    own = np.flatnonzero((every.process == process) & (every.operations > 0))
+    if not len(own):
+        return None
+    total_ns = np.bincount(every.series[own], timed.duration_ns[own])
+    longest = own[every.series[own] == np.argmax(total_ns)]
+    steady = longest[~timed.warm_up[longest]]
+    return round(float(np.median(timed.duration_ns[steady if len(steady) else longest])))
 
 
 def _summary(ranks: Table) -> dict[str, Cell]:

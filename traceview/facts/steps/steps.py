@@ -3,8 +3,8 @@
 A CPU that runs ahead of the GPU issues its steps in no time, so a step with GPU work is timed where
 that work ends: from the end of the step before it to the end of its own work. The steps of a loop
 follow each other without a gap, and idle time counts in the step that ends it. The first step of a
-loop begins where the CPU begins it (see `loops`). A step without GPU work lasts as long as its
-range.
+loop begins where the CPU begins it (see `loops`), and so does the second of two that have steps of
+another series in between. A step without GPU work lasts as long as its range.
 """
 
 from __future__ import annotations
@@ -224,8 +224,24 @@ def _times(trace: Trace, all_steps: Steps) -> tuple[Integers, Integers, Integers
     begin, end = _between(all_steps, first)
     together = are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
     series = groups.opens(all_steps.series)
-    begin, end = _between(all_steps, np.where(together, entered, first))
+    entered = np.where(together, entered, first)
+    begin, end = _between(all_steps, entered | _second_of_two(all_steps))
     return begin, end, np.cumsum(np.where(together, series, first)) - 1
+
+
+def _second_of_two(all_steps: Steps) -> Mask:
+    """True for the second step of a series of two if steps of another series begin in between.
+
+    From the end of the first it would last a round of the program, the first only its own work,
+    and a median of the two is the time of neither.
+    """
+    first = np.flatnonzero(groups.opens(all_steps.series))
+    first = first[np.diff(first, append=len(all_steps)) == 2]
+    place = np.empty(len(all_steps), np.int64)
+    place[np.lexsort((all_steps.cpu_start_ns, all_steps.thread))] = np.arange(len(all_steps))
+    result = np.zeros(len(all_steps), bool)
+    result[first + 1] = place[first + 1] > place[first] + 1
+    return result
 
 
 def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
