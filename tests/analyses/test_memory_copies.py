@@ -156,6 +156,26 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     assert (finding.evidence.start_ns, finding.evidence.end_ns) == (10, 110)
 
 
+@pytest.mark.parametrize(("source", "stakes"), [("pageable", 1_800_000), ("pinned", 900_000)])
+def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, stakes, tmp_path):
+    """Ten copies of 100 µs, each after 100 µs in its call; the first one is warm-up."""
+    export = Export().launch((0, 1), (10_000, 20_000))
+    for step in range(10):
+        at = 20_000 + step * 300_000
+        call, copied = (at + 1_000, at + 100_000), (at + 100_000, at + 200_000)
+        export.copy(call, copied, bytes=MS, kind="H2D", source=source)
+        export.launch((at + 110_000, at + 120_000), (at + 200_000, at + 300_000))
+
+    finding, *_ = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.time_at_stake_ns == stakes
+    assert ("staging_ns" in finding.evidence.values) == (source == "pageable")
+    assert finding.message.endswith(
+        "No kernel runs in that time. Before them, the GPU idles for 900 µs more while the CPU "
+        "moves the bytes to pinned memory."
+    ) == (source == "pageable")
+
+
 def test_copies_under_kernels_are_no_loss(tmp_path):
     # kernel 0────1000     1500────2500, on another stream; copies 100─400 and 1200─1700.
     export = (

@@ -17,6 +17,7 @@ from traceview.analyses.memory_copies.copies import (
     time_of,
 )
 from traceview.analyses.memory_copies.on_gpu import copies_on_gpu
+from traceview.analyses.memory_copies.staging import STAGING, STAGING_OF_ONE, staging_idle_ns
 from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.operations.blocking_calls import waits
@@ -94,17 +95,20 @@ def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
         device = int(own["device"][by_device.first[worst]])
         span_ns = spans.get(device, 0)
         exposed_ns = min(int(parts[worst]), span_ns)
-        severity = severity_of(exposed_ns, span_ns)
+        # Copies of other GPUs run at the same time: their sum would be longer than the run.
+        on_gpu = own.take(own["device"] == device)
+        slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+        staging_ns = staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
+        severity = severity_of(exposed_ns + staging_ns, span_ns)
         if severity:
-            # Copies of other GPUs run at the same time: their sum would be longer than the run.
-            on_gpu = own.take(own["device"] == device)
             [of_gpu] = copies_by_kind(trace, on_gpu).rows()
             longest = longest_of(on_gpu, row)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             alone = _in_steps(trace, own) and not _beside_others(copies, row, device)
-            finding = _exposed_finding(trace, of_gpu, longest, severity, exposed_ns, device, alone)
+            lost_ns = exposed_ns, staging_ns
+            finding = _exposed_finding(trace, of_gpu, longest, severity, lost_ns, device, alone)
             if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
                 why = _OF_NUMBA if framework(trace) == "numba" else ""
                 otherwise = f"{finding.remedy[0].lower()}{finding.remedy[1:]}"
@@ -166,10 +170,12 @@ def _exposed_finding(
     row: Mapping[str, Cell],
     longest: tuple[int, int],
     severity: Severity,
-    exposed_ns: int,
+    lost_ns: tuple[int, int],
     device: int,
     in_steps_alone: bool,
 ) -> Finding:
+    """The finding; `lost_ns` is the time of the copies, and the idle time before them."""
+    exposed_ns, staging_ns = lost_ns
     spans = steady_spans_ns(trace)
     span_ns, several = spans[device], len(spans) > 1
     slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
@@ -177,17 +183,21 @@ def _exposed_finding(
     subject = gpu_subject(trace, device) if several else RECORDING
     evidence = _evidence(row, longest)
     values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    message = _exposed_message(row, exposed_ns, span_ns, several)
+    if staging_ns:
+        values["staging_ns"] = staging_ns
+        message += STAGING_OF_ONE if row["calls"] == 1 else STAGING
     if line:
         values |= {"site": line.place, "function": line.function}
         subject = Subject("line", line.place, line.file, line.line)
     return Finding(
         severity,
-        _exposed_message(row, exposed_ns, span_ns, several) + _made_at(row, line),
+        message + _made_at(row, line),
         _overlap_remedy(trace, row),
-        exposed_ns,
+        sum(lost_ns),
         subject,
         replace(evidence, values=values),
-        share_pct(exposed_ns, span_ns),
+        share_pct(sum(lost_ns), span_ns),
         # The GPU also idles before such a copy: one cause, and one remedy.
         CAUSES[COPY_WAIT] if slow_upload else "",
         saving="about" if row["direction"] == "D2H" and in_steps_alone else "at-most",
