@@ -19,7 +19,7 @@ MOST_ABOVE_INFO = 7
 """Most findings above `info`: nobody acts on more in one go."""
 REACH = 0.25
 """Part of a general finding's time that one remedy is likely to save: torch.compile saved 2.2 of
-the 12.0 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
+the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
 @dataclass(frozen=True, repr=False)

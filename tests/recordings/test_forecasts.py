@@ -1,12 +1,14 @@
 """Forecasts beside what their remedies won, measured on an H200 (docs/accuracy.md)."""
 
+import re
 import statistics
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
 import traceview
-from tests.places import DATA
+from tests.places import DATA, REPOSITORY
 from traceview import intervals
 from traceview.analyses.verdict.loops import loop_times
 
@@ -49,6 +51,100 @@ def test_the_recordings_shipped_are_those_named():
     files = {path.name for path in FOLDER.glob("*.xz")}
     assert files == {f"{name}.sqlite.xz" for name in SHIPPED}
     assert all(path.stat().st_size < 400_000 for path in FOLDER.glob("*.xz"))
+
+
+LATE = "to launch work"
+STATED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "| fp32 MLP: TF32 |": ("forecasts/mlp_tf32", (("kernel-share", "fp32 GEMMs"),)),
+    "| MLP that reads 32 MiB": ("forecasts/readback", (("memory-copies", "D2H"),)),
+    "| four products with six": ("forecasts/chain", (("kernel-share", "chains"),)),
+    "| MLP with pageable batches": ("forecasts/uploads", (("memory-copies", "H2D"),)),
+    "| nanoGPT with `time.sleep(0.008)` … | 26.8 ms |": (
+        "foreign/fault_sleep",
+        (("gpu-idle", "slept"),),
+    ),
+    "| nanoGPT with `torch.cuda.empty_cache()` … | 28.1 ms |": (
+        "foreign/fault_empty_cache",
+        (("memory", "cudaMalloc"),),
+    ),
+    "| GPT-2 with a vocabulary of 50,257 … | 52.3 ms |": (
+        "foreign/fault_odd_vocab",
+        (("kernel-share", "not a multiple of 8"),),
+    ),
+    "| MNIST with 1 loader worker … | 7.8 ms |": (
+        "foreign/mnist",
+        (("gpu-idle", "waited for the DataLoader"),),
+    ),
+    "| nanoGPT, eager … | 16.1 ms |": ("foreign/nanogpt", (("gpu-idle", LATE),)),
+    "| DeepLabV3 of torchvision": ("foreign/segmentation", (("kernel-share", "TF32"),)),
+    "| the same: channels_last | kernel-share: layout conversions | at least 5": (
+        "foreign/segmentation",
+        (("kernel-share", "NCHW and NHWC"),),
+    ),
+    "| ViT-B of timm, 64 images": ("foreign/checkpointed_vit", (("kernel-share", "again"),)),
+    "| CNN of flax": ("foreign/cnn_flax", (("gpu-idle", "waited for results of JAX"),)),
+    "| Kernels of Numba called": (
+        "foreign/numba_arrays",
+        (("memory-copies", "H2D"), ("memory-copies", "D2H"), ("gpu-idle", "other work")),
+    ),
+    "| Transformer in a CUDA graph": (
+        "foreign/hand_made_graph",
+        (("sync-stalls", "graphs.py:16"), ("memory-copies", "H2D"), ("sync-stalls", ":18")),
+    ),
+    "- The MLP's loss: ": (
+        "../../reports/printing-the-loss/middle_with",
+        (("sync-stalls", "leaves the GPU idle"),),
+    ),
+    "- 400 small kernels": ("cuda_graphs", (("gpu-idle", LATE),)),
+    "- CuPy's k-means: ": ("foreign/cupy_kmeans", (("wave-quantization", "1 block"),)),
+    "- **Exceeded:** CuPy's Gaussian": ("foreign/cupy_gmm", (("wave-quantization", ""),)),
+}
+"""Rows of docs/accuracy.md with a recording in the repository, by how they begin and what they
+contain: the recording, and of each amount forecast the analysis and some words of the finding."""
+
+
+def stated(row: str) -> tuple[str, str]:
+    """The forecast and the step in ms of a row of docs/accuracy.md; no step if it is not stated."""
+    begins, _, contains = row.partition(" … ")
+    page = (REPOSITORY / "docs" / "accuracy.md").read_text()
+    rows = re.split(r"\n(?=[|-])", page)
+    [text] = [each for each in rows if each.startswith(begins) and contains in each]
+    forecast = text.replace("\n ", "")
+    if text.startswith("|"):
+        forecast = text.split(" | ")[2]
+    elif found := re.search(r"at most [^;,]+?(?=[;,]|\.\s|\.$| at )", forecast):
+        forecast = found[0]
+    forecast, _, step = forecast.partition(" of ")
+    return forecast, step.split(" ")[0] or contains.strip("| ").removesuffix(" ms")
+
+
+def amounts(forecast: str) -> Iterator[tuple[str, str]]:
+    """The bound and the number of each amount: `about 2.1 and at most 3` has two."""
+    bound = ""
+    for word, number in re.findall(r"(at most|at least|about)|(\d+(?:\.\d+)?)", forecast):
+        bound = word.replace(" ", "-") or bound
+        if number:
+            yield bound, number
+
+
+def as_stated(ns: int, number: str) -> str:
+    """A time in ms, with as many decimals as `number`."""
+    return f"{ns / 1e6:.{len(number.partition('.')[2])}f}"
+
+
+@pytest.mark.parametrize("row", STATED)
+def test_what_the_page_quotes_of_a_shipped_recording_is_what_the_report_says(row):
+    path, about = STATED[row]
+    forecast, step = stated(row)
+    _, findings = reported(path)
+    quoted = list(amounts(forecast))
+    assert len(quoted) == len(about)
+    for (bound, number), (analysis, words) in zip(quoted, about, strict=True):
+        first = next(e for e in findings if e.analysis == analysis and words in e.finding.message)
+        assert first.forecast.saving == bound
+        assert as_stated(first.forecast.saved_per_step_ns, number) == number
+        if step:
+            assert as_stated(first.forecast.step_ns, step) == step
 
 
 def reported(path: str):
