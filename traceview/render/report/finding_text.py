@@ -8,7 +8,7 @@ from rich.text import Text
 from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.base.links import linked
-from traceview.render.base.paragraphs import joined_within, whole_sentences, wrapped
+from traceview.render.base.paragraphs import first_sentence, joined_within, whole_sentences, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
 from traceview.render.report.saving import claim
@@ -33,17 +33,31 @@ class FindingText:
     width: int
     links: bool
 
-    def lines(self, message: int = ALL, action: int = ALL) -> list[Text]:
-        """A head, so many lines of the message at most, and whole sentences of the action."""
+    def lines(
+        self, message: int = ALL, action: int = ALL, *, refers: bool = False
+    ) -> list[Text]:
+        """A head, so many lines of the message at most, and whole sentences of the action.
+
+        Unless `action` is 0, its first sentence is there however long. If `refers`, a reference
+        stands for an action that is not.
+        """
         finding, room = self.ranked.finding, self.width - len(INDENT)
         texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
-        steps = whole_sentences(visible(finding.action, SENTENCE), room - 2, action)
+        steps = self._steps(room - 2, action)
+        if refers and finding.action and not steps:
+            steps = [f"see --only {self.ranked.analysis}"]
         if steps:
             texts += [Text.assemble(("→ ", "bold"), steps[0])]
             texts += [Text(f"  {line}") for line in steps[1:]]
         if self.links:
             texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
         return [*self._head(), *(Text(INDENT).append_text(text) for text in texts)]
+
+    def _steps(self, width: int, most: int) -> list[str]:
+        text = visible(self.ranked.finding.action, SENTENCE)
+        if not most:
+            return []
+        return whole_sentences(text, width, most) or first_sentence(text, width)
 
     def _head(self) -> list[Text]:
         """Severity, claim and analysis; in several lines where they do not fit in one."""

@@ -15,9 +15,11 @@ from traceview.render.base.text_blocks import SENTENCE
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
-_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
-"""Lines of message and action, from brief to full: the line to change is often in the third. A
-remedy that does not fit is left out, as its beginning alone could mislead."""
+_FORMS = ((1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
+"""Lines of message and action, from brief to full: the line to change is often in the second. An
+action takes at least the lines of its first sentence, as the beginning alone could mislead."""
+_WITH_ACTION = 3
+"""The forms up to the first with an action."""
 
 
 def finding_lines(
@@ -39,13 +41,18 @@ def finding_lines(
 
 
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
-    """Each entry in the fullest form that fits, the worst ones first."""
+    """Each entry in the fullest form that fits, the worst ones first.
+
+    `high` findings have their actions, or references to them, before others get a second line.
+    """
     result = [each.lines(*_FORMS[0]) for each in entries]
-    for form in _FORMS[1:]:
-        for at, entry in enumerate(entries):
-            fuller = entry.lines(*form)
-            if sum(map(len, result)) - len(result[at]) + len(fuller) <= room:
-                result[at] = fuller
+    high = [at for at, each in enumerate(entries) if each.ranked.finding.severity == "high"]
+    first = [(form, at) for form in _FORMS[:_WITH_ACTION] for at in high]
+    for form, at in [*first, *((form, at) for form in _FORMS for at in range(len(entries)))]:
+        fuller = entries[at].lines(*form, refers=at in high)
+        more = len(fuller) - len(result[at])
+        if 0 <= more <= room - sum(map(len, result)):
+            result[at] = fuller
     return result
 
 
