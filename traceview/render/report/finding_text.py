@@ -33,9 +33,7 @@ class FindingText:
     width: int
     links: bool
 
-    def lines(
-        self, message: int = ALL, action: int = ALL, *, refers: bool = False
-    ) -> list[Text]:
+    def lines(self, message: int = ALL, action: int = ALL, *, refers: bool = False) -> list[Text]:
         """A head, so many lines of the message at most, and whole sentences of the action.
 
         Unless `action` is 0, its first sentence is there however long. If `refers`, a reference
