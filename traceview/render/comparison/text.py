@@ -44,7 +44,7 @@ def render_text(comparison: RunComparison, *, width: int = 80, color: bool = Fal
 
 def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | None]:
     yield _compared(comparison, width)
-    yield Text(visible(wording.headline(comparison), SENTENCE), "bold")
+    yield note_block(visible(wording.headline(comparison), SENTENCE), "")
     yield _environment(comparison)
     yield _changes(comparison, width)
     yield _parts(comparison, width)
