@@ -41,11 +41,6 @@ def whole_sentences(text: str, width: int, most: int) -> list[str]:
     return []
 
 
-def first_sentence(text: str, width: int) -> list[str]:
-    """The first sentence in lines of `width` cells; empty without text."""
-    return _lines(_SENTENCE_END.split(text)[0], width) if text else []
-
-
 def cut(text: str, width: int) -> str:
     """The text in one line of `width` cells, with an ellipsis for the words left out."""
     if cell_len(text) <= width:

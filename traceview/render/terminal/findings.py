@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -15,11 +15,12 @@ from traceview.render.base.text_blocks import SENTENCE
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
-_FORMS = ((1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
-"""Lines of message and action, from brief to full: the line to change is often in the second. An
-action takes at least the lines of its first sentence, as the beginning alone could mislead."""
-_WITH_ACTION = 3
-"""The forms up to the first with an action."""
+_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
+"""Lines of message and action, from brief to full: the line to change is often in the third. A
+remedy that does not fit is left out, as its beginning alone could mislead."""
+_HIGH_MESSAGE = 4
+"""Lines of a `high` finding's message that come before any action, and its action before the rest
+of all others."""
 
 
 def finding_lines(
@@ -43,17 +44,26 @@ def finding_lines(
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
     """Each entry in the fullest form that fits, the worst ones first.
 
-    `high` findings have their actions, or references to them, before others get a second line.
+    `high` findings get their actions before others get details. One without room for its action
+    has a reference to it.
     """
     result = [each.lines(*_FORMS[0]) for each in entries]
     high = [at for at, each in enumerate(entries) if each.ranked.finding.severity == "high"]
-    first = [(form, at) for form in _FORMS[:_WITH_ACTION] for at in high]
-    for form, at in [*first, *((form, at) for form in _FORMS for at in range(len(entries)))]:
-        fuller = entries[at].lines(*form, refers=at in high)
+    rounds = [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
+    for (message, action), at in [*_high_first(entries, high), *rounds]:
+        fuller = entries[at].lines(message, action, refers=at in high)
         more = len(fuller) - len(result[at])
         if 0 <= more <= room - sum(map(len, result)):
             result[at] = fuller
     return result
+
+
+def _high_first(
+    entries: Sequence[FindingText], high: Sequence[int]
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """The forms of the `high` findings up to the shortest one with the action."""
+    yield from (((message, 0), at) for message in range(1, _HIGH_MESSAGE + 1) for at in high)
+    yield from (((_HIGH_MESSAGE, entries[at].least_action), at) for at in high)
 
 
 def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:
