@@ -25,7 +25,9 @@ def test_the_last_of_a_name_counts():
     [
         ("speed=1", "has no figure 'speed'; it has bandwidth, link"),
         ("=1", "has no figure ''"),
-        ("bandwidth", "bandwidth is ''; give bytes per second"),
+        ("bandwidth", "bandwidth is ''; give a positive number: bytes per second of device memory"),
+        ("link=abc", "one way (--peak link=VALUE)"),
+        ("sms=many", "sms is 'many'; give a positive number: SMs of the GPU"),
         ("bandwidth=fast", "bandwidth is 'fast'"),
         ("fp32=-1", "fp32 is '-1'"),
         ("fp32=nan", "fp32 is 'nan'"),

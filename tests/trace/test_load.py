@@ -196,10 +196,15 @@ def test_no_permission(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_database_of_something_else(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE a (title TEXT)")
         connection.execute("CREATE TABLE books (title TEXT)")
     connection.close()
-    assert "not an nsys export" in message(tmp_path / "t.sqlite")
-    assert "books" in message(tmp_path / "t.sqlite")
+    assert "not an nsys export (its tables: a, books)" in message(tmp_path / "t.sqlite")
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        for name in "cdef":
+            connection.execute(f"CREATE TABLE {name} (title TEXT)")
+    connection.close()
+    assert "(its tables: a, books, c and 3 more)" in message(tmp_path / "t.sqlite")
 
 
 def test_truncated_anywhere_is_an_error(export: Path, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ _LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
 """What moved by less, of the difference and of the step, gets no sentence. The first is for what
 appeared, vanished or was configured otherwise."""
 _LEAST_LEADING = 0.25
-"""Of the difference: a cause of so much comes before what merely takes longer."""
+"""Of the difference, or of the largest cause if causes cancel: a cause of so much comes before what
+merely takes longer."""
 _LEAST_CALLS = 0.01
 """Of the calls: fewer more or less are those of a step cut by the window."""
 _MOST_PLACES, _LEAST_PLACE, _ONE_PLACE = 3, 0.05, 0.9
@@ -46,7 +47,10 @@ _TALLY = {
 
 @record
 class RunChange:
-    """One cause of a difference and its sentence: a part of the step, or all parts of one cause."""
+    """One cause of a difference and its sentence: a part of the step, or all parts of one cause.
+
+    The last of `main_changes` may be several causes.
+    """
 
     parts: tuple[PartDifference, ...]
     text: str
@@ -69,9 +73,23 @@ def changes(comparison: RunComparison) -> list[RunChange]:
     ]
     if is_noise(comparison):
         causes = [parts for parts in causes if not _only_moved(parts)]
-    causes.sort(key=lambda parts: (not _leads(comparison, parts), -abs(_delta(parts))))
+    largest = max([abs(comparison.delta_ns), *(abs(_delta(parts)) for parts in causes)])
+    causes.sort(key=lambda parts: (not _leads(parts, largest), -abs(_delta(parts))))
     _put_drain_first(comparison, causes)
-    return [RunChange(parts, _text(comparison, parts)) for parts in causes[:MOST_CHANGES]]
+    return [RunChange(parts, _text(comparison, parts)) for parts in causes]
+
+
+def main_changes(comparison: RunComparison) -> list[RunChange]:
+    """The first MOST_CHANGES changes and, as the last one, the sum of the others.
+
+    A single other change takes no more room than a sum, so it is listed itself.
+    """
+    every = changes(comparison)
+    listed, others = every[:MOST_CHANGES], every[MOST_CHANGES:]
+    if len(others) < 2:
+        return every
+    parts = tuple(part for change in others for part in change.parts)
+    return [*listed, RunChange(parts, f"… and {units.count(len(others))} more changes.")]
 
 
 def _put_drain_first(comparison: RunComparison, causes: list[tuple[PartDifference, ...]]) -> None:
@@ -128,10 +146,9 @@ def _least(comparison: RunComparison, parts: Sequence[PartDifference]) -> Fracti
     return max(of_difference, comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
 
 
-def _leads(comparison: RunComparison, parts: Sequence[PartDifference]) -> bool:
-    """Whether a cause explains a good part of the difference."""
-    least = abs(comparison.delta_ns) * Fraction(_LEAST_LEADING)
-    return not _only_moved(parts) and abs(_delta(parts)) >= least
+def _leads(parts: Sequence[PartDifference], largest: Fraction) -> bool:
+    """Whether a cause other than a mere change of time is a good part of what moved."""
+    return not _only_moved(parts) and abs(_delta(parts)) >= largest * Fraction(_LEAST_LEADING)
 
 
 def _only_moved(parts: Sequence[PartDifference]) -> bool:

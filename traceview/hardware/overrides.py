@@ -17,8 +17,8 @@ FIGURES: Mapping[str, str] = {
     "bandwidth": "bytes per second of device memory",
     "link": "bytes per second between host and GPU, one way",
     "l2": "bytes of L2 cache",
-    "clock": "Hz of the SMs",
-    "sms": "number of SMs",
+    "clock": "SM clock in Hz",
+    "sms": "SMs of the GPU",
     "capability": "compute capability, such as 9.0",
     **dict.fromkeys(FLOP_KINDS, "FLOP per second, dense"),
 }
@@ -46,8 +46,8 @@ def _checked(name: str, value: str | float) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        example = f"give {FIGURES[name]} as a number: --peak {name}=VALUE"
-        raise InputError(f"--peak {name} is {str(value)[:40]!r}", example)
+        remedy = f"give a positive number: {FIGURES[name]} (--peak {name}=VALUE)"
+        raise InputError(f"--peak {name} is {str(value)[:40]!r}", remedy)
     if name == "sms" and not number.is_integer():
         raise InputError(f"--peak sms is {number:g}", "give a whole number")
     if name == "capability" and f"{number:.1f}" not in KNOWN_CAPABILITIES:

@@ -17,6 +17,7 @@ from tests.comparison.sides import (
 )
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.schemas.strictness import validator
+from traceview.render.comparison.html import render_html
 from traceview.render.comparison.json import render_json
 from traceview.render.comparison.markdown import render_markdown
 from traceview.render.comparison.parts import parts_table
@@ -80,6 +81,22 @@ def test_the_text_in_eighty_columns():
     assert "torch  2.10.0  →  2.11.0" in text
     assert "synchronizations  0  →  1" in text
     assert re.search(r"^sum +9\.24 +12\.48 +\+3\.24 +100\.0 %$", text, re.MULTILINE)
+
+
+CANCELLING = a_comparison(
+    (a_difference("gone", 90_000, 0, change="vanished"), a_difference("new", 0, 91_000))
+)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_shares_where_parts_cancel(width):
+    text = render_text(CANCELLING, width=width)
+    assert re.search(r"^ +(before +after +)?difference$", text, re.MULTILINE)
+    assert re.search(r"^sum +(90\.00 +91\.00 +)?\+1\.00$", text, re.MULTILINE)
+    markdown = render_markdown(CANCELLING)
+    assert "| before | after | difference |\n| --- | --- | ---: | ---: | ---: |\n" in markdown
+    assert "| **sum** |  | 90.00 | 91.00 | +1.00 |\n" in markdown
+    assert 'class="share"' not in render_html(CANCELLING, "1.0")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 160])

@@ -107,3 +107,9 @@ def test_text_ends_with_the_outcome(report, width):
     assert "Regressed: 2 regressed, 1 undecided, 1 passed of 4 rules." in " ".join(lines[-2:])
     assert all(len(line) <= width for line in lines)
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("width", range(60, 100))
+def test_no_sentence_is_broken_between_a_number_and_its_unit(report, width):
+    lines = render_text(report, width=width).splitlines()
+    assert not any(line.startswith(("%", "ms")) for line in lines)

@@ -1,5 +1,6 @@
 """The heat map in a terminal: a letter per rank and step; of several a cell shows the worst."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,23 @@ def test_a_map_of_any_size_fits(ranks, steps):
         assert 3 < len(lines) <= 40
         assert max(map(cell_len, lines)) <= width
         assert all(line.isascii() for line in lines[1:3])
+
+
+@pytest.mark.parametrize("suffix", ["", ":x", ":of-an-epoch-of-a-long-name"])
+@pytest.mark.parametrize("width", [*range(70, 81), 160])
+def test_a_step_number_is_whole_or_left_out(suffix, width):
+    """Found on 2,900 steps: 2888 was cut to 288 by the edge of the terminal."""
+    heat = a_map(2, 2_900)
+    heat.parts_ns[:, ::3, WAIT] = 30 * MS
+    names = tuple(f"{number}{suffix}" for number in range(2_900))
+    job = replace(a_job(Shape(2, late=1)), heat=replace(heat, steps=names))
+    ticks = plain(heat_lines(job, width, 40))[1]
+    shown = re.findall(r" (\S+)", ticks)
+    columns = [match.start() + 1 - len("step  ") for match in re.finditer(r" \S", ticks)]
+    across = -(-2_900 // (width - len("step  ")))
+    assert shown == [f"{column * across}{suffix}" for column in columns]
+    assert columns[0] == 0
+    assert len(ticks) <= width
 
 
 def test_without_room_late_ranks_stand_before_all_others():

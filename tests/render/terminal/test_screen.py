@@ -118,6 +118,30 @@ def test_a_remedy_ends_with_a_whole_sentence_or_is_left_out():
         assert text.count("  → Do this") == len(re.findall("do\\s+that\\s+too[.]\n", text))
 
 
+THREE_LINES = (
+    "Write it as a matrix product, with a vector of ones or the mask as one factor: CuPy reduces "
+    "each value in one block, cuBLAS splits the sum over all SMs."
+)
+
+
+def test_a_high_finding_has_its_remedy_before_others_have_details():
+    """Found on cupy's kmeans.py: the first finding of a step lost its remedy, the last kept it."""
+    others = [finding(severity, "Slow. " * 25, "Do it.") for severity in ("medium",) * 4 + ("low",)]
+    high = finding(message="It is slow. " * 9, action=THREE_LINES)
+    lines = render_screen(with_findings(high, high, *others)).splitlines()
+    assert lines.count("    over all SMs.") == 2
+    assert not any("--only gpu-idle" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_high_finding_without_room_for_its_remedy_refers_to_it(width):
+    many = [finding(action=THREE_LINES.replace(".", ", and so on") * 4)] * 6
+    text = render_screen(with_findings(*many), width=width)
+    assert text.count("→ see --only gpu-idle") >= 5
+    assert "Write it" not in text
+    assert "→" not in render_screen(with_findings(*[finding(action="")] * 6))
+
+
 def test_notes_on_next_to_no_time_are_not_on_the_screen():
     short = replace(finding("info", "One copy takes 1.47 µs."), time_at_stake_ns=1_470)
     assert "One copy" not in render_screen(with_findings(finding(message="Slow."), short))

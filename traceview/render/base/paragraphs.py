@@ -72,7 +72,9 @@ def _lines(text: str, width: int) -> list[str]:
     words = _words(text)
     lines = _filled(words, width)
     if len(lines) > 1 and cell_len(lines[-1]) < _LEAST_END:
-        for narrower in range(width - 1, 3 * width // 4, -1):
+        # No narrower than the longest word: it would be split for the sake of the last line.
+        narrowest = max(3 * width // 4 + 1, *map(cell_len, words))
+        for narrower in range(width - 1, narrowest - 1, -1):
             other = _filled(words, narrower)
             if len(other) > len(lines):
                 break
@@ -85,8 +87,7 @@ def _filled(words: Iterable[str], width: int) -> list[str]:
     """The words in lines, filled greedily."""
     lines, line = [], ""
     for word in words:
-        pieces = chop_cells(word, width) if cell_len(word) > width else [word]
-        for piece in pieces:
+        for piece in _pieces(word, width):
             longer = f"{line} {piece}" if line else piece
             if cell_len(longer) <= width:
                 line = longer
@@ -94,6 +95,17 @@ def _filled(words: Iterable[str], width: int) -> list[str]:
                 lines.append(line)
                 line = piece
     return [*lines, line] if line or not lines else lines
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """A word in pieces of at most `width` cells, split after slashes where it has them."""
+    pieces = []
+    while cell_len(word) > width:
+        head = chop_cells(word[:width], width)[0] or word[0]
+        head = head[: head.rfind("/") + 1] or head
+        pieces.append(head)
+        word = word[len(head) :]
+    return [*pieces, word]
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from traceview.comparison import wording
-from traceview.comparison.changes import changes
+from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import CountDifference, PartDifference, RunComparison
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.render.base.json_text import SCHEMA_VERSION, pieces
@@ -39,7 +39,7 @@ def _document(comparison: RunComparison, version: str) -> dict[str, Any]:
             **asdict(comparison.certainty),
             "is_certain": comparison.certainty.is_certain,
         },
-        "changes": [change.text for change in changes(comparison)],
+        "changes": [change.text for change in main_changes(comparison)],
         "parts": [_part(part, comparison) for part in _sorted(comparison)],
         "counts": [_count(count) for count in comparison.counts],
         "environment": [asdict(each) for each in comparison.environment],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.comparison import wording
-from traceview.comparison.changes import changes
+from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.render.comparison.header import compared_sides, sides
 from traceview.render.comparison.parts import (
@@ -50,7 +50,7 @@ def _environment(comparison: RunComparison) -> Iterator[str]:
 
 
 def _changes(comparison: RunComparison) -> Iterator[str]:
-    listed = changes(comparison)
+    listed = main_changes(comparison)
     for change, signed in zip(listed, change_differences(comparison, listed), strict=True):
         yield f"- **{signed}** {coded(change.text)}"
     yield ""
@@ -58,10 +58,9 @@ def _changes(comparison: RunComparison) -> Iterator[str]:
 
 def _parts(comparison: RunComparison) -> Iterator[str]:
     table = parts_table(comparison, MOST_PARTS)
-    yield _row(
-        [f"part, {per_step(comparison, table)}", "where", "before", "after", "difference", "share"]
-    )
-    yield _row(["---", "---", *["---:"] * 4])
+    numbers = ["before", "after", "difference", *(["share"] if table.has_shares else [])]
+    yield _row([f"part, {per_step(comparison, table)}", "where", *numbers])
+    yield _row(["---", "---", *["---:"] * len(numbers)])
     for group in table.groups:
         yield from _group(group)
     yield _row(["**sum**", "", *_cells(table.total)])
@@ -82,7 +81,8 @@ def _name(line: PartLine) -> str:
 
 
 def _cells(amounts: Amounts) -> list[str]:
-    return [amounts.before, amounts.after, amounts.difference, amounts.share]
+    share = [amounts.share] if amounts.share else []
+    return [amounts.before, amounts.after, amounts.difference, *share]
 
 
 def _counts(comparison: RunComparison) -> Iterator[str]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.comparison import wording
-from traceview.comparison.changes import changes
+from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
 from traceview.records import record
 from traceview.render.base.colors import color_class
@@ -61,6 +61,7 @@ class ComparedView:
     changes: list[tuple[str, str, str]]
     rows: list[BarRow]
     total: Amounts
+    has_shares: bool
     per: str
     counted: str
     counts: list[tuple[str, str, str, bool]]
@@ -84,6 +85,7 @@ def compared_view(comparison: RunComparison) -> ComparedView:
         changes=list(_changes(comparison)),
         rows=[_group_row(group, table.largest_ns) for group in table.groups],
         total=table.total,
+        has_shares=table.has_shares,
         per=per_step(comparison, table),
         counted="per step" if wording.has_steps(comparison) else "",
         counts=list(_counts(comparison)),
@@ -118,7 +120,7 @@ def _sure(comparison: RunComparison) -> tuple[str, str]:
 
 def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
     """Difference, direction and sentence of each change."""
-    listed = changes(comparison)
+    listed = main_changes(comparison)
     for change, signed in zip(listed, change_differences(comparison, listed), strict=True):
         yield signed, "high" if change.delta_ns > 0 else "faster", change.text
 

@@ -73,11 +73,15 @@ class GroupLine:
 
 @record
 class PartsTable:
-    """All groups, largest difference first, and their sum; `largest_ns` is the first's size."""
+    """All groups, largest difference first, and their sum; `largest_ns` is the first's size.
+
+    Without `has_shares`, parts cancel so far that shares of the difference mean nothing.
+    """
 
     groups: tuple[GroupLine, ...]
     total: Amounts
     largest_ns: Fraction
+    has_shares: bool
 
 
 def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTable:
@@ -94,7 +98,8 @@ def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTabl
     lines = [line for line in lines if line.parts or line.amounts.delta_ns]
     lines.sort(key=lambda group: -abs(group.amounts.delta_ns))
     largest = max((abs(group.amounts.delta_ns) for group in lines), default=Fraction(0))
-    return PartsTable(tuple(lines), figures.amounts(range(len(comparison.parts))), largest)
+    total = figures.amounts(range(len(comparison.parts)))
+    return PartsTable(tuple(lines), total, largest, figures.shares)
 
 
 def per_step(comparison: RunComparison, table: PartsTable) -> str:

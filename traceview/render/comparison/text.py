@@ -11,7 +11,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.comparison import wording
-from traceview.comparison.changes import changes
+from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.records import record
 from traceview.render.base.columns import GAP
@@ -32,6 +32,7 @@ MOST_PARTS, MOST_COUNTS = 24, 12
 _WITH_TIMES = 76
 """Least width in cells to show the times of both sides."""
 _LEAST_NAME = 16
+_DIFFERENCE, _SHARE = "difference", "share"
 _STYLES = {1: "red", -1: "green", 0: "dim"}
 
 
@@ -43,7 +44,7 @@ def render_text(comparison: RunComparison, *, width: int = 80, color: bool = Fal
 
 def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | None]:
     yield _compared(comparison, width)
-    yield Text(visible(wording.headline(comparison), SENTENCE), "bold")
+    yield note_block(visible(wording.headline(comparison), SENTENCE), "")
     yield _environment(comparison)
     yield _changes(comparison, width)
     yield _parts(comparison, width)
@@ -76,7 +77,7 @@ def _environment(comparison: RunComparison) -> RenderableType | None:
 
 
 def _changes(comparison: RunComparison, width: int) -> RenderableType | None:
-    listed = changes(comparison)
+    listed = main_changes(comparison)
     if not listed:
         return None
     differences = change_differences(comparison, listed)
@@ -96,16 +97,15 @@ def _style(delta: Fraction) -> str:
 def _parts(comparison: RunComparison, width: int) -> RenderableType:
     table = parts_table(comparison, MOST_PARTS)
     lines = [_Line("sum", table.total, "bold"), *_lines(table)]
-    numbers = _numbers(lines, width >= _WITH_TIMES)
+    numbers = _numbers(lines, width >= _WITH_TIMES, table.has_shares)
     room = width - sum(max(map(cell_len, column)) + GAP for column in numbers)
     names = shortened_apart([line.title for line in lines], max(room, _LEAST_NAME))
     rows = grid("", *("right" for _ in numbers))
     rows.add_row(*(Text(name, "dim") for name in ("", *(column[0] for column in numbers))))
     for at in (*range(1, len(lines)), 0):
-        line, cells = lines[at], [column[at + 1] for column in numbers]
-        moved = Text(cells[-2], f"{line.style} {_style(line.amounts.delta_ns)}".strip())
-        times = (Text(cell, line.style) for cell in cells[:-2])
-        rows.add_row(Text(names[at], line.style), *times, moved, Text(cells[-1], "dim"))
+        line = lines[at]
+        cells = (Text(column[at + 1], _cell_style(column[0], line)) for column in numbers)
+        rows.add_row(Text(names[at], line.style), *cells)
     return Group(heading(f"Parts of the difference, {per_step(comparison, table)}"), rows)
 
 
@@ -116,16 +116,23 @@ class _Line:
     style: str = ""
 
 
-def _numbers(lines: Sequence[_Line], times: bool) -> list[list[str]]:
+def _numbers(lines: Sequence[_Line], times: bool, shares: bool) -> list[list[str]]:
     """The columns of numbers, each with its heading first."""
     every = [line.amounts for line in lines]
     columns = [
         ["before", *(each.before for each in every)],
         ["after", *(each.after for each in every)],
-        ["difference", *(each.difference for each in every)],
-        ["share", *(each.share for each in every)],
+        [_DIFFERENCE, *(each.difference for each in every)],
+        [_SHARE, *(each.share for each in every)],
     ]
-    return columns if times else columns[2:]
+    return columns[0 if times else 2 : 4 if shares else 3]
+
+
+def _cell_style(column: str, line: _Line) -> str:
+    if column == _SHARE:
+        return "dim"
+    moved = _style(line.amounts.delta_ns) if column == _DIFFERENCE else ""
+    return f"{line.style} {moved}".strip()
 
 
 def _lines(table: PartsTable) -> Iterator[_Line]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.comparison.gate import wording
 from traceview.comparison.gate.rules import GateReport
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, grid
+from traceview.render.base.text_blocks import SENTENCE, drawn, grid, note_block
 
 _STYLES = {"passed": "green", "regressed": "bold red", "undecided": "yellow"}
 _FIGURE = 60
@@ -22,7 +22,7 @@ def render_text(report: GateReport, *, width: int = 80, color: bool = False) -> 
 
 
 def _blocks(report: GateReport) -> Iterator[RenderableType]:
-    yield Text(visible(report.headline, SENTENCE), "bold")
+    yield note_block(visible(report.headline, SENTENCE), "")
     rows = grid("", "", "")
     for each in report.decisions:
         demanded = wording.condition_text(each.figure, each.condition)
@@ -34,5 +34,5 @@ def _blocks(report: GateReport) -> Iterator[RenderableType]:
     yield rows
     details = wording.failed_decisions(report.decisions)
     if details:
-        yield Group(*(Text(visible(wording.sentence(each), SENTENCE)) for each in details))
+        yield Group(*(note_block("", wording.sentence(each)) for each in details))
     yield Text(wording.summary(report), _STYLES[report.outcome])

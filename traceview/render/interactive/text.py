@@ -13,7 +13,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Result, Skipped, TableSpec
 from traceview.comparison import wording
-from traceview.comparison.changes import changes
+from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding, Forecast
 from traceview.ranking import RankedFinding
@@ -154,7 +154,7 @@ def _(value: RunComparison) -> str:
     names = " → ".join(visible(name) for name in sides(value))
     lines = [*paragraph("<RunComparison of ", names, indent=2)]
     lines += paragraph("  ", wording.headline(value))
-    for change in changes(value):
+    for change in main_changes(value):
         lines += paragraph("  - ", change.text, indent=4)
     return "\n".join(lines) + ">"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from rich.cells import cell_len
 from rich.text import Text
 
 from traceview import units
@@ -83,10 +84,10 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
     names = [short[step] for step in steps.tolist()]
     folded, across = _folded(cells, max(width - label, 1))
     pitch = min(max((width - label) // folded.letters.shape[1], 1), _WIDEST_CELL)
-    ticks = _ticks(names[::across], pitch)
+    ticks = _ticks(names[::across], pitch, width - label)
     return [
         _heading(rows, across, width),
-        Text(f"{'step':<{label}}{ticks}"[:width].rstrip(), "dim"),
+        Text(f"{'step':<{label}}{ticks}".rstrip(), "dim"),
         *(_line(name, places, folded, label, pitch) for name, places in rows),
         *legend,
     ]
@@ -173,14 +174,15 @@ def _heading(rows: Sequence[tuple[str, Integers]], across: int, width: int) -> T
     return Text.assemble((title, "bold underline"), (f"  {rest}", "dim"))
 
 
-def _ticks(names: Sequence[str], pitch: int) -> str:
-    """Column names above their columns, as many as fit."""
+def _ticks(names: Sequence[str], pitch: int, width: int) -> str:
+    """Column names above their columns, as many as fit: part of a number is another number."""
     line = ""
     for column in range(0, len(names), max(_TICK // pitch, 1)):
-        at = column * pitch
+        space = column * pitch - cell_len(line)
         name = visible(names[column], 60)
-        line = f"{line[: at - 1]:<{at}}{name}" if at else name
-    return line[: len(names) * pitch + _TICK]
+        if space >= bool(line) and column * pitch + cell_len(name) <= width:
+            line += " " * space + name
+    return line
 
 
 def _line(name: str, places: Integers, cells: _Cells, label: int, pitch: int) -> Text:

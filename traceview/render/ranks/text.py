@@ -24,6 +24,7 @@ from traceview.render.ranks.header import (
 )
 from traceview.render.ranks.heat_text import heat_lines
 from traceview.render.ranks.rank_rows import rank_rows
+from traceview.render.report.finding_text import ALL
 from traceview.render.report.table_text import TextOptions, table_lines
 from traceview.render.report.text import table_block
 from traceview.render.terminal.findings import finding_lines
@@ -57,7 +58,8 @@ def render_job(
     below = [Text(""), *_closing(job, width)] if not all_tables else []
     ranks, groups = list(_ranks(job, width)), list(_groups(job, width))
     left = MOST_LINES - sum(map(len, (above, below, ranks, groups))) - 1
-    findings = finding_lines(ranked_findings(job), whole_of(job), width, max(left, _LEAST_FINDINGS))
+    most = ALL if all_tables else max(left, _LEAST_FINDINGS)
+    findings = finding_lines(ranked_findings(job), whole_of(job), width, most)
     findings = findings or wrapped_lines(nothing_found(job), width)
     room = _MAP_LINES if all_tables else left - len(findings)
     lines = [*above, *findings, Text(""), *ranks, *_map(job, width, room), *groups, *below]

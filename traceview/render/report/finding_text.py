@@ -14,7 +14,7 @@ from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
 from traceview.render.report.saving import claim
 
 INDENT = "  "
-_SEPARATOR = " · "
+_SEPARATOR, _ARROW = " · ", "→ "
 ALL = 1_000
 """Lines enough for any sentence."""
 WIDEST = 100
@@ -33,17 +33,31 @@ class FindingText:
     width: int
     links: bool
 
-    def lines(self, message: int = ALL, action: int = ALL) -> list[Text]:
-        """A head, so many lines of the message at most, and whole sentences of the action."""
+    @property
+    def least_action(self) -> int:
+        """Lines of the first sentence of the action; 0 without one."""
+        return next((lines for lines in range(1, ALL) if self._action(lines)), 0)
+
+    def lines(self, message: int = ALL, action: int = ALL, *, refers: bool = False) -> list[Text]:
+        """A head, so many lines of the message at most, and whole sentences of the action.
+
+        If `refers`, a line says where to read an action of which not even a sentence fits.
+        """
         finding, room = self.ranked.finding, self.width - len(INDENT)
         texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
-        steps = whole_sentences(visible(finding.action, SENTENCE), room - 2, action)
+        steps = self._action(action)
+        if refers and finding.action and not steps:
+            steps = [f"see --only {self.ranked.analysis}"]
         if steps:
-            texts += [Text.assemble(("→ ", "bold"), steps[0])]
-            texts += [Text(f"  {line}") for line in steps[1:]]
+            texts += [Text.assemble((_ARROW, "bold"), steps[0])]
+            texts += [Text(f"{' ' * len(_ARROW)}{line}") for line in steps[1:]]
         if self.links:
             texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
         return [*self._head(), *(Text(INDENT).append_text(text) for text in texts)]
+
+    def _action(self, most: int) -> list[str]:
+        room = self.width - len(INDENT) - len(_ARROW)
+        return whole_sentences(visible(self.ranked.finding.action, SENTENCE), room, most)
 
     def _head(self) -> list[Text]:
         """Severity, claim and analysis; in several lines where they do not fit in one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -18,6 +18,9 @@ _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
 """Lines of message and action, from brief to full: the line to change is often in the third. A
 remedy that does not fit is left out, as its beginning alone could mislead."""
+_HIGH_MESSAGE = 4
+"""Lines of a `high` finding's message that come before any action, and its action before the rest
+of all others."""
 
 
 def finding_lines(
@@ -39,14 +42,28 @@ def finding_lines(
 
 
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
-    """Each entry in the fullest form that fits, the worst ones first."""
+    """Each entry in the fullest form that fits, the worst ones first.
+
+    `high` findings get their actions before others get details. One without room for its action
+    has a reference to it.
+    """
     result = [each.lines(*_FORMS[0]) for each in entries]
-    for form in _FORMS[1:]:
-        for at, entry in enumerate(entries):
-            fuller = entry.lines(*form)
-            if sum(map(len, result)) - len(result[at]) + len(fuller) <= room:
-                result[at] = fuller
+    high = [at for at, each in enumerate(entries) if each.ranked.finding.severity == "high"]
+    rounds = [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
+    for (message, action), at in [*_high_first(entries, high), *rounds]:
+        fuller = entries[at].lines(message, action, refers=at in high)
+        more = len(fuller) - len(result[at])
+        if 0 <= more <= room - sum(map(len, result)):
+            result[at] = fuller
     return result
+
+
+def _high_first(
+    entries: Sequence[FindingText], high: Sequence[int]
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """The forms of the `high` findings up to the shortest one with the action."""
+    yield from (((message, 0), at) for message in range(1, _HIGH_MESSAGE + 1) for at in high)
+    yield from (((_HIGH_MESSAGE, entries[at].least_action), at) for at in high)
 
 
 def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:

@@ -22,6 +22,7 @@ _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _VARIABLE_OF = re.compile(r"PROCESS_(\d+):ENVIRONMENT_VARIABLE")
 _SCRUBBED = "(removed)"
+_MOST_NAMED = 3
 
 
 @record
@@ -66,9 +67,12 @@ def read_meta(database: Database) -> ExportMeta:
     """
     present = [table for table in META_TABLES if table in database.tables]
     if not present and "StringIds" not in database.tables:
-        listed = ", ".join(sorted(database.tables)[:3]) or "no tables"
+        names = sorted(database.tables)
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        listed = f"its tables: {', '.join(names[:_MOST_NAMED])[:200]}{more}"
         raise TraceFormatError(
-            f"it is an SQLite database but not an nsys export (it has {listed[:200]})",
+            "it is an SQLite database but not an nsys export "
+            f"({listed if names else 'it has no tables'})",
             "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
         )
     export = _pairs(database, present[0]) if present else {}
