@@ -130,11 +130,6 @@ class Report(display.WrittenReport):
         """Names of the analyses, in reading order."""
         return iter(self.outcomes)
 
-    @property
-    def whole(self) -> str:
-        """The time that `share_of_step_pct` is a share of, in words."""
-        return "a step" if self.step_count else "the run"
-
     def findings_table(self) -> Table:
         """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
         return findings_table(self.findings)
