@@ -46,6 +46,15 @@ def test_a_short_compilation_before_a_long_run_is_information(tmp_path):
     assert finding.severity == "info"
 
 
+def test_start_up_after_a_first_compilation_is_no_part_of_the_whole(tmp_path):
+    export = sampled(launching(*range(900, 1000, 2)), 1, 99, COMPILE)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # After it compiled for 98 ms, the program starts up for 801 ms, then works for 99 ms.
+    assert "took 98.0 ms, 49.7 % of the 197 ms after start-up" in finding.message
+
+
 def test_without_gpu_work_nothing_is_said_of_the_gpu(tmp_path):
     export = sampled(Export(), 1, 399, COMPILE)
     for time in (0, *range(400, 500, 10)):

@@ -41,7 +41,7 @@ from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
 
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
-"""Shares of the run, without start-up and shut-down, from which compilation counts."""
+"""Fractions of the run, without start-up and shut-down, from which compilation counts."""
 
 _REMEDIES = {
     compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
@@ -156,13 +156,17 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
     severity: Severity = next((name for least, name in bounds if fraction >= least), "info")
     severity = "info" if tool == compilers.CUDNN else severity
     template = (
-        "{compiler} took {compile_ns}, {compile_pct} of the run after start-up"
+        "{compiler} took {compile_ns}, {compile_pct} of the {working_ns} after start-up"
         if tool == compilers.CUDNN
-        else "Compilation by {compiler} took {compile_ns}, {compile_pct} of the run after start-up"
+        else "Compilation by {compiler} took {compile_ns}, {compile_pct} of the {working_ns} after "
+        "start-up"
     )
     template += " ({stretches:stretch|stretches})."
     template += " The GPU was mostly idle then." if _gpus_idle(trace, chosen) else ""
-    values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
+    values: dict[str, Cell] = {
+        "compile_pct": min(100.0 * fraction, 100.0),
+        "working_ns": whole_ns,
+    }
     remedy = _REMEDIES[tool]
     if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
         how = by_recorder(
@@ -233,11 +237,10 @@ def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
 
 
 def _working_ns(every: Phases, process: int) -> int:
-    """Time of a process from the end of its start-up to its shut-down."""
+    """Time of a process in phases other than start-up, which may go on after it compiled first."""
     own = every.process == process
-    begun = every.start_ns[own & (every.phase != Phase.START_UP)]
-    ended = every.end_ns[own & (every.phase != Phase.SHUT_DOWN)]
-    return int(ended.max() - begun.min()) if len(begun) and len(ended) else 0
+    own &= ~np.isin(every.phase, (Phase.START_UP, Phase.SHUT_DOWN))
+    return int((every.end_ns - every.start_ns)[own].sum())
 
 
 class _Wording(NamedTuple):
