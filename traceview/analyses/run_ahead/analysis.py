@@ -16,7 +16,7 @@ import numpy as np
 
 from traceview.analyses.base import Analysis, Chart, Deferred, Keep, Result, TableSpec
 from traceview.analyses.run_ahead.findings import verdict_findings
-from traceview.analyses.run_ahead.verdicts import queue_full_ns, steady_idle_pct, verdict
+from traceview.analyses.verdict.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
 from traceview.facts.operations.operations import operations, operations_by_device

@@ -14,7 +14,7 @@ import numpy as np
 from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
-from traceview.analyses.run_ahead.verdicts import copying_ns, counted_gaps, work_ns
+from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle

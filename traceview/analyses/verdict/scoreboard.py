@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
+from traceview.analyses.verdict.launching import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
 from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_operations, steady_parts
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, limit_of
