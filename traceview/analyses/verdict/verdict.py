@@ -150,6 +150,15 @@ def limit_of(parts: SteadyParts) -> Limit:
     return largest if clear else "mixed"
 
 
+def waits_for_data(trace: Trace, device: int) -> bool:
+    """Whether data loading limits a device: launches that are late are late for want of data.
+
+    Known of the device with the longest steady time, which the verdict is about.
+    """
+    parts = steady_parts(trace)
+    return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
+
+
 def _of(parts: SteadyParts, limit: Limit) -> int:
     return parts.parts_ns.get(limit, 0)
 
