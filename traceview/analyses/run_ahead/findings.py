@@ -50,10 +50,10 @@ _ACTIONS = {
 }
 _OTHER_WORK = (
     "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long that "
-    "fewer launches would not help."
+    "fewer launches would help little."
 )
 _LOAD_SOONER = (
-    "Look in gpu-idle for where the program gets its data. Fewer launches would not help."
+    "Look in gpu-idle for where the program gets its data. Fewer launches would help little."
 )
 _COPY_LESS = (
     "Make copies fewer or faster, or overlap them with kernels on a separate stream (see "
