@@ -160,12 +160,12 @@ def test_a_finding_shows_its_saving_and_subject():
     )
     assert repr(finding).splitlines() == [
         "<Finding",
-        "  high: save up to 147 ms (38.2 % of the steady time)",
+        "  high: save up to 147 ms (38.2 % of the time after warm-up)",
         "    135 gaps of 147 ms.",
         "  about kernel gemm",
         "  → Act.>",
     ]
-    assert "38.2 % of the steady time" in html(finding)
+    assert "38.2 % of the time after warm-up" in html(finding)
 
 
 def test_html_is_a_self_contained_element_without_scripts(values):

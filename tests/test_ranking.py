@@ -90,8 +90,8 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
-    assert claim(found[1].finding, "a step", found[1].forecast).parts() == [
-        "save part of 300 ns (30.0 % of a step)"
+    assert claim(found[1].finding, found[1].forecast).parts() == [
+        "save part of 300 ns of 1.00 µs after warm-up (30.0 %)"
     ]
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial
@@ -138,7 +138,11 @@ def test_an_analysis_has_one_finding_for_a_kernel():
 def test_a_better_recording_makes_nothing_faster():
     hidden, late = finding("medium", 50 * MS, 50.0), finding("low", MS, 1.0)
     results = {"trace-health": Result({}, (hidden,)), "gpu-idle": Result({}, (late,))}
-    assert [each.forecast is None for each in ranked(results, [loop(10 * MS)])] == [True, False]
+    found = ranked(results, [loop(10 * MS)])
+    assert [each.forecast is None for each in found] == [True, False]
+    # Without a forecast, how much of it lies within the steps is not known.
+    claimed = claim(found[0].finding)
+    assert claimed.parts() == ["save up to 50.0 ms (50.0 % of the time after warm-up)"]
 
 
 def loop(
@@ -154,9 +158,9 @@ def test_time_outside_the_steps_is_none_of_a_step():
     (found,) = ranked({"gpu-idle": Result({}, (after,))}, [loop(10 * MS)])
     assert (found.finding.severity, found.finding.share_of_step_pct) == ("high", None)
     assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0)
-    claimed = claim(found.finding, "a step", found.forecast)
-    assert claimed.parts() == ["save up to 30.0 ms (20.0 % of the run)"]
-    assert claimed.below() == ["20.0 % of the run"]
+    claimed = claim(found.finding, found.forecast)
+    assert claimed.parts() == ["save up to 30.0 of 150 ms after warm-up (20.0 %)"]
+    assert claimed.below() == ["of 150 ms after warm-up", "20.0 %"]
 
 
 def test_only_what_lies_in_the_steps_counts_per_step():
@@ -180,7 +184,7 @@ def test_a_finding_on_one_of_two_loops_is_of_its_steps():
     loops = [loop(10 * MS, name="eager_#"), loop(MS, begin=200 * MS, name="replay_#")]
     late = replace(finding("low", 5 * MS, 4.0), lost=lost((200 * MS, 205 * MS)))
     (found,) = ranked({"gpu-idle": Result({}, (late,))}, loops)
-    claimed = claim(found.finding, "a step", found.forecast)
+    claimed = claim(found.finding, found.forecast)
     assert claimed.parts() == ["save up to 500 µs of 1.00 ms per replay_# (50.0 %)", "2.0× as fast"]
     assert claimed.amount == "500 µs"
     assert claimed.below() == ["of 1.00 ms per replay_#", "50.0 % · 2.0× as fast"]
@@ -205,7 +209,7 @@ def test_where_a_few_steps_take_most_of_the_time_savings_are_those_of_the_mean(m
     uneven = replace(loop(10 * MS, total_ns=250 * MS), mean_ns=mean_ns)
     (found,) = ranked({"gpu-idle": Result({}, (finding("high", 100 * MS, 40.0),))}, [uneven])
     assert found.forecast.is_mean is (mean_ns > 15 * MS)
-    assert claim(found.finding, "a step", found.forecast).parts()[0] == claimed
+    assert claim(found.finding, found.forecast).parts()[0] == claimed
 
 
 def test_no_more_per_step_than_there_is_to_save():

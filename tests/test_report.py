@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import traceview
+from tests.build import Export
 from tests.render.example_report import a_report, a_trace, analyses
 from traceview.analyses.base import Analysis, Result, Skipped
 from traceview.errors import InputError
@@ -111,6 +112,12 @@ def ranges(*times):
 )
 def test_duration_reaches_from_the_first_to_the_last_time(times, expected):
     assert duration_ns(a_trace(tables={"ranges": ranges(*times)})) == expected
+
+
+def test_the_start_up_that_only_os_calls_show_is_part_of_the_duration(tmp_path):
+    export = Export().os_call("open64", 0, 10).launch((500, 510), (520, 900))
+
+    assert duration_ns(export.load(tmp_path)) == 900
 
 
 def test_an_absent_end_is_not_a_time():

@@ -34,7 +34,11 @@ fact would wait for each other."""
 _STARTED_BESIDE = "steps"
 """The analysis that `beside` is started with, else the first one: by then most facts that it shares
 with the analyses are computed, and it ends about when the last analysis does."""
-_TIMED_TABLES = ("kernels", "copies", "sets", "graph_launches", "api_calls", "ranges")
+_TIMES = ("start_ns", "end_ns", "time_ns")
+_TIMED_TABLES = (
+    *("kernels", "copies", "sets", "graph_launches", "api_calls", "synchronizations", "ranges"),
+    *("os_calls", "overheads", "python_samples"),
+)
 
 FINDING_COLUMNS = (
     Column("severity", "text", "high, medium, low or info"),
@@ -129,11 +133,6 @@ class Report(display.WrittenReport):
     def __iter__(self) -> Iterator[str]:
         """Names of the analyses, in reading order."""
         return iter(self.outcomes)
-
-    @property
-    def whole(self) -> str:
-        """The time that `share_of_step_pct` is a share of, in words."""
-        return "a step" if self.step_count else "the run"
 
     def findings_table(self) -> Table:
         """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
@@ -284,11 +283,19 @@ def _row_counts(trace: Trace) -> dict[str, int]:
 
 
 def duration_ns(trace: Trace) -> int:
-    """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing."""
-    tables = [trace.recorded(name) for name in _TIMED_TABLES]
+    """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing.
+
+    As for phases, the start-up of a program counts, which only OS calls, samples and the recorder's
+    own overhead show.
+    """
     # A damaged recording may hold an end before its start: either column may have the extreme.
-    columns = [_present(table, column) for table in tables for column in ("start_ns", "end_ns")]
-    times = [column for column in columns if len(column)]
+    times = [
+        _present(table, column.name)
+        for table in (trace.recorded(name) for name in _TIMED_TABLES)
+        for column in table.columns
+        if column.name in _TIMES and len(table)
+    ]
+    times = [column for column in times if len(column)]
     if not times:
         return 0
     # As Python integers: the difference of damaged times can overflow int64.

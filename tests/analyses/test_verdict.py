@@ -8,8 +8,8 @@ import traceview
 from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.verdict import verdict
-from traceview.analyses.verdict.parts import SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import _loss_phrases, limit_of
+from traceview.analyses.verdict.parts import NAMED_LIMITS, SteadyParts, steady_parts
+from traceview.analyses.verdict.verdict import _NAMED, _loss_phrases, limit_of
 from traceview.trace import Selection
 
 MS = 1_000_000
@@ -114,19 +114,45 @@ def test_verdicts_of_recordings(name, limit, steps, text):
     assert found.text == text
 
 
-def test_a_sleeping_cpu_is_told_from_one_that_launches_late():
-    """The program of this recording sleeps 8 ms per step in time.sleep, of 26.8 ms."""
-    found = traceview.analyze(traceview.load(DATA / "foreign/fault_sleep.sqlite.xz")).verdict
-    assert found.limit == "cpu-launch"
-    assert found.text.endswith(
-        "GPU busy 13.8 % · 56.0 % of the time waiting for the CPU to launch work · "
-        "29.9 % of the time waiting while the CPU sleeps"
-    )
+@pytest.mark.parametrize(
+    ("name", "limit", "text"),
+    [
+        # The program sleeps 8 ms per step in time.sleep, of 26.8 ms.
+        (
+            "fault_sleep",
+            "cpu-launch",
+            "GPU busy 13.8 % · 56.0 % of the time waiting for the CPU to launch work · "
+            "29.9 % of the time waiting while the CPU sleeps",
+        ),
+        # It calls torch.cuda.empty_cache() in each step.
+        (
+            "fault_empty_cache",
+            "cpu-launch",
+            "GPU busy 12.8 % · 56.7 % of the time waiting for the CPU to launch work · "
+            "30.4 % of the time allocating or freeing memory",
+        ),
+        # It calls float(loss) in each step, which in JAX is no call of CUDA.
+        (
+            "cnn_flax",
+            "mixed",
+            "GPU busy 25.9 % · 45.2 % of the time idle after waits for results · "
+            "14.4 % of the time waiting for the CPU to launch work",
+        ),
+    ],
+)
+def test_a_cpu_that_does_something_else_is_told_from_one_that_launches_late(name, limit, text):
+    found = traceview.analyze(traceview.load(DATA / f"foreign/{name}.sqlite.xz")).verdict
+    assert found.limit == limit
+    assert found.text.endswith(text)
+
+
+def test_each_part_with_a_name_has_words():
+    assert set(_NAMED) == set(NAMED_LIMITS)
 
 
 @pytest.mark.parametrize(("slept", "said"), [(40, 1), (4, 0)])
 def test_little_sleep_is_not_said_apart(slept, said):
-    divided = replace(parts(20, gpu_compute=20, cpu_launch=80), slept_ns=slept)
+    divided = replace(parts(20, gpu_compute=20, cpu_launch=80), named_ns={"sleep": slept})
     phrases = list(_loss_phrases(divided, "cpu-launch"))
     assert sum("sleeps" in phrase for phrase in phrases) == said
     assert len(phrases) == 1 + said

@@ -96,8 +96,32 @@ def test_short_gaps_of_a_loop_are_about_launches_however_long_warm_up_took(name)
 )
 def test_a_cpu_that_is_away_is_not_told_to_launch_less(name):
     for verdict in findings(report(name), "run-ahead"):
-        assert "is launch-bound" in verdict.message
+        assert re.search("is (launch|data)-bound", verdict.message)
         assert verdict.action.startswith("Look in gpu-idle")
+
+
+def test_late_launches_for_want_of_data_are_called_that_everywhere():
+    found = report("training")
+    [verdict] = findings(found, "run-ahead")
+
+    assert found.verdict.limit == found.scoreboard.launch == "data-loading"
+    assert "is data-bound: it sits idle for " in verdict.message
+    assert verdict.evidence.values.keys() >= {"steady_idle_pct"}
+
+
+@pytest.mark.parametrize(
+    ("name", "less"),
+    [("foreign/fault_empty_cache.sqlite", True), ("ranks/kinds.rank0.json", True),
+     ("ranks/groups.rank1.sqlite", False)],
+)  # fmt: skip
+def test_run_ahead_advises_what_gpu_idle_does(name, less):
+    """In `kinds` a library works on the CPU, in `empty_cache` that is known from samples."""
+    found = traceview.analyze(traceview.load(DATA / f"{name}.xz"), ["gpu-idle", "run-ahead"])
+    late = next(each for each in findings(found, "gpu-idle") if each.cause == "launch-late")
+    verdict = findings(found, "run-ahead")[0]
+
+    assert late.action.startswith("Launch less often") == less
+    assert verdict.action.startswith("Launch less often") == less
 
 
 @pytest.mark.parametrize("name", ["transformer", "cuda_graphs", "add"])

@@ -46,6 +46,22 @@ def test_a_short_compilation_before_a_long_run_is_information(tmp_path):
     assert finding.severity == "info"
 
 
+@pytest.mark.parametrize(
+    ("first", "share"),
+    [
+        # After it compiled for 98 ms, the program starts up for 801 ms, then works for 99 ms.
+        (900, "9.8 % of the 998 ms from the first compilation on"),
+        (99, "49.7 % of the 197 ms after start-up"),
+    ],
+)
+def test_the_share_of_compilation_names_its_whole(first, share, tmp_path):
+    export = sampled(launching(*range(first, first + 100, 2)), 1, 99, COMPILE)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith(f"Compilation by torch.compile took 98.0 ms, {share}")
+
+
 def test_without_gpu_work_nothing_is_said_of_the_gpu(tmp_path):
     export = sampled(Export(), 1, 399, COMPILE)
     for time in (0, *range(400, 500, 10)):

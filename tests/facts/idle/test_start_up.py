@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.analyses.run_ahead.verdicts import verdict
+from traceview.analyses.verdict.launching import verdict
 from traceview.facts.idle.gaps import gaps
 
 

@@ -176,9 +176,9 @@ def test_what_a_finding_saves_is_whole_at_any_width(severity, unpack):
     report = analyze(traceview.load(unpack("training")))
     for ranked in report.findings:
         rated = replace(ranked, finding=replace(ranked.finding, severity=severity))
-        claimed = claim(rated.finding, report.whole, rated.forecast)
+        claimed = claim(rated.finding, rated.forecast)
         for width in range(40, 141):
-            head = [line.plain for line in FindingText(rated, report.whole, width, False).lines()]
+            head = [line.plain for line in FindingText(rated, width, False).lines()]
             assert max(map(cell_len, head)) <= width
             if claimed:
                 assert claimed.parts()[0] in " ".join(" ".join(head).split())

@@ -41,7 +41,7 @@ from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
 
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
-"""Shares of the run, without start-up and shut-down, from which compilation counts."""
+"""Fractions of the run, without start-up and shut-down, from which compilation counts."""
 
 _REMEDIES = {
     compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
@@ -147,7 +147,7 @@ def _slower_ns(passes: Replayed) -> int:
 def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
     if not chosen.any():
         return None
-    whole_ns = _working_ns(every, process)
+    whole_ns, since = _working(every, process)
     compile_ns, tool = _total(trace, chosen)
     fraction = compile_ns / max(whole_ns, 1)
     if fraction < LEAST:
@@ -155,14 +155,14 @@ def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | 
     bounds: tuple[tuple[float, Severity], ...] = ((HIGH, "high"), (MEDIUM, "medium"), (LOW, "low"))
     severity: Severity = next((name for least, name in bounds if fraction >= least), "info")
     severity = "info" if tool == compilers.CUDNN else severity
-    template = (
-        "{compiler} took {compile_ns}, {compile_pct} of the run after start-up"
-        if tool == compilers.CUDNN
-        else "Compilation by {compiler} took {compile_ns}, {compile_pct} of the run after start-up"
-    )
+    template = "{compiler} took" if tool == compilers.CUDNN else "Compilation by {compiler} took"
+    template += f" {{compile_ns}}, {{compile_pct}} of the {{working_ns}} {since}"
     template += " ({stretches:stretch|stretches})."
     template += " The GPU was mostly idle then." if _gpus_idle(trace, chosen) else ""
-    values: dict[str, Cell] = {"compile_pct": min(100.0 * fraction, 100.0)}
+    values: dict[str, Cell] = {
+        "compile_pct": min(100.0 * fraction, 100.0),
+        "working_ns": whole_ns,
+    }
     remedy = _REMEDIES[tool]
     if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
         how = by_recorder(
@@ -232,12 +232,20 @@ def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
     return int(duration.sum()), int(np.argmax(tool))
 
 
-def _working_ns(every: Phases, process: int) -> int:
-    """Time of a process from the end of its start-up to its shut-down."""
+def _working(every: Phases, process: int) -> tuple[int, str]:
+    """Time of a process from its first phase but start-up to its shut-down, and since when.
+
+    Start-up that goes on after a first compilation counts: the program may not have got further.
+    """
     own = every.process == process
     begun = every.start_ns[own & (every.phase != Phase.START_UP)]
     ended = every.end_ns[own & (every.phase != Phase.SHUT_DOWN)]
-    return int(ended.max() - begun.min()) if len(begun) and len(ended) else 0
+    if not len(begun) or not len(ended):
+        return 0, ""
+    start_up = every.start_ns[own & (every.phase == Phase.START_UP)]
+    goes_on = bool((start_up > begun.min()).any())
+    since = "from the first compilation on" if goes_on else "after start-up"
+    return int(ended.max() - begun.min()), since
 
 
 class _Wording(NamedTuple):

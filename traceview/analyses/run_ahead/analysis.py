@@ -6,7 +6,8 @@ time is a GPU that runs dry; the verdict names the reason, or says that it does 
 Queue wait is max(0, start of the operation − end of its launch call). Queue depth counts operations
 whose launch call has started and that have not ended. A GPU that is idle for more than 5 % of the
 time after warm-up, dependencies left aside, is sync-drained or launch-bound if that cause makes
-more than half of the idle time, else mixed. A GPU that is idle for less is gpu-bound, unless
+more than half of the idle time, else mixed. A finding calls a launch-bound GPU data-bound where the
+limit of the program is data loading. A GPU that is idle for less is gpu-bound, unless
 synchronizations drain it step by step or launch calls waited for room in the queue.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from traceview.analyses.base import Analysis, Chart, Deferred, Keep, Result, TableSpec
 from traceview.analyses.run_ahead.findings import verdict_findings
-from traceview.analyses.run_ahead.verdicts import queue_full_ns, steady_idle_pct, verdict
+from traceview.analyses.verdict.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
 from traceview.facts.operations.operations import operations, operations_by_device

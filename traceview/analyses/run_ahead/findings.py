@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.analyses.framework_wording import fewer_launches
+from traceview.analyses.gpu_idle.findings.other_work import does_other_work
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
-from traceview.analyses.run_ahead.verdicts import copying_ns, counted_gaps, work_ns
+from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
+from traceview.analyses.verdict.verdict import waits_for_data
 from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
@@ -48,18 +49,24 @@ _ACTIONS = {
     "mixed": "Look at the causes in gpu-idle, the largest first.",
 }
 _OTHER_WORK = (
-    "Look in gpu-idle for what the CPU did between launches. It was busy elsewhere for so "
-    "long that fewer launches would not help."
+    "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long that "
+    "fewer launches would help little."
+)
+_LOAD_SOONER = (
+    "Look in gpu-idle for where the program gets its data. Fewer launches would help little."
 )
 _COPY_LESS = (
     "Make copies fewer or faster, or overlap them with kernels on a separate stream (see "
     "memory-copies). The launches are early enough."
 )
 
-
 _LAUNCH_BOUND = (
     "is launch-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU "
     "launches too late."
+)
+_DATA_BOUND = (
+    "is data-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU loads "
+    "data, then launches late."
 )
 
 
@@ -89,7 +96,8 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
     values: dict[str, Cell] = {name: row[name] for name in figures}
     words = VERDICTS[verdict]
     if verdict == "launch-bound" and row["steady_idle_pct"] is not None:
-        words, values["steady_idle_pct"] = _LAUNCH_BOUND, row["steady_idle_pct"]
+        words = _DATA_BOUND if waits_for_data(trace, device) else _LAUNCH_BOUND
+        values["steady_idle_pct"] = row["steady_idle_pct"]
     template = f"{gpu_name(trace, device)} {words}"
     if idle_ns:
         template += " It sits idle for {idle_ns} because of that."
@@ -131,9 +139,10 @@ def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
 def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) -> tuple[str, str]:
     """A sentence on copies where these are most of the work, and the action."""
     if verdict == "launch-bound":
-        site = late_idle(trace).longest(device)
+        if waits_for_data(trace, device):
+            return "", _LOAD_SOONER
         fewer = f"Launch less often or earlier: {fewer_launches(trace)}."
-        return "", _OTHER_WORK if site and site.other_work else fewer
+        return "", _OTHER_WORK if does_other_work(trace, device) else fewer
     action = _ACTIONS[verdict]
     copying, work = copying_ns(trace, device), work_ns(trace, device)
     if verdict not in _AHEAD or 2 * copying < work:

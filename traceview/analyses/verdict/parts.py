@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.gpu_idle.starvation import starved_devices
 from traceview.facts.idle.causes import (
     ALLOCATION,
+    CAUSES,
     COPY_WAIT,
     GRAPH_LAUNCH,
     JIT_COMPILE,
@@ -36,7 +38,20 @@ from traceview.facts.operations.kernel_classes import (
 from traceview.facts.operations.operations import Kind, kernel_operations, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.samples.stack_lines import COMPILATION, DATA_LOADING, DATA_WAIT, SLEEP
+from traceview.facts.samples.stack_lines import (
+    COMPILATION,
+    CPU,
+    DATA_LOADING,
+    DATA_WAIT,
+    DOINGS,
+    FILE,
+    IMPORT,
+    LOCK,
+    OFF_CPU,
+    PROCESS,
+    RESULT_WAIT,
+    SLEEP,
+)
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
 from traceview.tables import Integers, Mask, picked
@@ -47,7 +62,19 @@ Limit = Literal[
     "data-loading", "compilation", "mixed", "unknown",
 ]  # fmt: skip
 
-_Sampled = Mapping[Literal["data-loading", "compilation", "sleep"], int]
+_DOINGS: dict[int, Limit] = {
+    DATA_WAIT: "data-loading",
+    DATA_LOADING: "data-loading",
+    COMPILATION: "compilation",
+    RESULT_WAIT: "synchronization",
+}
+"""The limit that late launches stand for where samples show what the CPU does instead."""
+NAMED_LIMITS: dict[str, Limit] = {
+    CAUSES[ALLOCATION]: "cpu-launch",
+    **{DOINGS[doing]: "cpu-launch" for doing in (SLEEP, LOCK, PROCESS, FILE, IMPORT, OFF_CPU)},
+    DOINGS[RESULT_WAIT]: "synchronization",
+}
+"""The limit that a named part belongs to: a cause of idle time, or an activity of the CPU."""
 COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 """Classes of kernels with much arithmetic per byte; those of most others move memory."""
 UNJUDGED = (KernelClass.OTHER, KernelClass.AUTOTUNER, KernelClass.COMMUNICATION)
@@ -90,9 +117,9 @@ class SteadyParts:
 
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
-    is True where the program waits for the DataLoader's workers again and again. `slept_ns` is the
-    part of cpu-launch in which the program sleeps. `unknown` says how much work was lost where that
-    leaves busy and idle time unknown.
+    is True where the program waits for the DataLoader's workers again and again. `named_ns` are
+    parts of the parts that have a name of their own, by the names in NAMED_LIMITS. `unknown` says
+    how much work was lost where that leaves busy and idle time unknown.
     """
 
     device: int
@@ -102,17 +129,20 @@ class SteadyParts:
     parts_ns: Mapping[Limit, int]
     largest: LargestClass | None
     starved: bool = False
-    slept_ns: int = 0
+    named_ns: Mapping[str, int] = field(default_factory=dict)
     unknown: UnknownIdle | None = None
 
     @property
     def busy_pct(self) -> float:
         return 100.0 * self.busy_ns / self.span_ns if self.span_ns else 0.0
 
-    @property
-    def slept_pct(self) -> float:
-        """The share of the span in which work is late because the program sleeps, in percent."""
-        return 100.0 * self.slept_ns / max(self.span_ns, 1)
+    def named_pct(self, limit: Limit) -> dict[str, float]:
+        """The shares of the span that the named parts of a limit take, in percent."""
+        return {
+            name: 100.0 * time_ns / max(self.span_ns, 1)
+            for name, time_ns in self.named_ns.items()
+            if NAMED_LIMITS[name] == limit
+        }
 
     def pct(self, *limits: Limit) -> float:
         """The share of the span that these parts take, in percent."""
@@ -128,8 +158,8 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         return None
     device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
     parts = _work_parts(trace, device, work[device].steady_ns)
-    sampled = _sampled_ns(trace, device)
-    for limit, idle_ns in _idle_parts(trace, device, sampled).items():
+    idle, named = _idle_parts(trace, device)
+    for limit, idle_ns in idle.items():
         parts[limit] = parts.get(limit, 0) + idle_ns
     rows = steady_operations(trace, device)
     steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
@@ -141,7 +171,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         parts,
         _largest_class(trace, device, work[device].steady_ns),
         starved_devices(trace)[device],
-        min(sampled["sleep"], parts.get("cpu-launch", 0)),
+        named,
         unknown_idle(trace).get(device),
     )
 
@@ -215,42 +245,37 @@ def _fp32_gemm_ns(trace: Trace, rows: Integers) -> int:
     return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
 
 
-def _idle_parts(trace: Trace, device: int, sampled: _Sampled) -> dict[Limit, int]:
-    """Steady idle time by the limit that its cause stands for."""
+def _idle_parts(trace: Trace, device: int) -> tuple[dict[Limit, int], dict[str, int]]:
+    """Steady idle time by the limit that its cause stands for, and of it the named parts."""
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
+    idle_ns = np.bincount(every.cause[steady], every.idle_ns[steady], len(CAUSES)).astype(np.int64)
     parts: dict[Limit, int] = {}
-    for cause in groups.different(every.cause[steady]).tolist():
+    for cause in np.flatnonzero(idle_ns).tolist():
         limit = _LIMITS.get(cause, "unknown")
-        idle_ns = int(every.idle_ns[steady & (every.cause == cause)].sum())
-        parts[limit] = parts.get(limit, 0) + idle_ns
-    loading_ns = max(sampled["data-loading"], _data_loading_ns(trace, device))
-    split: tuple[tuple[Limit, int], ...] = (
-        ("data-loading", loading_ns),
-        ("compilation", sampled["compilation"]),
-    )
-    for limit, time_ns in split:
-        moved_ns = min(time_ns, parts.get("cpu-launch", 0))
-        if moved_ns:
-            parts["cpu-launch"] -= moved_ns
-            parts[limit] = parts.get(limit, 0) + moved_ns
-    return parts
+        parts[limit] = parts.get(limit, 0) + int(idle_ns[cause])
+    named = {CAUSES[ALLOCATION]: int(idle_ns[ALLOCATION])}
+    late_ns, spent_ns = int(idle_ns[LAUNCH_LATE]), _late_ns(trace, device)
+    loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
+    spent_ns = {DATA_LOADING: max(loading_ns, _data_loading_ns(trace, device)), **spent_ns}
+    for doing, time_ns in spent_ns.items():
+        moved_ns = min(time_ns, late_ns)
+        late_ns -= moved_ns
+        limit = _DOINGS.get(doing, "cpu-launch")
+        parts["cpu-launch"] = parts.get("cpu-launch", 0) - moved_ns
+        parts[limit] = parts.get(limit, 0) + moved_ns
+        if DOINGS[doing] in NAMED_LIMITS:
+            named[DOINGS[doing]] = moved_ns
+    return {limit: time_ns for limit, time_ns in parts.items() if time_ns}, named
 
 
-def _sampled_ns(trace: Trace, device: int) -> _Sampled:
-    """Steady launch-late idle time in which the Python stacks load data, compile or sleep."""
+def _late_ns(trace: Trace, device: int) -> dict[int, int]:
+    """Steady launch-late idle time by what samples show the CPU at instead, as in DOINGS."""
     every, samples = gaps(trace), idle_samples(trace)
     late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
     own = late[samples.gap]
-
-    def spent(*doings: int) -> int:
-        return int(samples.time_ns[own & np.isin(samples.doing, doings)].sum())
-
-    return {
-        "data-loading": spent(DATA_WAIT, DATA_LOADING),
-        "compilation": spent(COMPILATION),
-        "sleep": spent(SLEEP),
-    }
+    spent = np.bincount(samples.doing[own], samples.time_ns[own], len(DOINGS)).astype(np.int64)
+    return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
 
 
 def _data_loading_ns(trace: Trace, device: int) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from traceview.analyses.run_ahead.verdicts import verdict as launch_verdict
+from traceview.analyses.verdict.launching import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
 from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_operations, steady_parts
-from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, limit_of
+from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, waits_for_data
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
 from traceview.facts.operations.kernel_classes import communication_operations
@@ -107,7 +107,7 @@ def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
         return None
     limit = launch_verdict(trace, parts.device)
-    late_for_data = limit == "launch-bound" and limit_of(parts) == "data-loading"
+    late_for_data = limit == "launch-bound" and waits_for_data(trace, parts.device)
     return "data-loading" if late_for_data else limit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceview import intervals, units
-from traceview.analyses.run_ahead.verdicts import drained_in_steps
+from traceview.analyses.verdict.launching import drained_in_steps
 from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import (
     LargestClass,
@@ -57,7 +57,17 @@ _LOST: dict[Limit, str] = {
     "compilation": "waiting for code to load or compile",
 }
 """What takes the time, behind `63 % of the time`."""
-_SLEPT = "waiting while the CPU sleeps"
+_NAMED = {
+    "allocation": "allocating or freeing memory",
+    "sleep": "waiting while the CPU sleeps",
+    "lock": "waiting for another thread",
+    "process": "waiting for another process or a socket",
+    "file": "waiting while the CPU reads or writes files",
+    "import": "waiting while the CPU imports modules",
+    "off-cpu": "waiting for a thread that is off the CPU",
+    "result-wait": "idle after waits for results",
+}
+"""The same of a named part, which is said apart from the rest of its limit."""
 
 
 @record
@@ -140,6 +150,15 @@ def limit_of(parts: SteadyParts) -> Limit:
     return largest if clear else "mixed"
 
 
+def waits_for_data(trace: Trace, device: int) -> bool:
+    """Whether data loading limits a device: launches that are late are late for want of data.
+
+    Known of the device with the longest steady time, which the verdict is about.
+    """
+    parts = steady_parts(trace)
+    return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
+
+
 def _of(parts: SteadyParts, limit: Limit) -> int:
     return parts.parts_ns.get(limit, 0)
 
@@ -195,11 +214,11 @@ def _largest_class(largest: LargestClass) -> str:
 
 
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
-    """Phrases on the share of the time of a limit; apart, on that in which the CPU sleeps."""
-    slept_pct = parts.slept_pct if limit == "cpu-launch" else 0.0
-    phrases = [(parts.pct(limit), _LOST[limit])]
-    if slept_pct >= WORTH_SAYING_PCT:
-        phrases = [(parts.pct(limit) - slept_pct, _LOST[limit]), (slept_pct, _SLEPT)]
+    """Phrases on the share of the time of a limit, those of its named parts apart."""
+    shares = parts.named_pct(limit).items()
+    named = [(pct, _NAMED[name]) for name, pct in shares if pct >= WORTH_SAYING_PCT]
+    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), _LOST[limit]), *named]
+    if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
 

@@ -21,9 +21,9 @@ from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.comparison.page import compared_view
-from traceview.render.interactive.text import ALONE, Displayable, as_shown, shape, whole_of
+from traceview.render.interactive.text import Displayable, as_shown, shape
 from traceview.render.ranks import header as job_header
-from traceview.render.ranks.figures import job_finding, ranked_findings
+from traceview.render.ranks.figures import ranked_findings
 from traceview.render.report.header import header_facts, nothing_found
 from traceview.render.report.views import SectionView, finding_view, section_view
 from traceview.report import Report, TraceFacts, facts_of
@@ -59,8 +59,7 @@ def _(value: Report) -> str:
         header=_header(value.trace),
         verdict=value.verdict.text if value.verdict else "",
         findings=[
-            finding_view(f.finding, value.whole, titles[f.analysis], forecast=f.forecast)
-            for f in value.findings
+            finding_view(f.finding, titles[f.analysis], forecast=f.forecast) for f in value.findings
         ],
         nothing_found=nothing_found(value),
         sections=[section_view(a, value.outcomes[a.name], MOST_ROWS) for a in value.analyses],
@@ -87,13 +86,12 @@ def _(value: Table) -> str:
 
 @snippet.register
 def _(value: Finding) -> str:
-    return _drawn(findings=[finding_view(value, ALONE)])
+    return _drawn(findings=[finding_view(value)])
 
 
 @snippet.register
 def _(value: RankedFinding) -> str:
-    whole = whole_of(value)
-    return _drawn(findings=[finding_view(value.finding, whole, forecast=value.forecast)])
+    return _drawn(findings=[finding_view(value.finding, forecast=value.forecast)])
 
 
 @snippet.register
@@ -112,7 +110,8 @@ def _(value: JobReport) -> str:
         ),
         verdict=value.verdict.text,
         findings=[
-            job_finding(value, each, units.stem(each.analysis)) for each in ranked_findings(value)
+            finding_view(each.finding, units.stem(each.analysis), forecast=each.forecast)
+            for each in ranked_findings(value)
         ],
         nothing_found=job_header.nothing_found(value),
         sections=[

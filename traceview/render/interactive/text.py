@@ -38,9 +38,6 @@ WIDTH = 99
 MOST_FINDINGS, MOST_ROWS = 6, 10
 _MOST_LINES = 3
 
-ALONE = "the steady time"
-"""What a share refers to in a finding on its own, since its report may have no steps."""
-
 
 @singledispatch
 def described(value: Displayable) -> str:
@@ -68,7 +65,7 @@ def _(value: Report) -> str:
     lines += paragraph("  ", ", ".join(shown))
     lines += [] if value.findings else paragraph("  ", nothing_found(value))
     for ranked in value.findings[:MOST_FINDINGS]:
-        lines += _finding(ranked.finding, value.whole, f"  [{ranked.analysis}]", ranked.forecast)
+        lines += _finding(ranked.finding, f"  [{ranked.analysis}]", ranked.forecast)
     more = len(value.findings) - MOST_FINDINGS
     lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
     return "\n".join(lines) + ">"
@@ -125,24 +122,18 @@ def _(value: Table) -> str:
 
 @described.register
 def _(value: Finding) -> str:
-    return f"<Finding\n{_whole_finding(value, ALONE, '')}>"
+    return f"<Finding\n{_whole_finding(value, '')}>"
 
 
 @described.register
 def _(value: RankedFinding) -> str:
     end = f"  [{value.analysis}]"
-    shown = _whole_finding(value.finding, whole_of(value), end, value.forecast)
+    shown = _whole_finding(value.finding, end, value.forecast)
     return f"<RankedFinding\n{shown}>"
 
 
-def whole_of(value: RankedFinding) -> str:
-    """The time that the share of a finding refers to, in words."""
-    has_steps = value.forecast and value.forecast.share_of_step_pct is not None
-    return "a step" if has_steps else ALONE
-
-
-def _whole_finding(value: Finding, whole: str, end: str, forecast: Forecast | None = None) -> str:
-    lines = list(_finding(value, whole, end, forecast))
+def _whole_finding(value: Finding, end: str, forecast: Forecast | None = None) -> str:
+    lines = list(_finding(value, end, forecast))
     subject = visible(f"{value.subject.kind} {value.subject.name}".rstrip())
     lines += paragraph("  about ", subject, indent=4)
     lines += paragraph("  → ", value.action, indent=4) if value.action else []
@@ -159,11 +150,9 @@ def _(value: RunComparison) -> str:
     return "\n".join(lines) + ">"
 
 
-def _finding(
-    finding: Finding, whole: str, end: str, forecast: Forecast | None = None
-) -> Iterator[str]:
+def _finding(finding: Finding, end: str, forecast: Forecast | None = None) -> Iterator[str]:
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
-    claimed = claim(finding, whole, forecast)
+    claimed = claim(finding, forecast)
     amount = f": {claimed.parts()[0]}" if claimed else ""
     yield f"  {finding.severity}{amount}{end}"
     yield from paragraph("    ", finding.message)

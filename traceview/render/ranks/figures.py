@@ -13,15 +13,7 @@ from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport, JobVerdict
 from traceview.ranks.membership import world_size
 from traceview.render.report.scoreboard import ScoreTile
-from traceview.render.report.views import FindingEntry, finding_view
 from traceview.tables import NULL, Table
-
-WHOLE_STEP, WHOLE_RUN = "a step", "the run"
-
-
-def whole_of(job: JobReport) -> str:
-    """The time that shares of findings refer to, in words."""
-    return WHOLE_STEP if job.verdict.step_median_ns else WHOLE_RUN
 
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
@@ -30,13 +22,6 @@ def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
         RankedFinding(each.evidence.table or "ranks", each, forecast(each, _loop(job, each)))
         for each in job.result.findings
     )
-
-
-def job_finding(
-    job: JobReport, ranked: RankedFinding, title: str, section: str = ""
-) -> FindingEntry:
-    """The entry of a finding on the page."""
-    return finding_view(ranked.finding, whole_of(job), title, section, ranked.forecast)
 
 
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:

@@ -21,7 +21,7 @@ from traceview.records import record
 from traceview.render.base.page import STYLES, Style, key, rendered
 from traceview.render.base.table_view import MOST_ROWS, TableView, row_id, table_view
 from traceview.render.ranks.aligned import aligned_document
-from traceview.render.ranks.figures import job_finding, job_tiles, ranked_findings
+from traceview.render.ranks.figures import job_tiles, ranked_findings
 from traceview.render.ranks.group_matrix import group_matrix
 from traceview.render.ranks.header import (
     job_facts,
@@ -33,7 +33,7 @@ from traceview.render.ranks.header import (
 from traceview.render.ranks.heat_map import heat_document
 from traceview.render.report.evidence import EvidenceView, evidence_figures, shown_row
 from traceview.render.report.source_excerpt import source_view
-from traceview.render.report.views import FindingEntry
+from traceview.render.report.views import FindingEntry, finding_view
 from traceview.render.timeline.packing import script_json
 from traceview.tables import Cell, Column, Table
 
@@ -115,7 +115,7 @@ def _row_of(job: JobReport, ranked: RankedFinding) -> int | None:
 def _finding(page: _Page, ranked: RankedFinding, number: int) -> FindingEntry:
     name = ranked.finding.evidence.table or "ranks"
     title = units.stem(name)
-    entry = job_finding(page.job, ranked, title, key(name))
+    entry = finding_view(ranked.finding, title, key(name), ranked.forecast)
     return replace(entry, key=f"finding-{number}", evidence=_evidence(page, ranked, title))
 
 

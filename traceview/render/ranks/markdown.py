@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
-from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
+from traceview.render.ranks.figures import job_tiles, ranked_findings
 from traceview.render.ranks.header import (
     job_facts,
     job_title,
@@ -65,7 +65,7 @@ def _findings(job: JobReport) -> Iterator[str]:
     if not job.result.findings:
         yield from (nothing_found(job), "")
     for number, each in enumerate(ranked_findings(job), 1):
-        yield from finding_entry(f"{number}.", each, whole_of(job))
+        yield from finding_entry(f"{number}.", each)
 
 
 def _ranks(job: JobReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ from traceview.ranks.tables import GROUPS, chosen
 from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn, note_block
-from traceview.render.ranks.figures import job_tiles, ranked_findings, whole_of
+from traceview.render.ranks.figures import job_tiles, ranked_findings
 from traceview.render.ranks.header import (
     job_facts,
     job_title,
@@ -59,7 +59,7 @@ def render_job(
     ranks, groups = list(_ranks(job, width)), list(_groups(job, width))
     left = MOST_LINES - sum(map(len, (above, below, ranks, groups))) - 1
     most = ALL if all_tables else max(left, _LEAST_FINDINGS)
-    findings = finding_lines(ranked_findings(job), whole_of(job), width, most)
+    findings = finding_lines(ranked_findings(job), width, most)
     findings = findings or wrapped_lines(nothing_found(job), width)
     room = _MAP_LINES if all_tables else left - len(findings)
     lines = [*above, *findings, Text(""), *ranks, *_map(job, width, room), *groups, *below]

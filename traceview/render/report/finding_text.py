@@ -23,13 +23,12 @@ WIDEST = 100
 
 @record
 class FindingText:
-    """A finding in lines of `width` cells; `whole` is what its share is of, such as `a step`.
+    """A finding in lines of `width` cells.
 
     With `links`, a source line becomes a link (OSC 8) where its file is on this machine.
     """
 
     ranked: RankedFinding
-    whole: str
     width: int
     links: bool
 
@@ -64,7 +63,7 @@ class FindingText:
         finding = self.ranked.finding
         severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
         end = f"{INDENT}[{self.ranked.analysis}]"
-        claimed = claim(finding, self.whole, self.ranked.forecast)
+        claimed = claim(finding, self.ranked.forecast)
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:

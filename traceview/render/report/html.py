@@ -72,9 +72,7 @@ def _findings(report: Report) -> list[FindingEntry]:
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
         replace(
-            finding_view(
-                each.finding, report.whole, titles[each.analysis], key(each.analysis), each.forecast
-            ),
+            finding_view(each.finding, titles[each.analysis], key(each.analysis), each.forecast),
             key=f"finding-{number}",
             evidence=evidence_view(report, each, code),
         )

@@ -96,21 +96,19 @@ def _findings(report: Report) -> Iterator[str]:
     if not report.findings:
         yield from (nothing_found(report), "")
     for number, each in enumerate(urgent, 1):
-        yield from finding_entry(f"{number}.", each, report.whole)
-    yield from (
-        folded(units.counted(len(notes), "note"), _notes(notes, report.whole)) if notes else ()
-    )
+        yield from finding_entry(f"{number}.", each)
+    yield from (folded(units.counted(len(notes), "note"), _notes(notes)) if notes else ())
 
 
-def _notes(notes: Sequence[RankedFinding], whole: str) -> Iterator[str]:
+def _notes(notes: Sequence[RankedFinding]) -> Iterator[str]:
     for each in notes:
-        yield from finding_entry("-", each, whole)
+        yield from finding_entry("-", each)
 
 
-def finding_entry(lead: str, ranked: RankedFinding, whole: str) -> Iterator[str]:
-    """A list entry that begins with `lead`, such as `1.`; shares refer to `whole`."""
+def finding_entry(lead: str, ranked: RankedFinding) -> Iterator[str]:
+    """A list entry that begins with `lead`, such as `1.`."""
     finding, margin = ranked.finding, " " * (len(lead) + 1)
-    claimed = claim(finding, whole, ranked.forecast)
+    claimed = claim(finding, ranked.forecast)
     parts = [f"**{finding.severity}**", *map(escaped, claimed.parts() if claimed else ())]
     yield f"{lead} {' · '.join(parts)} · `{ranked.analysis}`  "
     yield f"{margin}{coded(finding.message)}" + ("  " if finding.action else "")

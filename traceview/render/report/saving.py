@@ -17,10 +17,11 @@ PARTIAL = "part of"
 class Claim:
     """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
-    Without steps, or if the time is lost outside them, the amount refers to the whole recording:
-    `of` is empty, and `share` includes its whole (`46.7 % of the run`). If a few steps take most of
-    the time, both refer to an average step. `sum` combines `amount` and `of`, in one unit if
-    possible: `12.3 of 20.3 ms per step`.
+    Without steps, or if the time is lost outside them, the amount refers to the steady time: `of`
+    is `of 2.63 ms after warm-up`. Without a forecast `of` is empty, and `share` includes its whole:
+    `13.9 % of the time after warm-up`. If a few steps take most of the time, all refer to an
+    average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3 of 20.3 ms per
+    step`.
     """
 
     qualifier: str
@@ -44,11 +45,8 @@ class Claim:
         return [line for line in lines if line]
 
 
-def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Claim | None:
-    """The possible saving of a finding; None if it claims none.
-
-    `whole` is what its share refers to without steps, such as `the run`.
-    """
+def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
+    """The possible saving of a finding; None if it claims none."""
     at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
     if not at_stake:
         return None
@@ -58,19 +56,29 @@ def claim(finding: Finding, whole: str, forecast: Forecast | None = None) -> Cla
         saved, step = forecast.saved_per_step_ns, forecast.step_ns
         on_average = " on average" if forecast.is_mean else ""
         per = f"per {shortened(forecast.loop) or 'step'}{on_average}"
-        return Claim(
-            lead,
-            units.duration(saved),
-            f"of {units.duration(step)} {per}",
-            f"{units.part_of(saved, step)} {per}",
-            units.percent(share),
-            _speedup(forecast),
-        )
-    if share is None and forecast:
-        share, whole = forecast.share_of_run_pct, "the run"
-    of_whole = "" if share is None else f"{units.percent(share)} of {whole}"
+        return _of_whole(lead, (saved, step), per, share, forecast)
+    if forecast and forecast.share_of_run_pct:
+        share = forecast.share_of_run_pct
+        steady = round(100.0 * at_stake / share)
+        return _of_whole(lead, (at_stake, steady), "after warm-up", share, forecast)
     amount = units.duration(at_stake)
-    return Claim(lead, amount, "", amount, of_whole, _speedup(forecast))
+    of_steady = "" if share is None else f"{units.percent(share)} of the time after warm-up"
+    return Claim(lead, amount, "", amount, of_steady, _speedup(forecast))
+
+
+def _of_whole(
+    lead: str, part_of_ns: tuple[int, int], which: str, share: float | None, forecast: Forecast
+) -> Claim:
+    """The claim of a part of a whole, both in ns; `which` says of which whole: `per step`."""
+    part_ns, whole_ns = part_of_ns
+    return Claim(
+        lead,
+        units.duration(part_ns),
+        f"of {units.duration(whole_ns)} {which}",
+        f"{units.part_of(part_ns, whole_ns)} {which}",
+        units.percent(share),
+        _speedup(forecast),
+    )
 
 
 def _speedup(forecast: Forecast | None) -> str:

@@ -84,7 +84,7 @@ def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
     shown = report.findings[:MOST_FINDINGS]
-    texts = (FindingText(each, report.whole, min(page.width, WIDEST), links) for each in shown)
+    texts = (FindingText(each, min(page.width, WIDEST), links) for each in shown)
     lines = (line for text in texts for line in text.lines())
     return Group(head, *lines, *_rest(len(report.findings) - MOST_FINDINGS))
 

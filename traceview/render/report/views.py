@@ -65,15 +65,14 @@ class SectionView:
 
 def finding_view(
     finding: Finding,
-    whole: str,
     title: str = "",
     section: str = "",
     forecast: Forecast | None = None,
 ) -> FindingEntry:
-    """A finding whose saving is shown as a share of `whole`, such as `a step`."""
+    """A finding with its possible saving."""
     return FindingEntry(
         severity=finding.severity,
-        claim=claim(finding, whole, forecast),
+        claim=claim(finding, forecast),
         message=finding.message,
         action=finding.action,
         title=title,

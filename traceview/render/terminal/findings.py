@@ -24,15 +24,15 @@ of all others."""
 
 
 def finding_lines(
-    findings: Sequence[RankedFinding], whole: str, width: int, left: int, links: bool = False
+    findings: Sequence[RankedFinding], width: int, left: int, links: bool = False
 ) -> list[Text]:
     """A heading and the findings in at most `left` lines of `width` cells; empty without findings.
 
-    `whole` is what shares refer to, such as `a step`. With `links`, a source line becomes a link.
+    With `links`, a source line becomes a link.
     """
     if not findings:
         return []
-    entries = [FindingText(each, whole, min(width, WIDEST), links) for each in findings]
+    entries = [FindingText(each, min(width, WIDEST), links) for each in findings]
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
     shown = urgent or entries[:_MOST_INFO]

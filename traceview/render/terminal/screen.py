@@ -51,7 +51,7 @@ def render_screen(
     above = [*_opening(report, width), Text("")]
     below = [Text(""), *_closing(report, width)]
     left = MOST_LINES - len(above) - len(below)
-    findings = finding_lines(_worth_a_line(report.findings), report.whole, width, left, links)
+    findings = finding_lines(_worth_a_line(report.findings), width, left, links)
     nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
     lines = [*above, *(findings or nothing), *below]
     return drawn([Text("\n").join(lines)], width, color)

@@ -17,6 +17,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     opening_sentence,
 )
 from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_idle.findings.other_work import is_other_work
 from traceview.analyses.gpu_idle.findings.part_remedies import part_remedy
 from traceview.analyses.gpu_idle.findings.remedies import (
     GENERAL,
@@ -105,19 +106,19 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
         finding,
         subject=line.subject() if line else finding.subject,
         lost=lost_by_rest,
-        general=not _names_one_place(cause, site, line, rest_ns),
+        general=not _names_one_place(trace, cause, site, line, rest_ns),
     )
 
 
 def _names_one_place(
-    cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
+    trace: Trace, cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
 ) -> bool:
     """Whether one line, or other CPU work in a range of the program, takes most idle time."""
     if cause not in GENERAL:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > idle_ns:
         return True
-    in_range = site is not None and site.other_work and site.pattern >= 0
+    in_range = is_other_work(trace, None, site) and site is not None and site.pattern >= 0
     return bool(site and in_range and 2 * site.steady_ns > idle_ns)
 
 

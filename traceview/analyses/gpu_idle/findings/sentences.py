@@ -18,6 +18,11 @@ from traceview.analyses.gpu_idle.findings.details import (
 )
 from traceview.analyses.gpu_idle.findings.host_work import in_host_functions, in_jit
 from traceview.analyses.gpu_idle.findings.message import Wording
+from traceview.analyses.gpu_idle.findings.other_work import (
+    is_in_library,
+    is_other_work,
+    range_pattern,
+)
 from traceview.analyses.gpu_idle.findings.remedies import (
     BUILD_FOR_GPU,
     HELD_BACK,
@@ -38,8 +43,6 @@ from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.ranges.origins import is_library_name
-from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
 from traceview.tables import Cell, Mask
@@ -83,11 +86,10 @@ def add_function(wording: Wording, line: LineSite) -> None:
 
 def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
     """Add what the CPU did during most of the launch-late time, and in which range."""
-    pattern = range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
-    in_library = pattern is not None and is_library_name(pattern.rpartition("/")[2])
+    pattern = range_pattern(trace, site)
     own_code = "Python code" if site.python else "CPU code outside CUDA"
     doing = {
-        OUTSIDE_CUDA: "CPU code of a library" if in_library else own_code,
+        OUTSIDE_CUDA: "CPU code of a library" if is_in_library(trace, site) else own_code,
         QUEUE_FULL: "spent at a full launch queue",
         OFF_CPU: "spent off the CPU (waiting or preempted)",
     }.get(site.activity, "spent in {cpu_call}")
@@ -96,7 +98,7 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
         wording.values["cpu_call"] = str(names[site.activity])
     where = inside(trace, pattern, "range_pattern")
     wording.add_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
-    if site.other_work and not in_library:
+    if is_other_work(trace, None, site):
         wording.remedy = take_out(trace)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.facts.arrays import ints
-from traceview.analyses.run_ahead.verdicts import judge
+from traceview.analyses.verdict.launching import judge
 from traceview.facts.idle.causes import CAUSES
 
 
