@@ -176,8 +176,8 @@ def test_a_loop_with_little_of_the_loss_and_of_the_run_does_not_stand_for_it():
     late = replace(finding("high", 40 * MS, 40.0), lost=lost((0, 40 * MS)))
     (found,) = ranked({"gpu-idle": Result({}, (late,))}, [loop(MS)])
     assert found.forecast == Forecast(None, None, pytest.approx(1 / 0.6), share_of_run_pct=40.0)
-    claimed = claim(found.finding, "a step", found.forecast)
-    assert claimed.parts() == ["save up to 40.0 ms (40.0 % of the run)", "1.7× as fast"]
+    claimed = claim(found.finding, found.forecast)
+    assert claimed.parts() == ["save up to 40.0 of 100 ms after warm-up (40.0 %)", "1.7× as fast"]
 
 
 def test_a_finding_on_one_of_two_loops_is_of_its_steps():
