@@ -359,7 +359,9 @@ def main() -> None:
     parser.add_argument("--chart", type=Path, metavar="OUT.svg")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    # As after an installation: where Python may not write bytecode, each run would compile anew.
+    # As after an installation: where Python may not write bytecode, each run would compile anew,
+    # the templates of the page as well.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(PACKAGE, quiet=1)
     with ProcessPoolExecutor(1) as apart:
         found = benchmark(given, apart)
