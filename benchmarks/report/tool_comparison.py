@@ -167,12 +167,15 @@ def made(folder: Path, kernels: int, shape: str) -> Path:
     path = folder / f"{kernels}-{shape}.{'json' if shape == KINETO else 'sqlite'}"
     if path.exists():
         return path
+    # What an interruption leaves must not pass for the whole trace the next time.
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
     if shape == KINETO:
-        kineto_trace.make(path, 0, kernels * kineto_trace.OTHER_EVENTS_PER_STEP, calls=0)
+        kineto_trace.make(part, 0, kernels * kineto_trace.OTHER_EVENTS_PER_STEP, calls=0)
     else:
-        command = [sys.executable, "-m", GENERATOR, path, "--kernels", str(kernels)]
+        command = [sys.executable, "-m", GENERATOR, part, "--kernels", str(kernels)]
         subprocess.run([*command, "--shape", shape], check=True, stdout=subprocess.DEVNULL)
-    return path
+    return part.rename(path)
 
 
 class Runs:
