@@ -84,6 +84,12 @@ def test_different_values(values, dtype):
     assert found.tolist() == sorted(set(given_.tolist()))
 
 
+@given(st.lists(small | wide, max_size=40), st.lists(small | wide, max_size=9))
+def test_values_that_are_wanted(values, wanted):
+    found = groups.isin(np.array(values, np.int64), np.array(wanted, np.int64))
+    assert found.tolist() == [value in wanted for value in values]
+
+
 @given(st.lists(st.tuples(small, small, small), max_size=8))
 def test_rows_in_order(rows):
     columns = (np.array([row[i] for row in rows], np.int64) for i in range(3))

@@ -74,7 +74,8 @@ class Groups(NamedTuple):
 def different(values: Array) -> Array:
     """The distinct values of an integer array, ascending, in its type.
 
-    Addressed directly where they are dense: `np.unique` takes ten times as long.
+    Addressed directly where they are dense: `np.unique` takes ten times as long, and imports
+    numpy's masked arrays.
     """
     if not len(values) or values.strides == (0,):
         return values[:1].copy()
@@ -89,6 +90,16 @@ def different(values: Array) -> Array:
         used = np.zeros(most - least + 1, bool)
         used[np.subtract(values, least, dtype=np.int64)] = True
     return (np.flatnonzero(used) + least).astype(values.dtype)
+
+
+def isin(values: Array, wanted: Array) -> Mask:
+    """`np.isin` of integer arrays, without the masked arrays that numpy's imports: 30 ms."""
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    known = different(wanted)
+    place = np.searchsorted(known, values)
+    result: Mask = known[np.minimum(place, len(known) - 1)] == values
+    return result
 
 
 def rows_of(values: Array) -> dict[int, RowNumbers]:

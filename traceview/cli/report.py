@@ -364,6 +364,7 @@ def _analyzed(
     import_numpy()
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
+    import_module("traceview.trace.load")
     # Reading is mostly C code without the GIL, so these imports run in parallel.
     Thread(target=_import_ahead, args=(outputs,)).start()
     with progress("Reading the trace") as next_step:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Self
 
-import numpy as np
-
+from traceview import groups
 from traceview.records import record
 from traceview.tables import Table
 
@@ -69,10 +68,10 @@ class RankIdentity:
     @classmethod
     def of_communicators(cls, communicators: Table) -> Self | None:
         """Rank and size in the largest NCCL communicator, if one process and one rank are in it."""
-        if not len(communicators) or len(np.unique(communicators["process"])) > 1:
+        if not len(communicators) or len(groups.different(communicators["process"])) > 1:
             return None
         largest = int(communicators["ranks"].max())
-        ranks = np.unique(communicators["rank"][communicators["ranks"] == largest])
+        ranks = groups.different(communicators["rank"][communicators["ranks"] == largest])
         return cls(int(ranks[0]), largest) if largest > 1 and len(ranks) == 1 else None
 
     def as_run(self) -> dict[str, str]:

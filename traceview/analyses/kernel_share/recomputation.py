@@ -136,9 +136,9 @@ def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again
     pair = kind[:-1] * kinds + kind[1:]
     same = thread[:-1] == thread[1:]
     known = groups.different(pair[same & first[:-1] & first[1:]])
-    linked = same & again[:-1] & again[1:] & np.isin(pair, known)
+    linked = same & again[:-1] & again[1:] & groups.isin(pair, known)
     run = np.cumsum(np.append(True, ~linked)) - 1
-    anchored = again & anchor & np.isin(kind, groups.different(kind[first & anchor]))
+    anchored = again & anchor & groups.isin(kind, kind[first & anchor])
     holds = np.zeros(int(run.max(initial=0)) + 1, bool)
     holds[run[anchored]] = True
     return np.flatnonzero(again & holds[run])

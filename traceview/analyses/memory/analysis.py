@@ -236,7 +236,7 @@ def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
     last = max(int(level.time_ns[-1]) for level in every.values())
     for name in ("kernels", "copies"):
         last = max(last, int(trace.recorded(name)["end_ns"].max(initial=last)))
-    edges = np.unique(np.linspace(first, last + 1, _SLICES + 1).astype(np.int64))
+    edges = groups.different(np.linspace(first, last + 1, _SLICES + 1).astype(np.int64))
     for device, level in every.items():
         cells, highest = gpu_cells(trace, device), level.most_within(edges)
         process = trace.recorded("memory_events")["process"][level.events[:1]]
@@ -267,7 +267,7 @@ def _notes(trace: Trace) -> Iterator[str]:
     mapped = names.isin(["cuMemCreate"])
     if mapped.any():
         events = trace.recorded("memory_events")
-        known = np.isin(
+        known = groups.isin(
             trace.recorded("api_calls")["correlation_id"][mapped],
             events["correlation_id"][on_device(events)],
         )

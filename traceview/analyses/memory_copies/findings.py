@@ -236,7 +236,7 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
     ops = operations(trace)
     chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
     calls = ops.call[chosen & ops.launched & (ops.device == device)]
-    return sampled_line(trace, np.flatnonzero(np.isin(waits(trace).call, calls)))
+    return sampled_line(trace, np.flatnonzero(groups.isin(waits(trace).call, calls)))
 
 
 def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:

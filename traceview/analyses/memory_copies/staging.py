@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses.sync_stalls.call_sites import wait_sites
 from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.idle.causes import COPY_WAIT
@@ -28,6 +29,6 @@ def staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) -> 
     every, wait = every_gap(trace), stalls(trace).wait
     located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= (every.device == device) & np.isin(every.end_ns, uploads["start_ns"])
+    staged &= (every.device == device) & groups.isin(every.end_ns, uploads["start_ns"])
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0

@@ -34,6 +34,7 @@ from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.tables.quantiles import quantile
 from traceview.trace import Trace, fact
 
 
@@ -222,7 +223,7 @@ def passes_around(evidence: Mask) -> tuple[Mask, int]:
         return result, 0
     apart = np.diff(rows)
     far = apart[apart > _OPTIMIZER_BURST]
-    usual = int(np.quantile(far, _USUAL)) if len(far) else _OPTIMIZER_BURST
+    usual = int(quantile(far, _USUAL)) if len(far) else _OPTIMIZER_BURST
     breaks = apart > _PASSES * max(usual, _OPTIMIZER_BURST)
     first, last = rows[np.append(True, breaks)], rows[np.append(breaks, True)]
     before = np.append(-1, last[:-1])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses.sync_stalls.frame_hints import inner_call, operator, python_call
 from traceview.facts.operations.blocking_calls import waits
 from traceview.tables import Array, Integers, Texts, object_array
@@ -21,7 +22,7 @@ def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
     """
     frames = trace.recorded("callchains")
     wanted = trace.recorded("api_calls")["callchain_id"][waits(trace).call]
-    frames = frames.take(np.isin(frames["callchain_id"], wanted))
+    frames = frames.take(groups.isin(frames["callchain_id"], wanted))
     ids, chain = np.unique(frames["callchain_id"], return_inverse=True)
     depth, symbols = frames["depth"].astype(np.int64), frames.texts("symbol")
     hints = np.full(len(ids), None, object)

@@ -201,7 +201,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
     hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
     unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
-        kernels = units.counted(len(np.unique(of.name.codes[hidden])), "kernel")
+        kernels = units.counted(len(groups.different(of.name.codes[hidden])), "kernel")
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
@@ -226,7 +226,8 @@ def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
     names = grids.configurations.name
     used = groups.different(names.codes)
     newer = [code for code in used.tolist() if code >= 0 and "nvjet" in names.values[code]]
-    mask: Mask = grids.known & (grids.whole == 1) & np.isin(names.codes, newer)
+    of_newer = groups.isin(names.codes, np.array(newer, np.int32))
+    mask: Mask = grids.known & (grids.whole == 1) & of_newer
     return mask
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
+from traceview.tables.quantiles import median
 
 _WINDOW, _LEAST_WINDOW, _ANCHORS, _BEST = 16, 6, 8, 3
 _MOST_APART = 4_096
@@ -77,7 +78,7 @@ def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) ->
     """Median change, in ns, of the end difference from one pair to the next; number of pairs."""
     rows = np.flatnonzero(places != ABSENT)
     change = np.abs(np.diff(one.end_ns[places[rows]] - other.end_ns[rows]))
-    return float(np.median(change)) + 1.0, len(rows)
+    return median(change) + 1.0, len(rows)
 
 
 def _starts(
@@ -106,7 +107,7 @@ def _starts(
         for place in np.argsort(spread, kind="stable")[:_BEST].tolist():
             if spread[place] <= 2 * within_ns:
                 at = int(other.end_ns[anchor + size // 2])
-                yield _Line(float(np.median(apart[place])), 0.0, at), anchor, anchor + size
+                yield _Line(median(apart[place]), 0.0, at), anchor, anchor + size
 
 
 def _extended(
@@ -175,15 +176,15 @@ def _fitted(
     ends = other.end_ns[rows]
     at = int(ends[len(ends) // 2])
     apart = (one.end_ns[places] - ends).astype(np.int64)
-    middle = float(np.median(apart))
+    middle = median(apart)
     slope, third = 0.0, len(rows) // _THIRD
     if third:
         since: npt.NDArray[np.float64] = (ends - at).astype(np.float64)
-        run = float(np.median(since[-third:]) - np.median(since[:third]))
-        rise = float(np.median(apart[-third:] - middle) - np.median(apart[:third] - middle))
+        run = median(since[-third:]) - median(since[:third])
+        rise = median(apart[-third:] - middle) - median(apart[:third] - middle)
         slope = rise / run if run > 0 else 0.0
     rest = apart - middle - slope * (ends - at)
-    return _Line(middle + float(np.median(rest)), slope, at)
+    return _Line(middle + median(rest), slope, at)
 
 
 def _filled(one: CollectiveStream, other: CollectiveStream, places: Integers) -> Integers:

@@ -13,6 +13,7 @@ from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.records import record
 from traceview.tables import Integers
+from traceview.tables.quantiles import median
 from traceview.trace import Trace, fact
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
@@ -113,11 +114,12 @@ def growth_of(level: Integers) -> Growth:
     most of the growth, and the level still rises in the last third: a pool that fills during the
     first steps is not a leak.
     """
-    rows = np.unique(np.linspace(0, len(level) - 1, min(len(level), _MOST_STEPS)).astype(np.int64))
+    places = np.linspace(0, len(level) - 1, min(len(level), _MOST_STEPS))
+    rows = groups.different(places.astype(np.int64))
     some = level[rows]
     earlier, later = np.triu_indices(len(rows), 1)
     rise = some[later] - some[earlier]
-    slope = float(np.median(rise / (rows[later] - rows[earlier])))
+    slope = median(rise / (rows[later] - rows[earlier]))
     grown = int(level[-1] - level[0])
     last = some[-(len(some) // 3 + 1) :]
     leaks = (

@@ -96,7 +96,7 @@ def trial_runs(name: Integers, is_convolution: Mask, is_layout: Mask) -> tuple[I
     long = end - begin >= LEAST_KERNELS
     begin, end = begin[long], end[long]
     names = name[kept]
-    several = [len(np.unique(names[a:b])) for a, b in zip(begin, end, strict=True)]
+    several = [len(groups.different(names[a:b])) for a, b in zip(begin, end, strict=True)]
     twice = [
         float(np.mean(names[a + 1 : b] == names[a : b - 1]))
         for a, b in zip(begin, end, strict=True)

@@ -16,6 +16,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.tables.quantiles import quantile
 from traceview.trace import Trace, fact
 
 
@@ -52,18 +53,11 @@ def wait_of(trace: Trace, rows: Array) -> QueueWait:
     wait = wait[wait >= 0]
     if not len(wait):
         return QueueWait(None, None, None)
-    return QueueWait(_quantile(wait, 0.5), _quantile(wait, 0.9), int(wait.max()))
-
-
-def _quantile(values: Integers, share: float) -> int:
-    """np.percentile, interpolated, without the masked arrays that numpy's imports."""
-    place = (len(values) - 1) * share
-    low = int(place)
-    high = min(low + 1, len(values) - 1)
-    middle = np.partition(values, (low, high))
-    one, other = int(middle[low]), int(middle[high])
-    part = place - low
-    return round(one + (other - one) * part if part < 0.5 else other - (other - one) * (1 - part))
+    return QueueWait(
+        round(quantile(wait, 0.5)),
+        round(quantile(wait, 0.9)),
+        int(wait.max()),
+    )
 
 
 def stream_depth(trace: Trace, stream: int) -> Depth:

@@ -51,7 +51,7 @@ def sample_waits(trace: Trace) -> Integers:
 def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
     """The line with most of the samples during some waits, if these are enough to name it."""
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
-    inside = np.flatnonzero(np.isin(sample_waits(trace), rows))
+    inside = np.flatnonzero(groups.isin(sample_waits(trace), rows))
     frame = stack_lines(trace).frame[samples["stack"][inside]]
     known = frame[frame >= 0]
     if not len(known):

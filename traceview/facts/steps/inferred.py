@@ -32,6 +32,7 @@ from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
+from traceview.tables.quantiles import median
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
@@ -104,7 +105,7 @@ def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
         rows, of_pass = rows[inside], of_pass[inside]
         for series in groups.different(marked.series[rows]).tolist():
             times = np.bincount(of_pass[marked.series[rows] == series], minlength=len(start))
-            usual = int(np.median(times))
+            usual = int(median(times))
             if usual < 2 or np.mean(times == usual) < _NEARLY_ALL:
                 return False
         own[rows] = True

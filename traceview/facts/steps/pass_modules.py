@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.ranges.origins import program_ranges, range_name_forms
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
@@ -48,8 +49,8 @@ def _stacks(trace: Trace, thread: int) -> tuple[Integers, Array]:
     if "python_samples" not in trace.tables or "python_frames" not in trace.tables:
         return np.zeros(0, np.int64), np.zeros(0, np.int32)
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
-    of_modules = np.unique(frames["stack"][frames.texts("file").isin([""])])
-    rows = np.flatnonzero((samples["thread"] == thread) & np.isin(samples["stack"], of_modules))
+    of_modules = groups.different(frames["stack"][frames.texts("file").isin([""])])
+    rows = np.flatnonzero((samples["thread"] == thread) & groups.isin(samples["stack"], of_modules))
     return samples["time_ns"][rows], samples["stack"][rows]
 
 

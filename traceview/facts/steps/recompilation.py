@@ -47,5 +47,6 @@ def _recurring(trace: Trace, process: int) -> Mask:
     many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
     if stepped:
         begins = np.sort(known.cpu_start_ns[known.process == process])
-        many = many and len(np.unique(np.searchsorted(begins, start[warm], side="right"))) > 1
+        step = np.searchsorted(begins, start[warm], side="right")
+        many = many and len(groups.different(step)) > 1
     return warm if many else np.zeros(len(own), bool)

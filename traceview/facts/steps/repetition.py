@@ -35,6 +35,7 @@ from traceview.facts.steps.nesting import (
 from traceview.facts.steps.once_per_pass import once_per_pass
 from traceview.records import record
 from traceview.tables import Integers, Mask
+from traceview.tables.quantiles import median, medians
 
 LEAST_STEPS = 4
 """Fewer passes are no loop that a reader counts time in."""
@@ -138,7 +139,7 @@ def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
     if passes is None or marked is None or not mostly_marked(*passes, marked):
         return None
     first, end = passes
-    return Repetition(first, end, int(np.median(np.diff(np.append(first, end)))))
+    return Repetition(first, end, int(median(np.diff(np.append(first, end)))))
 
 
 def _not_layers(
@@ -161,9 +162,9 @@ def _not_layers(
     if marked is not None and not layered:
         calls = in_equal_groups(first, lag, marked)
         if calls is not None:
-            return _whole_passes(calls, end, int(np.median(np.diff(calls))))
-    pauses = np.median(pause_ns[usual[:, None] + np.arange(lag)], axis=0)
-    if layered or float(pauses.max()) >= _SEAM * max(float(np.median(pauses)), 1.0):
+            return _whole_passes(calls, end, int(median(np.diff(calls))))
+    pauses = medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
+    if layered or float(pauses.max()) >= _SEAM * max(median(pauses), 1.0):
         return passes
     return None if after is None else _between(after, end, pause_ns)
 
@@ -174,14 +175,14 @@ def _conflict(group: Grouping, first: Integers, after: Integers, lag: int) -> bo
     The pauses are then not the program's: Python collects garbage after so many objects. A few
     launches, such as to log something, group nothing.
     """
-    passes = int(np.median(np.diff(np.searchsorted(first, after))))
-    others = int(np.median(np.diff(after))) - passes * lag
+    passes = int(median(np.diff(np.searchsorted(first, after))))
+    others = int(median(np.diff(after))) - passes * lag
     unlike = group.passes % passes and passes % group.passes
     return bool(unlike and others >= _OTHERS * lag)
 
 
 def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None:
-    step = int(np.median(np.diff(after)))
+    step = int(median(np.diff(after)))
     return _whole_passes(_seams(after, pause_ns, step), end, step)
 
 
@@ -210,7 +211,7 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
     for each in recurring[:_MOST_KINDS]:
         at = order[opens[each] : ends[each]]
         distance = np.diff(at)
-        lag = int(np.median(distance))
+        lag = int(median(distance))
         odd = float(np.mean(np.abs(distance - lag) > max(2.0, 0.05 * lag)))
         if lag < _SHORTEST or odd > _IRREGULAR:
             continue
@@ -280,11 +281,11 @@ def _between_optimizers(optimizer: Mask, lag: int) -> Repetition | None:
     far = apart[apart > _BURST]
     if len(far) < LEAST_STEPS - 1:
         return None
-    after = at[np.append(apart > 0.3 * max(float(np.median(far)), lag), True)] + 1
+    after = at[np.append(apart > 0.3 * max(median(far), lag), True)] + 1
     after = _grouped(after)
     if len(after) < LEAST_STEPS:
         return None
-    length = int(np.median(np.diff(after)))
+    length = int(median(np.diff(after)))
     # The first pass began before its optimizer ran: where is not known, so it takes the median.
     first = np.append(max(int(after[0]) - length, 0), after[:-1])
     return Repetition(first.astype(np.int64), int(after[-1]), length)
@@ -299,8 +300,8 @@ def _grouped(after: Integers) -> Integers:
     for several in _OPTIMIZERS_PER_PASS:
         if len(distance) < LEAST_STEPS * several:
             break
-        usual = max(float(np.median(distance)), 1.0)
-        apart = [float(np.median(np.abs(distance[n:] - distance[:-n]))) for n in (1, several)]
+        usual = max(median(distance), 1.0)
+        apart = [median(np.abs(distance[n:] - distance[:-n])) for n in (1, several)]
         if apart[0] > _UNLIKE * usual and apart[1] < _LIKE * usual:
             # The last burst of the program ends a pass.
             return after[(len(after) - 1) % several :: several]
@@ -312,9 +313,9 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     some = at[at >= lag][:_MOST_PASSES]
     if not len(some):
         return at
-    pauses = np.median(pause_ns[some[:, None] - np.arange(lag)], axis=0)
+    pauses = medians(pause_ns[some[:, None] - np.arange(lag)], 0)
     longest = int(np.argmax(pauses))
-    if pauses[longest] < _SEAM * max(float(np.median(pauses)), 1.0):
+    if pauses[longest] < _SEAM * max(median(pauses), 1.0):
         return at
     result: Integers = (at - longest)[at >= longest]
     return result
@@ -327,4 +328,4 @@ def _whole_passes(seams: Integers, end: int, lag: int) -> Repetition | None:
         seams, end = seams[:-1], last
     if len(seams) < LEAST_STEPS:
         return None
-    return Repetition(seams.astype(np.int64), end, int(np.median(np.diff(np.append(seams, end)))))
+    return Repetition(seams.astype(np.int64), end, int(median(np.diff(np.append(seams, end)))))

@@ -183,5 +183,5 @@ def _per_step(job: JobFacts, calls: GroupCalls, own: Integers) -> float | None:
     if not len(steady):
         return None
     inside = own[np.isin(calls.step[own], steady)]
-    ranks = len(np.unique(calls.rank[own]))
+    ranks = len(groups.different(calls.rank[own]))
     return len(inside) / (len(steady) * ranks)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import NULL, Array, Integers, RowNumbers, constant, thrifty
 
-BLOCK_ROWS = 1 << 13
+BLOCK_ROWS = 1 << 15
 _UNSIGNED: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.uint32, np.uint64)
 
 
@@ -202,5 +203,5 @@ class ColumnParts:
 
     def distinct(self, name: str) -> Integers:
         """The distinct values of a column, sorted."""
-        each = [np.unique(values) for (values,) in self.blocks(name)]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *each]))
+        each = [groups.different(values) for (values,) in self.blocks(name)]
+        return groups.different(np.concatenate([np.zeros(0, np.int64), *each]))

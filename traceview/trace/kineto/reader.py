@@ -12,7 +12,7 @@ import numpy as np
 from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
-from traceview.tables import MOST_ROWS, Array, Table, Texts, rows_of, thrifty
+from traceview.tables import MOST_ROWS, Array, Table, Texts, picked, rows_of, thrifty
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
@@ -202,7 +202,9 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:
     """The tables that were recorded, and the time of the first event, which becomes 0."""
-    gpus = np.unique(np.concatenate([parts.distinct("device") for parts in gathered.gpu.parts]))
+    gpus = groups.different(
+        np.concatenate([parts.distinct("device") for parts in gathered.gpu.parts])
+    )
     settled = gathered.cpu.owners.settle(
         _listed(metadata.get("deviceProperties")), gpus, _on_amd(metadata)
     )
@@ -308,9 +310,11 @@ def _shift(columns: Staged, origin: int) -> None:
 
 def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array:
     assert not isinstance(numbers, Texts)
-    distinct, codes = np.unique(numbers, return_inverse=True)
-    rows = np.array([row_of.get(number, 0) for number in distinct.tolist()], np.int32)
-    return rows[codes.reshape(-1)] if len(rows) else numbers.astype(np.int32)
+    if not len(numbers):
+        return numbers.astype(np.int32)
+    each = groups.group(numbers)
+    rows = np.array([row_of.get(number, 0) for number in numbers[each.first].tolist()], np.int32)
+    return picked(rows, each.ids)
 
 
 def _ordered(name: str, columns: Staged) -> Staged:

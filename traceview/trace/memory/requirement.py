@@ -77,12 +77,16 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
     if rows > MOST_ROWS:
         what = f"{shown} has {rows:,} events, but at most {MOST_ROWS:,} are supported"
         raise TooLargeError(what, f"record less: {_LESS}")
-    needed = needed_bytes(counts) + text_bytes(database, counts)
+    needed = needed_bytes(counts)
+    most = needed + _most_text_bytes(database, counts)
     # Every machine has this much memory, and small traces should not wait for the check.
-    if needed < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
+    if most < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
         return
     free = free_memory()
-    if free is not None and needed > free.size_bytes:
+    if free is None or most <= free.size_bytes:
+        return
+    needed += text_bytes(database, counts)
+    if needed > free.size_bytes:
         raise _too_large(shown, rows, needed, free)
 
 
@@ -111,6 +115,11 @@ def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
         return 0
     each = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
     return counts["NVTX_EVENTS"] * sum(each) // len(sample)
+
+
+def _most_text_bytes(database: Database, counts: Mapping[str, int]) -> int:
+    """An upper bound of `text_bytes` that reads nothing: all of the file is names."""
+    return counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER
 
 
 def _too_large(shown: str, rows: int, needed: int, free: Free) -> TooLargeError:

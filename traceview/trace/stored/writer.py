@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import Column, Table, Texts
@@ -124,7 +125,7 @@ def _numbers(texts: Texts, numbered: list[str]) -> np.ndarray[tuple[int, ...], A
     the order of rows with equal figures.
     """
     numbers = np.full(len(texts.values) + 1, -1, np.int64)
-    used = np.unique(texts.codes[texts.codes >= 0])
+    used = groups.different(texts.codes[texts.codes >= 0])
     numbers[used] = len(numbered) + np.arange(len(used))
     numbered.extend(str(texts.values[code]) for code in used.tolist())
     return numbers

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traceview import groups
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts
@@ -119,7 +120,7 @@ class CallBlocks:
         for start, length, name, ids, provisional in blocks:
             thread, rows = self.thread[provisional], CallRows(start, start + length, name, ids)
             lasting = length > 0
-            for number in np.unique(thread[lasting]).tolist():
+            for number in groups.different(thread[lasting]).tolist():
                 yield number, rows.take(np.flatnonzero(lasting & (thread == number)))
 
 

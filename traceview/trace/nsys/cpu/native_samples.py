@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import NULL, Integers, Mask, Texts
 from traceview.trace.nsys.rows import FARTHEST_NS, ExportTable, Rows, Staged
 from traceview.trace.nsys.tables import Reader
@@ -58,7 +59,7 @@ def native_frames(reader: Reader, found: Mapping[str, Staged | None]) -> Staged 
         return None
     used = [_column(staged, "stack") for staged in found.values() if staged is not None]
     stack = np.concatenate([sign * rows.integer("id") for rows, sign in parts])
-    kept = np.isin(stack, np.concatenate(used)) & ((stack < 0) | _unwound(stack))
+    kept = groups.isin(stack, np.concatenate(used)) & ((stack < 0) | _unwound(stack))
     return _frames(reader, [rows for rows, _ in parts], stack, kept)
 
 

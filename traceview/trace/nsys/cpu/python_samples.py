@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traceview import groups
 from traceview.compiled.numbers import numbered
 from traceview.tables import Integers, Mask, RowNumbers, Texts, constant
 from traceview.trace.nsys.names import first_of
@@ -58,7 +59,7 @@ def python_samples(reader: Reader, sampled: Mask) -> tuple[Staged, Staged] | Non
         reader.export.warnings.append(NOT_EXPORTED)
         return None
     stacks = _Stacks()
-    used = np.unique(texts.codes[texts.codes >= 0])
+    used = groups.different(texts.codes[texts.codes >= 0])
     parsed = [stacks.parsed(str(texts.values[code])) for code in used.tolist()]
     stack_of, state_of = (np.full(len(texts.values) + 1, -1, np.int32) for _ in range(2))
     stack_of[used] = [each[0] for each in parsed]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import NULL, Integers, Mask, Texts, rows_of
 from traceview.trace.nsys.cpu.added_ranges import in_own_domain, is_added, starting
 from traceview.trace.nsys.rows import Staged
@@ -78,7 +79,7 @@ def _is_mark(name: Texts, domain: Texts) -> Mask:
 def _sites(ranges: Staged, marked: Mask) -> Staged:
     taken = _taken({name: ranges[name] for name in (*_TIMES, "name")}, marked)
     names = _texts(taken, "name")
-    used = np.unique(names.codes[names.codes >= 0])
+    used = groups.different(names.codes[names.codes >= 0])
     marks = {int(code): parsed(str(names.values[code]).removeprefix(PREFIX)) for code in used}
     return {
         **{name: taken[name] for name in _TIMES},
