@@ -81,6 +81,19 @@ struct record {
     int64_t bytes;
 };
 
+/* A value in a record: its type, where it begins in the record, and its length. */
+struct field {
+    uint64_t type;
+    int64_t start;
+    int64_t bytes;
+};
+
+/* What the header of a record says of each wanted column. Most rows have that of the row before. */
+struct layout {
+    struct record record;
+    struct field fields[MOST_HEADER_BYTES];
+};
+
 static int64_t big_endian_2(const uint8_t *at)
 {
     return (int64_t)at[0] << 8 | at[1];
@@ -230,31 +243,52 @@ static const char *store(struct column *column, int64_t row, int64_t rows, uint6
     return NULL;
 }
 
-static const char *decode_row(const struct chunk *chunk, const struct record *record,
-                              struct column *columns, int64_t count, int64_t row, int64_t rows)
+/* Read a header: the type and place of each wanted value. */
+static const char *read_header(const struct record *record, const struct column *columns,
+                               int64_t count, struct layout *layout)
 {
     const uint8_t *at = record->header + 1, *header_end = record->header + record->header_bytes;
-    const uint8_t *value = header_end, *end = record->header + record->bytes;
-    struct column *next = columns, *last = columns + count;
+    int64_t start = record->header_bytes, wanted = 0;
     for (int64_t place = 0; at < header_end; place++) {
         uint64_t type = *at++;
         if (type >= 0x80 && !(at = long_type(at, header_end, &type)))
             return HEADER_UNENDED;
         int64_t bytes = type < FIRST_BLOB ? BYTES_OF_TYPE[type] : (int64_t)(type - FIRST_BLOB) / 2;
-        if (bytes > end - value)
+        if (bytes > record->bytes - start)
             return bytes == RESERVED ? TYPE_RESERVED : WRONG_LENGTH;
-        if (next < last && next->place == place) {
-            const char *reason = store(next++, row, rows, type, chunk, value, bytes);
-            if (reason)
-                return reason;
-        }
-        value += bytes;
+        if (wanted < count && columns[wanted].place == place)
+            layout->fields[wanted++] = (struct field){type, start, bytes};
+        start += bytes;
     }
-    return value != end ? WRONG_LENGTH : next < last ? OLD_ROW : NULL;
+    layout->record = *record;
+    return start != record->bytes ? WRONG_LENGTH : wanted < count ? OLD_ROW : NULL;
+}
+
+static int has_layout(const struct record *record, const struct layout *layout)
+{
+    const struct record *known = &layout->record;
+    return record->bytes == known->bytes && record->header_bytes == known->header_bytes &&
+           memcmp(record->header, known->header, (size_t)record->header_bytes) == 0;
+}
+
+static const char *decode_row(const struct chunk *chunk, const struct record *record,
+                              struct column *columns, int64_t count, int64_t row, int64_t rows,
+                              struct layout *layout)
+{
+    const char *reason = NULL;
+    if (!has_layout(record, layout))
+        reason = read_header(record, columns, count, layout);
+    for (int64_t i = 0; i < count && !reason; i++) {
+        const struct field *field = &layout->fields[i];
+        reason = store(&columns[i], row, rows, field->type, chunk, record->header + field->start,
+                       field->bytes);
+    }
+    return reason;
 }
 
 static const char *decode_page(const struct chunk *chunk, const uint8_t *page,
-                               struct column *columns, int64_t count, int64_t first, int64_t rows)
+                               struct column *columns, int64_t count, int64_t first, int64_t rows,
+                               struct layout *layout)
 {
     int64_t cells = big_endian_2(page + 3), usable = chunk->usable_bytes;
     for (int64_t cell = 0; cell < cells; cell++) {
@@ -264,7 +298,7 @@ static const char *decode_page(const struct chunk *chunk, const uint8_t *page,
             return CELL_OUTSIDE;
         const char *reason = find_record(page, at, usable, &record);
         if (!reason)
-            reason = decode_row(chunk, &record, columns, count, first + cell, rows);
+            reason = decode_row(chunk, &record, columns, count, first + cell, rows, layout);
         if (reason)
             return reason;
     }
@@ -305,6 +339,7 @@ EXPORTED const char *traceview_decode(const struct chunk *chunk, struct column *
         if (columns[i].is_text)
             memset(columns[i].slots, -1, (size_t)columns[i].slot_count * sizeof(int32_t));
     }
+    struct layout layout = {{NULL, 0, 0}, {{0, 0, 0}}};
     int64_t done = 0;
     for (int64_t number = 0; number < chunk->pages; number++) {
         const char *reason = check_page(chunk, number);
@@ -314,7 +349,7 @@ EXPORTED const char *traceview_decode(const struct chunk *chunk, struct column *
         int64_t cells = big_endian_2(page + 3);
         if (cells > rows - done)
             return TOO_MANY_ROWS;
-        reason = decode_page(chunk, page, columns, count, done, rows);
+        reason = decode_page(chunk, page, columns, count, done, rows, &layout);
         if (reason)
             return reason;
         done += cells;
