@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -55,22 +56,31 @@ def _tiles(job: JobReport) -> Iterator[ScoreTile]:
     yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(verdict.gpu_busy_pct), least)
     mean = ", mean" if verdict.steps else ""
     yield _mean(table, "exposed_ns", "Communication", f"exposed{mean}")
-    yield _mean(table, "wait_ns", "Waiting", _exposed_wait(verdict))
+    yield _mean(table, "wait_ns", "Waiting", _exposed_wait(verdict, table))
     yield _latest(table, mean)
 
 
-def _exposed_wait(verdict: JobVerdict) -> str:
+def _exposed_wait(verdict: JobVerdict, table: Table) -> str:
     """The part of the waits that compute does not hide, and that costs time."""
     waited = verdict.figures.get("exposed_wait_ns")
-    return "" if waited is None else f"{units.duration(waited)} exposed"
+    if waited is None:
+        return ""
+    # Both are rounded, each from its own sum.
+    if waited >= math.floor(_mean_over_ranks(table, "wait_ns") or 0):
+        return "all exposed"
+    return f"{units.duration(waited)} exposed"
 
 
 def _mean(table: Table, name: str, title: str, detail: str) -> ScoreTile:
     """The mean of a column over all ranks."""
-    values = table[name][~table.is_null(name)]
-    mean = float(values.mean()) if len(values) else None
+    mean = _mean_over_ranks(table, name)
     value = "none" if mean == 0 else units.duration(mean) if mean else "unknown"
     return ScoreTile(name, title, value, detail if mean else "")
+
+
+def _mean_over_ranks(table: Table, name: str) -> float | None:
+    values = table[name][~table.is_null(name)]
+    return float(values.mean()) if len(values) else None
 
 
 def _latest(table: Table, mean: str) -> ScoreTile:

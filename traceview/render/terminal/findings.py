@@ -21,6 +21,8 @@ remedy that does not fit is left out, as its beginning alone could mislead."""
 _HIGH_MESSAGE = 4
 """Lines of a `high` finding's message that come before any action, and its action before the rest
 of all others."""
+_MEDIUM_FORMS = _FORMS[1:5]
+"""Forms of `medium` findings that come before anything but the first line of a `low` one."""
 
 
 def finding_lines(
@@ -44,12 +46,16 @@ def finding_lines(
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
     """Each entry in the fullest form that fits, the worst ones first.
 
-    `high` findings get their actions before others get details. One without room for its action
-    has a reference to it.
+    `high` findings get their actions before others get details, `medium` ones before `low` ones do.
+    A `high` one without room for its action has a reference to it.
     """
     result = [each.lines(*_FORMS[0]) for each in entries]
-    high = [at for at, each in enumerate(entries) if each.ranked.finding.severity == "high"]
-    rounds = [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
+    high, medium = (
+        [at for at, each in enumerate(entries) if each.ranked.finding.severity == severity]
+        for severity in ("high", "medium")
+    )
+    rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
     for (message, action), at in [*_high_first(entries, high), *rounds]:
         fuller = entries[at].lines(message, action, refers=at in high)
         more = len(fuller) - len(result[at])
