@@ -104,10 +104,14 @@ def unreadable(
     return kind(f"cannot read {path}: {error.strerror or error}", "check the path")
 
 
-def suggestion(name: str, names: Sequence[str]) -> str:
-    """The remedy for a name that is not among `names`: the closest match, then all names."""
+def suggestion(name: str, names: Sequence[str], most: int | None = None) -> str:
+    """The remedy for a name that is not among `names`: the closest match, then all names.
+
+    With `most`, only so many of them, and the number of the others.
+    """
     from difflib import get_close_matches
 
     close = get_close_matches(name, names, n=1)
     guess = f"did you mean {close[0]}? " if close else ""
-    return f"{guess}choose from: {', '.join(names)}"
+    more = f" … and {len(names) - most} more" if most is not None and len(names) > most else ""
+    return f"{guess}choose from: {', '.join(names[:most])}{more}"

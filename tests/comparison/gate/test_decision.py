@@ -115,6 +115,16 @@ def test_a_figure_that_no_run_has_is_undecided_with_a_suggestion():
     assert "did you mean load_bits[gelu_kernel]?" in sentence(report.decisions[0])
 
 
+def test_the_figure_that_was_meant_is_found_beyond_those_listed():
+    rule = Rule("step_median_nss", (GateCondition("max", 1.0),), 0.95)
+    figures = dict.fromkeys([*(f"figure_{at}" for at in range(20)), "step_median_ns"], 1.0)
+    sides = [run(figures=figures, name="a")], [run(figures=figures, name="b")]
+    told = sentence(decide(*sides, [rule], force=True).decisions[0])
+    assert "did you mean step_median_ns?" in told
+    count = told.count("figure_")
+    assert f"… and {len(run(figures=figures).figures) - count} more" in told
+
+
 def test_a_cause_without_idle_time_has_none():
     found = decision("idle_ns[sync-drain]", GateCondition("max", 1e3), [0.0] * 5, [0.0] * 5)
     assert found.outcome == "passed"

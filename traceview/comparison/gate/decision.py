@@ -83,7 +83,7 @@ def _missing(figure: str, baseline: Sequence[RunFigures], candidate: Sequence[Ru
     family = figure.partition("[")[0]
     alike = [name for name in names if name.startswith(f"{family}[")]
     plain = [name for name in names if "[" not in name]
-    hint = suggestion(figure, (alike or plain)[:_MOST_NAMES])
+    hint = suggestion(figure, alike or plain, _MOST_NAMES)
     return f"no run has a figure {figure}; {hint}"
 
 
