@@ -10,10 +10,11 @@ from rich.cells import cell_len
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
-from traceview import load
+from traceview import load, units
 from traceview.ranks.answer import job_report
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import FailedRank
+from traceview.render.ranks.figures import job_tiles
 from traceview.render.ranks.rank_rows import outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
 
@@ -66,6 +67,16 @@ def test_a_rank_that_computes_longer_is_an_outlier():
     job = a_job(Shape(64, late=17))
     job.result.tables["ranks"]["compute_ns"][40] += 9 * MS
     assert outliers(job) == [17, 40]
+
+
+@pytest.mark.parametrize(("more_ns", "all_of_it"), [(1, True), (0, True), (-MS // 2, False)])
+def test_no_more_of_the_waits_is_exposed_than_there_are(more_ns, all_of_it):
+    """Found on symmetric.py: `Waiting 580 ns`, of which `581 ns exposed`."""
+    job = a_job(Shape(8, late=3))
+    exposed_ns = round(float(job.result.tables["ranks"]["wait_ns"].mean())) + more_ns
+    verdict = replace(job.verdict, figures={"exposed_wait_ns": exposed_ns})
+    details = {each.name: each.detail for each in job_tiles(replace(job, verdict=verdict))}
+    assert details["Waiting"] == f"{'all' if all_of_it else units.duration(exposed_ns)} exposed"
 
 
 def test_all_tables_follow_on_request():
