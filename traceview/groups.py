@@ -93,7 +93,7 @@ def different(values: Array) -> Array:
 
 
 def isin(values: Array, wanted: Array) -> Mask:
-    """`np.isin` of integer arrays, without the masked arrays that numpy's imports: 30 ms."""
+    """`np.isin` of integer arrays; numpy's imports its masked arrays, which takes 30 ms."""
     if not len(wanted):
         return np.zeros(len(values), bool)
     known = different(wanted)

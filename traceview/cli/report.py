@@ -364,6 +364,7 @@ def _analyzed(
     import_numpy()
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_S)
+    # Before the thread starts: two threads that import would take turns, and reading would wait.
     import_module("traceview.trace.load")
     # Reading is mostly C code without the GIL, so these imports run in parallel.
     Thread(target=_import_ahead, args=(outputs,)).start()

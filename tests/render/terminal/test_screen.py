@@ -136,10 +136,8 @@ def test_a_high_finding_has_its_remedy_before_others_have_details():
 def test_medium_findings_have_their_remedies_before_low_ones_have_details():
     """Found on cupy's kmeans.py: the launches of a step lost their remedy, small gaps kept it."""
     remedy = "Do this instead, and then do that, " * 4 + "too."
-    medium, low = (
-        finding("medium", "It is slow. " * 12, remedy),
-        finding("low", "Slow. " * 40, "Do it."),
-    )
+    medium = finding("medium", "It is slow. " * 12, remedy)
+    low = finding("low", "Slow. " * 40, "Do it.")
     text = render_screen(with_findings(*[medium] * 4, low, low))
     assert text.count("→ Do this") == 4
 

@@ -135,8 +135,8 @@ def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again
     kinds = int(kind.max(initial=0)) + 1
     pair = kind[:-1] * kinds + kind[1:]
     same = thread[:-1] == thread[1:]
-    known = groups.different(pair[same & first[:-1] & first[1:]])
-    linked = same & again[:-1] & again[1:] & groups.isin(pair, known)
+    known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
+    linked = same & again[:-1] & again[1:] & known
     run = np.cumsum(np.append(True, ~linked)) - 1
     anchored = again & anchor & groups.isin(kind, kind[first & anchor])
     holds = np.zeros(int(run.max(initial=0)) + 1, bool)

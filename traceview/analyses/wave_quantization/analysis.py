@@ -224,10 +224,8 @@ def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
     Older ones launch one block per tile.
     """
     names = grids.configurations.name
-    used = groups.different(names.codes)
-    newer = [code for code in used.tolist() if code >= 0 and "nvjet" in names.values[code]]
-    of_newer = groups.isin(names.codes, np.array(newer, np.int32))
-    mask: Mask = grids.known & (grids.whole == 1) & of_newer
+    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
+    mask: Mask = grids.known & (grids.whole == 1) & newer
     return mask
 
 

@@ -22,7 +22,7 @@ _HIGH_MESSAGE = 4
 """Lines of a `high` finding's message that come before any action, and its action before the rest
 of all others."""
 _MEDIUM_FORMS = _FORMS[1:5]
-"""Forms of `medium` findings that come before anything but the first line of a `low` one."""
+"""Forms of `medium` findings that are tried before any `low` one gets more than its first line."""
 
 
 def finding_lines(

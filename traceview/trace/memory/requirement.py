@@ -118,7 +118,7 @@ def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
 
 
 def _most_text_bytes(database: Database, counts: Mapping[str, int]) -> int:
-    """An upper bound of `text_bytes` that reads nothing: all of the file is names."""
+    """The most memory that range names can take: as if all of the file were names."""
     return counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER
 
 

@@ -88,7 +88,7 @@ struct field {
     int64_t bytes;
 };
 
-/* What the header of a record says of each wanted column. Most rows have that of the row before. */
+/* What the header of a record says of each wanted column. Rows often share it with the row before. */
 struct layout {
     struct record record;
     struct field fields[MOST_HEADER_BYTES];
