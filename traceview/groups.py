@@ -84,12 +84,17 @@ def different(values: Array) -> Array:
         ordered = np.sort(values)
         distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])]
         return distinct
-    if values.dtype.kind == "i" and grouping.is_available():
-        used = grouping.marked(values, least, most - least + 1)
-    else:
-        used = np.zeros(most - least + 1, bool)
-        used[np.subtract(values, least, dtype=np.int64)] = True
+    used = marked(values, most - least + 1, least)
     return (np.flatnonzero(used) + least).astype(values.dtype)
+
+
+def marked(values: Array, size: int, least: int = 0) -> Mask:
+    """`size` flags: whether `least`, `least` + 1, … occur among the integers, all of this range."""
+    if values.dtype.kind == "i" and grouping.is_available():
+        return grouping.marked(values, least, size)
+    used = np.zeros(size, bool)
+    used[np.subtract(values, least, dtype=np.int64)] = True
+    return used
 
 
 def isin(values: Array, wanted: Array) -> Mask:

@@ -16,7 +16,12 @@ from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.loops import loop_times
 from traceview.errors import InputError, suggestion
+from traceview.facts.idle.causes import cpu_time
 from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.idle.stream_order import predecessors
+from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.operations.exposure import compute_time
+from traceview.facts.queue.queue import queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
@@ -24,9 +29,17 @@ from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
 from traceview.stages import in_stage
 from traceview.tables import Array, Column, Table
-from traceview.trace import Selection, Trace
+from traceview.trace import Fact, Selection, Trace
 
 THREADS = 2
+STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
+    cpu_time,
+    predecessors,
+    shared_ns,
+    queue_wait_ns,
+    compute_time,
+)
+"""Facts of every report that need no ranges, computed while steps are inferred."""
 _STARTED_FIRST = ("kernel-share", "wave-quantization", "launch-overhead", "trace-health")
 """Analyses to start first. One thread builds the range tree, then the waves of launches; the other
 starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same

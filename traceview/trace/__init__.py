@@ -6,6 +6,6 @@ columns of any SQLite table. `memory` estimates the memory of a report. `scrub` 
 from a copy.
 """
 
-from traceview.trace.model import Selection, Trace, fact
+from traceview.trace.model import Fact, Selection, Trace, fact, fact_without_ranges
 
-__all__ = ["Selection", "Trace", "fact"]
+__all__ = ["Fact", "Selection", "Trace", "fact", "fact_without_ranges"]

@@ -32,10 +32,10 @@ class Selection:
         return bool(self.include or self.exclude)
 
 
-class Facts:
-    """Values computed from a trace, by name, each computed once even under concurrent access.
+class _Cache:
+    """Values by name, each computed once even under concurrent access.
 
-    Facts depend on other facts without cycles, so two threads never wait for each other.
+    They depend on each other without cycles, so two threads never wait for each other.
     """
 
     def __init__(self) -> None:
@@ -48,6 +48,18 @@ class Facts:
                 if name not in self._values:
                     self._values[name] = make()
         return self._values[name]
+
+
+class Facts:
+    """The facts of a trace. Those that read no ranges are apart: traces can share them."""
+
+    def __init__(self, without_ranges: _Cache | None = None) -> None:
+        self.of_ranges = _Cache()
+        self.without_ranges = without_ranges or _Cache()
+
+    def for_other_ranges(self) -> Facts:
+        """Facts that share those without ranges, even the ones that are not computed yet."""
+        return Facts(self.without_ranges)
 
 
 @dataclass(frozen=True)
@@ -123,14 +135,11 @@ class Trace:
         """The same trace, analyzed without inferring a range for work of threads without ranges."""
         return replace(self, strict=True, _facts=Facts())
 
-    def with_ranges(self, ranges: Table, kept: Callable[[Trace], Any]) -> Trace:
-        """The same trace with other ranges and the fact `kept`, which does not depend on ranges."""
+    def with_ranges(self, ranges: Table) -> Trace:
+        """The same trace with other ranges."""
         absent = self.absent if "ranges" in self.tables else self.absent | {"ranges"}
-        result = replace(
-            self, tables={**self.tables, "ranges": ranges}, absent=absent, _facts=Facts()
-        )
-        result._facts.get(fact_name(kept), lambda: kept(self))
-        return result
+        tables = {**self.tables, "ranges": ranges}
+        return replace(self, tables=tables, absent=absent, _facts=self._facts.for_other_ranges())
 
     def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
         """The same trace with the counters of Nsight Compute from another run of the program."""
@@ -212,17 +221,30 @@ class Trace:
         return self.table("threads")
 
 
-def fact_name(function: Callable[[Trace], Any]) -> str:
-    """The key of a fact in the cache of a trace."""
-    return f"{function.__module__}.{function.__qualname__}"
+Fact = Callable[[Trace], Value]
 
 
-def fact(function: Callable[[Trace], Value]) -> Callable[[Trace], Value]:
+def fact(function: Fact[Value]) -> Fact[Value]:
     """Decorate a function of a trace: its result is computed once and cached in the trace."""
-    key = fact_name(function)
+    key = _name(function)
 
     @wraps(function)
     def once(trace: Trace) -> Value:
-        return cast(Value, trace._facts.get(key, lambda: function(trace)))
+        return cast(Value, trace._facts.of_ranges.get(key, lambda: function(trace)))
 
     return once
+
+
+def fact_without_ranges(function: Fact[Value]) -> Fact[Value]:
+    """As `fact`, for a function that reads no ranges: traces that differ in these share it."""
+    key = _name(function)
+
+    @wraps(function)
+    def once(trace: Trace) -> Value:
+        return cast(Value, trace._facts.without_ranges.get(key, lambda: function(trace)))
+
+    return once
+
+
+def _name(function: Callable[[Trace], Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

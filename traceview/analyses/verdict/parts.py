@@ -35,7 +35,12 @@ from traceview.facts.operations.kernel_classes import (
     communication_operations,
     kernel_classes,
 )
-from traceview.facts.operations.operations import Kind, kernel_operations, operations
+from traceview.facts.operations.operations import (
+    Kind,
+    kernel_operations,
+    operations,
+    operations_by_device,
+)
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.stack_lines import (
@@ -54,7 +59,7 @@ from traceview.facts.samples.stack_lines import (
 )
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
-from traceview.tables import Integers, Mask, picked
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
 Limit = Literal[
@@ -176,10 +181,16 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     )
 
 
-def steady_operations(trace: Trace, device: int) -> Integers:
-    ops = operations(trace)
+def steady_operations(trace: Trace, device: int) -> RowNumbers:
+    return _steady_by_device(trace).get(device, groups.NO_ROWS)
+
+
+@fact
+def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
     steady = selected_operations(trace) & ~operations_in_warm_up(trace)
-    return np.flatnonzero(steady & (ops.device == device))
+    return {
+        device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
+    }
 
 
 def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
@@ -203,7 +214,7 @@ def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
     }
 
 
-def _compute_fraction(trace: Trace, rows: Integers) -> float:
+def _compute_fraction(trace: Trace, rows: Array) -> float:
     """Fraction of the kernel time that goes into classes with much arithmetic.
 
     Kernels of unknown class follow the others; all count as compute where no class is known.
@@ -214,7 +225,7 @@ def _compute_fraction(trace: Trace, rows: Integers) -> float:
     return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
 
 
-def _class_times(trace: Trace, rows: Integers) -> Integers:
+def _class_times(trace: Trace, rows: Array) -> Integers:
     """Time of the kernels among these operations, by class."""
     ops = operations(trace)
     kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
@@ -234,7 +245,7 @@ def _largest_class(trace: Trace, device: int, busy_ns: int) -> LargestClass | No
     return LargestClass(kind, pct, fp32)
 
 
-def _fp32_gemm_ns(trace: Trace, rows: Integers) -> int:
+def _fp32_gemm_ns(trace: Trace, rows: Array) -> int:
     ops = operations(trace)
     chosen = np.zeros(len(ops), bool)
     chosen[rows] = True

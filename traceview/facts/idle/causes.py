@@ -35,7 +35,7 @@ from traceview.facts.operations.operations import (
 from traceview.facts.phases.compilation import compiling
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact, fact_without_ranges
 
 CAUSES = (
     "launch-late",
@@ -167,7 +167,7 @@ def ended_behind_copy(
     return result
 
 
-@fact
+@fact_without_ranges
 def cpu_time(trace: Trace) -> CpuTime:
     gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
 
@@ -196,9 +196,12 @@ def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Inte
 
     `pageable` is True for the gaps that such a copy ended.
     """
-    end = np.minimum(gaps.end_ns, launches.returned_ns)
-    inside = end - np.maximum(gaps.start_ns, launches.issued_ns)
-    return np.where(launches.known & pageable, np.maximum(inside, 0), 0)
+    rows = np.flatnonzero(launches.known & pageable)
+    end = np.minimum(gaps.end_ns[rows], launches.returned_ns[rows])
+    begin = np.maximum(gaps.start_ns[rows], launches.issued_ns[rows])
+    result = np.zeros(len(gaps), np.int64)
+    result[rows] = np.maximum(end - begin, 0)
+    return result
 
 
 def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:

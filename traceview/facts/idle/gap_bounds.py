@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from traceview import groups
@@ -9,13 +11,13 @@ from traceview.facts.operations.operations import operations
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, picked
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 class IdleTime(Timed):
     """Base of tables with one row per idle gap."""
 
-    @property
+    @cached_property
     def idle_ns(self) -> Integers:
         return self.duration_ns
 
@@ -37,7 +39,7 @@ class GapBounds(IdleTime):
     after: Integers
 
 
-@fact
+@fact_without_ranges
 def gap_bounds(trace: Trace) -> GapBounds:
     """All idle gaps of all devices."""
     ops = operations(trace)

@@ -10,7 +10,7 @@ from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 @record
@@ -33,7 +33,7 @@ class GapLaunches:
     process: Array
 
 
-@fact
+@fact_without_ranges
 def gap_launches(trace: Trace) -> GapLaunches:
     return join_launches(gap_bounds(trace), operations(trace), api_calls(trace))
 

@@ -29,10 +29,10 @@ from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def busy(trace: Trace) -> dict[int, Intervals]:
     """Union of all operations of each device, by row in devices."""
     ops = operations(trace)
@@ -42,7 +42,7 @@ def busy(trace: Trace) -> dict[int, Intervals]:
     }
 
 
-@fact
+@fact_without_ranges
 def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
     """Union of the operations of each process on each device that it uses."""
     ops = operations(trace)

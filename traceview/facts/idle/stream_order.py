@@ -11,7 +11,7 @@ from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.records import record
 from traceview.tables import Integers, Mask, RowNumbers, Table
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 NEVER = int(np.iinfo(np.int64).min)
 
@@ -37,7 +37,7 @@ class Predecessors:
     by_event: Mask
 
 
-@fact
+@fact_without_ranges
 def predecessors(trace: Trace) -> Predecessors:
     ops = operations(trace)
     syncs = trace.recorded("synchronizations")

@@ -17,7 +17,7 @@ from traceview import groups
 from traceview.facts.kernel_names.dialects import as_edg
 from traceview.facts.kernel_names.library_names import readable
 from traceview.tables import Texts
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 MOST = 80
 """The most characters that are added to a base name."""
@@ -41,7 +41,7 @@ _LONG_WORD = re.compile(r"\b[A-Za-z_]\w{4,29}\b(?!\s*::)")
 _MOST_TOKENS = 3
 
 
-@fact
+@fact_without_ranges
 def kernel_labels(trace: Trace) -> Texts:
     """The label of each row of kernels; kernels of different names have different labels."""
     kernels = trace.recorded("kernels")

@@ -11,7 +11,7 @@ from traceview.facts.operations.operations import operations, operations_by_proc
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 @record
@@ -34,7 +34,7 @@ class Waits(Timed):
         return len(self.call)
 
 
-@fact
+@fact_without_ranges
 def waits(trace: Trace) -> Waits:
     """Synchronizations, copies, allocations and code loads that hold the calling thread."""
     calls = trace.recorded("api_calls")

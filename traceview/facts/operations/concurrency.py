@@ -9,10 +9,10 @@ from traceview.compiled import coverage
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
 from traceview.intervals import Intervals
 from traceview.tables import Integers, picked
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def shared_ns(trace: Trace) -> Integers:
     """Time of each row of kernels during which another kernel, or a graph, ran on its GPU."""
     ops, kernels = operations(trace), trace.recorded("kernels")

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.tables import Mask, Table
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def uploads(trace: Trace) -> Mask:
     """True for the operations that copy from the host to a GPU."""
     return among_operations(operations(trace), is_upload(trace.recorded("copies")))
 
 
-@fact
+@fact_without_ranges
 def downloads(trace: Trace) -> Mask:
     """True for the operations that copy from a GPU to the host."""
     copies = trace.recorded("copies")
     return among_operations(operations(trace), copies.texts("direction").isin(["D2H"]))
 
 
-@fact
+@fact_without_ranges
 def pageable_uploads(trace: Trace) -> Mask:
     """True for the operations that copy from pageable host memory to a GPU."""
     copies = trace.recorded("copies")
@@ -32,7 +32,7 @@ def pageable_uploads(trace: Trace) -> Mask:
     return among_operations(operations(trace), is_upload(copies) & pageable)
 
 
-@fact
+@fact_without_ranges
 def pageable_copies(trace: Trace) -> Mask:
     """True for the operations that copy from or to pageable host memory."""
     return among_operations(operations(trace), is_pageable(trace.recorded("copies")))

@@ -12,7 +12,7 @@ from traceview import groups
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 class CallKind(IntEnum):
@@ -80,7 +80,7 @@ def classify(name: str) -> CallKind:
     return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
 
 
-@fact
+@fact_without_ranges
 def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
     """What each row of api_calls does, as a `CallKind`."""
     names = trace.recorded("api_calls").texts("name")
@@ -101,26 +101,26 @@ class ApiCalls(Timed):
         return len(self.thread)
 
 
-@fact
+@fact_without_ranges
 def api_calls(trace: Trace) -> ApiCalls:
     calls = trace.recorded("api_calls")
     return ApiCalls(calls["thread"], calls["start_ns"], calls["end_ns"], call_kinds(trace))
 
 
-@fact
+@fact_without_ranges
 def calls_by_thread(trace: Trace) -> dict[int, RowNumbers]:
     """The API calls of each thread that made some."""
     return groups.rows_of(api_calls(trace).thread)
 
 
-@fact
+@fact_without_ranges
 def graph_launch_calls(trace: Trace) -> Mask:
     """True for the API calls that launch a CUDA graph."""
     names = trace.recorded("api_calls").texts("name")
     return names.isin([n for n in names.values if re.match(r"(cuda|cu|hip)GraphLaunch", str(n))])
 
 
-@fact
+@fact_without_ranges
 def captured_calls(trace: Trace) -> Mask:
     """True for the API calls made while their thread captured a CUDA graph.
 

@@ -8,7 +8,7 @@ from traceview import groups
 from traceview.facts.operations.operations import Kind, operations
 from traceview.records import record
 from traceview.tables import Mask, picked
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 @record
@@ -23,7 +23,7 @@ class Graphs:
     node_launches: int
 
 
-@fact
+@fact_without_ranges
 def cuda_graphs(trace: Trace) -> Graphs:
     """The operations that came from CUDA graphs."""
     ops = operations(trace)

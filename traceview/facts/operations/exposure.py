@@ -12,10 +12,10 @@ from traceview.facts.operations.operations import Kind, operations, operations_b
 from traceview.groups import Groups
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers, picked
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def compute_time(trace: Trace) -> dict[int, Intervals]:
     """Union of the kernels of each device, by row in devices, without communication.
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.facts.operations.operations import Kind, kernel_operations, operations
 from traceview.tables import Mask, Texts
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 class KernelClass(IntEnum):
@@ -264,7 +264,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], _Judge], ...] = (
 )
 
 
-@fact
+@fact_without_ranges
 def kernel_classes(trace: Trace) -> npt.NDArray[np.uint8]:
     """The class of each row of kernels, a `KernelClass`; each distinct name is classified once."""
     return classes_of(trace.recorded("kernels").texts("name"))
@@ -280,14 +280,14 @@ def classes_of(names: Texts) -> npt.NDArray[np.uint8]:
     return result
 
 
-@fact
+@fact_without_ranges
 def communication_kernels(trace: Trace) -> Mask:
     """True for the rows of kernels that exchange data between GPUs (NCCL, NVSHMEM …)."""
     result: Mask = kernel_classes(trace) == K.COMMUNICATION
     return result
 
 
-@fact
+@fact_without_ranges
 def communication_operations(trace: Trace) -> Mask:
     """True for the operations that are communication kernels or copies between GPUs."""
     ops = operations(trace)

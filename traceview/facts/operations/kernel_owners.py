@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
 class KernelOwner(IntEnum):
@@ -58,7 +58,7 @@ def owner_of(name: str) -> KernelOwner:
     return KernelOwner.LIBRARY if _LIBRARY.search(name[:_LONGEST]) else KernelOwner.PROGRAM
 
 
-@fact
+@fact_without_ranges
 def kernel_owners(trace: Trace) -> npt.NDArray[np.uint8]:
     """The owner of each row of kernels, a `KernelOwner`; each distinct name is classified once."""
     names = trace.recorded("kernels").texts("name")

@@ -8,10 +8,10 @@ from traceview import groups, intervals
 from traceview.facts.operations.operations import migrations, operations
 from traceview.intervals import Intervals
 from traceview.tables import Mask
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def outer_migrations(trace: Trace) -> Mask:
     """True for the rows of copies that migrate pages while their GPU has no work at all.
 
@@ -30,7 +30,7 @@ def outer_migrations(trace: Trace) -> Mask:
     return result
 
 
-@fact
+@fact_without_ranges
 def outer_migration_time(trace: Trace) -> dict[int, Intervals]:
     """Time of the outer migrations of each device that has some, by row in devices."""
     copies, outer = trace.recorded("copies"), outer_migrations(trace)

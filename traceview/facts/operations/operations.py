@@ -11,7 +11,7 @@ from traceview import groups
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 from traceview.trace.schema.gpu_work import UNIFIED
 
 
@@ -58,7 +58,7 @@ class Operations(Timed):
         return self.call >= 0
 
 
-@fact
+@fact_without_ranges
 def operations(trace: Trace) -> Operations:
     """All operations of the trace. Streams are keyed by process, device, context and stream id."""
     rows = [_operation_rows(trace, name) for name in TABLES]
@@ -85,25 +85,25 @@ def operations(trace: Trace) -> Operations:
     )
 
 
-@fact
+@fact_without_ranges
 def operations_by_device(trace: Trace) -> dict[int, RowNumbers]:
     """The operations of each device that has some, in order of start."""
     return groups.rows_of(operations(trace).device)
 
 
-@fact
+@fact_without_ranges
 def operations_by_process(trace: Trace) -> dict[int, RowNumbers]:
     """The operations of each process that has some, in order of start."""
     return groups.rows_of(operations(trace).process)
 
 
-@fact
+@fact_without_ranges
 def operations_by_stream(trace: Trace) -> RowNumbers:
     """Rows of all operations, sorted by stream and then by start."""
     return row_numbers(groups.order_of(operations(trace).stream))
 
 
-@fact
+@fact_without_ranges
 def migrations(trace: Trace) -> Mask:
     """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")
@@ -142,7 +142,7 @@ def _calls(trace: Trace, parts: list[Table]) -> Integers:
     return np.where(call >= 0, np.flatnonzero(~absent)[np.maximum(call, 0)], -1)
 
 
-@fact
+@fact_without_ranges
 def kernel_operations(trace: Trace) -> RowNumbers:
     """Row in operations of each row of kernels."""
     ops = operations(trace)
@@ -152,7 +152,7 @@ def kernel_operations(trace: Trace) -> RowNumbers:
     return result
 
 
-@fact
+@fact_without_ranges
 def first_launches(trace: Trace) -> Mask:
     """True for the operations that are the first run of their kernel in its context.
 
@@ -178,7 +178,7 @@ def calls_that_enqueue(ops: Operations, calls: int, chosen: Mask | None = None) 
     return result
 
 
-@fact
+@fact_without_ranges
 def first_launch_calls(trace: Trace) -> Mask:
     """True for the API calls that launched a kernel for the first time in its context."""
     calls = len(trace.recorded("api_calls"))

@@ -8,7 +8,7 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_c
 from traceview.facts.operations.operations import operations
 from traceview.records import record
 from traceview.tables import Mask
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact, fact_without_ranges
 from traceview.trace.schema import TABLES
 
 LEAST_NS = 1_000_000_000
@@ -42,7 +42,7 @@ class Unpaired:
     early: Mask
 
 
-@fact
+@fact_without_ranges
 def unpaired(trace: Trace) -> Unpaired:
     ops, calls = operations(trace), trace.recorded("api_calls")
     processes = len(trace.processes) + 1

@@ -24,7 +24,7 @@ from traceview.facts.queue.queue import rows_by_stream, stream_depth
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, constant
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 FULL = 1000
 """Least depth at which a queue may be full. On an H200 (driver 580) the depth of a stream rises to
@@ -52,7 +52,7 @@ class QueueFull:
     recorded: bool
 
 
-@fact
+@fact_without_ranges
 def queue_full(trace: Trace) -> QueueFull:
     """Time that calls waited for room in the launch queue: recorded if reported, else inferred."""
     overheads, calls = trace.recorded("overheads"), api_calls(trace)

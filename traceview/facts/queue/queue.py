@@ -17,10 +17,10 @@ from traceview.intervals import Depth
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.tables.quantiles import quantile
-from traceview.trace import Trace, fact
+from traceview.trace import Trace, fact_without_ranges
 
 
-@fact
+@fact_without_ranges
 def queue_wait_ns(trace: Trace) -> Integers:
     """Queue wait of each operation; −1 where its launch call is not known."""
     return queue_waits(operations(trace), api_calls(trace))
@@ -65,13 +65,13 @@ def stream_depth(trace: Trace, stream: int) -> Depth:
     return _stream_depths(trace)[stream]
 
 
-@fact
+@fact_without_ranges
 def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
     chosen = selected_operations(trace)
     return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
 
 
-@fact
+@fact_without_ranges
 def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
     """The operations of each stream, in order of start: one pass for all streams."""
     ops = operations(trace)

@@ -136,8 +136,7 @@ def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[R
     path = np.full(len(names), -1, np.int32)
     parents, codes, levels = ([np.zeros(0, np.int32)] for _ in range(3))
     known = 0
-    for level in range(int(depth.max(initial=-1)) + 1):
-        rows = np.flatnonzero(depth == level)
+    for level, rows in groups.rows_of(depth).items():
         parent = picked(path, picked(around, rows)) if level else np.full(len(rows), -1, np.int32)
         name = picked(names.codes, rows)
         each = groups.group(parent, name)

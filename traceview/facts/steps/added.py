@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import added_ranges, candidates_for_steps
 from traceview.facts.steps.series import is_epoch
 from traceview.facts.steps.sources import steps_source
@@ -45,7 +44,7 @@ def _without(trace: Trace, rows: Mask) -> Trace:
     """The trace without some of its ranges."""
     if not rows.any():
         return trace
-    return trace.with_ranges(trace.recorded("ranges").take(~rows), kept=operations)
+    return trace.with_ranges(trace.recorded("ranges").take(~rows))
 
 
 def _complete(trace: Trace, step: Mask) -> Mask:

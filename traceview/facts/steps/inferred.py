@@ -10,6 +10,7 @@ layers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -33,7 +34,7 @@ from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.tables.quantiles import median
-from traceview.trace import Trace
+from traceview.trace import Fact, Trace
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
@@ -44,17 +45,27 @@ _SHORT = 8
 """A pass of fewer launches must repeat in its sizes as well as in its kernels."""
 
 
-def with_steps(trace: Trace) -> Trace:
+_NEEDED: tuple[Fact[object], ...] = (operations, unpaired, kernel_classes)
+"""Facts without ranges that repeated passes are found by, the first needed first."""
+
+
+def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     """The trace itself if its ranges hold steps, else with a range for each repeated pass.
 
-    Added steps are removed where the program has steps of its own.
+    Added steps are removed where the program has steps of its own. Another thread computes facts
+    that do not depend on ranges meanwhile: first those needed here, then those of `beside`, for
+    which this does not wait.
     """
     trace = with_added_steps(trace)
-    with ThreadPoolExecutor(1) as pool:
-        # Operations need no ranges, of which the tree is made meanwhile.
-        for each in (operations, unpaired, kernel_classes):
-            pool.submit(each, trace)
-        marked = steps_source(trace)
+    pool = ThreadPoolExecutor(1)
+    for each in (*_NEEDED, *beside):
+        pool.submit(each, trace)
+    pool.shutdown(wait=False)
+    return _with_inferred(trace)
+
+
+def _with_inferred(trace: Trace) -> Trace:
+    marked = steps_source(trace)
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace
@@ -65,7 +76,7 @@ def with_steps(trace: Trace) -> Trace:
     if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
     ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
-    return trace.with_ranges(ranges, kept=operations)
+    return trace.with_ranges(ranges)
 
 
 _Passes = tuple[int, int, Integers, Integers]

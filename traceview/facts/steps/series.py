@@ -99,10 +99,11 @@ def _track_and_pattern(tree: RangeTree, patterns: int) -> Array:
 
 def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:
     """True for the kinds of the ranges in the mask `own`."""
-    result = np.zeros(size, bool)
-    for part in groups.parts(len(kind)):
-        result[kind[part][own[part]]] = True
-    return result
+    # The one after the last is for the ranges outside the mask.
+    result = np.zeros(size + 1, bool)
+    for part in groups.parts(len(kind), size):
+        result |= groups.marked(np.where(own[part], kind[part], np.int32(size)), size + 1)
+    return result[:size]
 
 
 def is_epoch(name: str) -> bool:

@@ -13,11 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.operations import kernel_operations, operations
+from traceview.facts.operations.operations import (
+    kernel_operations,
+    operations,
+    operations_by_device,
+)
 from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.peaks import peaks
 from traceview.records import record
-from traceview.tables import NULL, Integers, Mask
+from traceview.tables import NULL, Integers, Mask, picked, unbroken
 from traceview.trace import Trace, fact
 
 LEAST_SAMPLES = 3
@@ -73,11 +77,11 @@ def _neighbours(trace: Trace) -> tuple[Integers, Integers]:
     ops = operations(trace)
     before = np.full(len(ops), np.iinfo(np.int64).min)
     after = np.full(len(ops), np.iinfo(np.int64).max)
-    for device in groups.different(ops.device):
-        rows = np.flatnonzero(ops.device == device)
-        before[rows[1:]] = np.maximum.accumulate(ops.end_ns[rows])[:-1]
-        after[rows[:-1]] = ops.start_ns[rows[1:]]
-    kernels = kernel_operations(trace)
+    for rows in operations_by_device(trace).values():
+        later, earlier = unbroken(rows[1:]), unbroken(rows[:-1])
+        before[later] = np.maximum.accumulate(picked(ops.end_ns, earlier))
+        after[earlier] = picked(ops.start_ns, later)
+    kernels = unbroken(kernel_operations(trace))
     return before[kernels], after[kernels]
 
 
