@@ -29,7 +29,7 @@ def order_of(numbers: Array) -> Integers:
     limits = np.iinfo(np.int16)
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     if numbers.dtype.kind == "i" and most - least < _SPAN and grouping.is_available():
-        return grouping.ordered_rows(numbers, least, most - least + 1)
+        return grouping.ordered_rows(numbers, least, most - least + 1)[0]
     if most - least < _FEW:
         order, known = np.empty(len(numbers), np.int64), 0
         for value in range(least, most + 1):
@@ -112,9 +112,14 @@ def rows_of(values: Array) -> dict[int, RowNumbers]:
     every = different(values).tolist()
     if len(every) <= _FEW:
         return {value: row_numbers(np.flatnonzero(values == value)) for value in every}
-    order = row_numbers(order_of(values))
-    ends = np.flatnonzero(opens(values[order]))[1:]
-    return dict(zip(every, np.split(order, ends), strict=True))
+    least, span = every[0], every[-1] - every[0] + 1
+    if span < _SPAN and values.dtype.kind == "i" and grouping.is_available():
+        order, ends = grouping.ordered_rows(values, least, span)
+        ends = ends[np.asarray(every) - least]
+    else:
+        order = order_of(values)
+        ends = np.flatnonzero(np.append(opens(values[order])[1:], True)) + 1
+    return dict(zip(every, np.split(row_numbers(order), ends[:-1]), strict=True))
 
 
 def group(*keys: Array) -> Groups:

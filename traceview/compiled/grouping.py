@@ -90,8 +90,11 @@ def marked(values: Array, least: int, span: int) -> Mask:
     return used
 
 
-def ordered_rows(values: Array, least: int, span: int) -> Integers:
-    """Stable argsort of signed integers from `least` to `least` + `span` - 1."""
+def ordered_rows(values: Array, least: int, span: int) -> tuple[Integers, Integers]:
+    """Stable argsort of signed integers from `least` to `least` + `span` - 1.
+
+    The second array has, for each of these numbers, where the rows with it end.
+    """
     values, places = np.ascontiguousarray(values), np.zeros(span, np.int64)
     order = np.empty(len(values), np.int64)
     library.call(
@@ -104,7 +107,7 @@ def ordered_rows(values: Array, least: int, span: int) -> Integers:
         pointer(places),
         pointer(order),
     )
-    return order
+    return order, places
 
 
 def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:

@@ -87,7 +87,7 @@ def test_a_copy_that_had_ended_before_the_work_was_queued_held_nothing_up(queued
     ops = operations([(0, 100), (200, 300)], kind=[Kind.COPY, Kind.KERNEL])
     calls = api_calls([(0, 1), (40, queued)])
     gaps, launches = gaps_of(ops, calls)
-    behind = find_predecessors(gaps, launches, ops, calls, NONE)
+    behind = find_predecessors(gaps, launches, ops, calls, NONE, ints([-1, 0]))
 
     assert behind.operation.tolist() == [0]
     assert ended_behind_copy(gaps, launches, behind, ops).tolist() == [expected]

@@ -6,12 +6,14 @@ from traceview.facts.idle.stream_order import (
     find_predecessors,
     previous_on_stream,
 )
+from traceview.groups import order_of
 
 
 def test_previous_operation_on_the_stream():
     ops = operations([(0, 1), (1, 2), (2, 3), (3, 4)], stream=[0, 1, 0, 1])
 
-    assert previous_on_stream(ops.stream).tolist() == [-1, -1, 0, 1]
+    assert previous_on_stream(ops.stream, order_of(ops.stream)).tolist() == [-1, -1, 0, 1]
+    assert previous_on_stream(ops.stream[:0], ints([])).tolist() == []
 
 
 def test_a_wait_for_an_event_puts_other_streams_in_front():
@@ -19,10 +21,11 @@ def test_a_wait_for_an_event_puts_other_streams_in_front():
     ops = operations([(0, 10), (5, 50), (60, 70)], stream=[0, 1, 0])
     calls = api_calls([(0, 1), (1, 2), (6, 7)])
     gaps, launches = gaps_of(ops, calls)
+    previous = previous_on_stream(ops.stream, order_of(ops.stream))
 
     def behind(*times):
         waits = EventWaits(ints([0] * len(times)), ints(times))
-        found = find_predecessors(gaps, launches, ops, calls, waits)
+        found = find_predecessors(gaps, launches, ops, calls, waits, previous)
         return found.operation.tolist(), found.by_event.tolist()
 
     assert behind() == ([0], [False])

@@ -8,9 +8,9 @@ from traceview import groups, intervals
 from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
 from traceview.facts.idle.gap_launches import GapLaunches, gap_launches
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
-from traceview.facts.operations.operations import Operations, operations
+from traceview.facts.operations.operations import Operations, operations, operations_by_stream
 from traceview.records import record
-from traceview.tables import Integers, Mask, RowNumbers, Table
+from traceview.tables import Integers, Mask, RowNumbers, Table, picked
 from traceview.trace import Trace, fact_without_ranges
 
 NEVER = int(np.iinfo(np.int64).min)
@@ -42,14 +42,22 @@ def predecessors(trace: Trace) -> Predecessors:
     ops = operations(trace)
     syncs = trace.recorded("synchronizations")
     waits = find_event_waits(ops.streams, syncs)
-    return find_predecessors(gap_bounds(trace), gap_launches(trace), ops, api_calls(trace), waits)
+    previous = previous_on_stream(ops.stream, operations_by_stream(trace))
+    return find_predecessors(
+        gap_bounds(trace), gap_launches(trace), ops, api_calls(trace), waits, previous
+    )
 
 
 def find_predecessors(
-    gaps: GapBounds, launches: GapLaunches, ops: Operations, calls: ApiCalls, waits: EventWaits
+    gaps: GapBounds,
+    launches: GapLaunches,
+    ops: Operations,
+    calls: ApiCalls,
+    waits: EventWaits,
+    previous: RowNumbers,
 ) -> Predecessors:
-    """The predecessor of the work that ended each gap."""
-    on_stream = previous_on_stream(ops.stream)[gaps.after]
+    """The predecessor of the work that ended each gap; `previous` is that on its stream."""
+    on_stream = picked(previous, gaps.after)
     event = _waited_for_event(gaps, launches, ops, calls, waits, on_stream)
     result = on_stream.copy()
     rows = np.flatnonzero(event)
@@ -62,12 +70,16 @@ def find_predecessors(
     return Predecessors(result, event & (result != on_stream))
 
 
-def previous_on_stream(stream: RowNumbers) -> RowNumbers:
-    """For each operation, the one that started before it on its stream, or −1."""
-    order = groups.order_of(stream)
-    previous = np.full(len(stream), -1, np.int32)
-    same = stream[order][1:] == stream[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
+def previous_on_stream(stream: RowNumbers, order: RowNumbers) -> RowNumbers:
+    """For each operation, the one that started before it on its stream, or −1.
+
+    `order` are all operations, sorted by stream and then by start.
+    """
+    previous = np.empty(len(stream), np.int32)
+    previous[order[:1]] = -1
+    # Where a stream begins in that order, the operation before is of another.
+    begins = groups.opens(picked(stream, order))[1:]
+    previous[order[1:]] = np.where(begins, np.int32(-1), order[:-1])
     return previous
 
 
