@@ -1,6 +1,7 @@
 """List the facts, one line each, in docs/facts.md: make docs
 
-A fact is a function of a Trace that is computed once per trace: one decorated with `@fact`.
+A fact is a function of a Trace that is computed once per trace: one decorated with `@fact`
+or `@fact_without_ranges`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ this page.
 
 
 class Fact(NamedTuple):
-    """A function decorated with `@fact`."""
+    """A function decorated with `@fact` or `@fact_without_ranges`."""
 
     file: Path
     name: str
@@ -45,7 +46,7 @@ def facts_in(file: Path) -> Iterator[Fact]:
 
 def _is_public_fact(node: ast.FunctionDef) -> bool:
     decorators = [item.id for item in node.decorator_list if isinstance(item, ast.Name)]
-    return "fact" in decorators and not node.name.startswith("_")
+    return bool({"fact", "fact_without_ranges"} & {*decorators}) and not node.name.startswith("_")
 
 
 def all_facts() -> list[Fact]:

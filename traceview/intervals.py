@@ -123,7 +123,12 @@ def inside(covered: Intervals, time: Integers) -> Mask:
 
 
 def rows_inside(covered: Intervals, time: Integers) -> Integers:
-    """Row numbers of the ascending times that lie inside a union; looks up its edges only."""
+    """Row numbers of the ascending times that lie inside a union.
+
+    Looks up the edges of the union among the times, or the times in it, whichever are fewer.
+    """
+    if len(time) < 2 * len(covered.start):
+        return np.flatnonzero(inside(covered, time))
     first, end = (coverage.places(time, edge, side="left") for edge in covered)
     return _runs(first, end)
 

@@ -76,7 +76,7 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         tables,
-        _findings(trace, by_device, tables),
+        _findings(trace, rows, by_device),
         {
             "launches": len(rows),
             "launch_overhead_ns": int((calls.duration_ns[rows] - held).sum()),
@@ -155,7 +155,7 @@ def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]
 
 
 def _findings(
-    trace: Trace, by_device: Mapping[int, Integers], tables: Mapping[str, Table]
+    trace: Trace, launches: Integers, by_device: Mapping[int, Integers]
 ) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
     inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
@@ -171,8 +171,7 @@ def _findings(
     longest = int(np.argmax(np.where(own, inside_ns, -1)))
     gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[own].sum())}
-    table = tables["calls"]
-    row: dict[str, Cell] = {"api": table.texts("api")[int(np.argmax(table["exposed_ns"]))]}
+    row: dict[str, Cell] = {"api": _most_exposed(trace, launches, by_device)}
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
@@ -189,6 +188,14 @@ def _findings(
             general=True,
         ),
     )
+
+
+def _most_exposed(trace: Trace, launches: Integers, by_device: Mapping[int, Integers]) -> Cell:
+    """Name of the API function whose launch calls spent most time in idle gaps."""
+    exposed = exposed_ns(gaps(trace), api_calls(trace), by_device, queue_full(trace))[launches]
+    names = trace.api_calls.texts("name").take(launches)
+    each = groups.group(names.codes)
+    return names[int(each.first[np.argmax(groups.sums(each, exposed))])]
 
 
 def _idle_inside_calls(trace: Trace, by_device: Mapping[int, Integers]) -> Integers:

@@ -28,7 +28,7 @@ struct activity {
     int64_t edge_count;
 };
 
-/* The result, and its number of rows; `gap` is NULL while they are counted. */
+/* The result, and its number of rows. */
 struct parts {
     int32_t *gap;
     int64_t *start;
@@ -102,8 +102,6 @@ EXPORTED void traceview_split_gaps(const struct spans *gaps, const int64_t *queu
             int64_t row = parts->count++;
             move(of, &at, time);
             end = part_end(of, &at, time, in_flight ? gaps->end[gap] : queued[gap]);
-            if (!parts->gap)
-                continue;
             parts->gap[row] = (int32_t)gap;
             parts->start[row] = time;
             parts->end[row] = end;

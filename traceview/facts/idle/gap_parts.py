@@ -135,18 +135,15 @@ def _split_compiled(
     activity = _CActivity(
         _spans(calls), address(names), _spans(full), _spans(off), address(edges), len(edges)
     )
-    parts = _CParts()
-    arguments = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
-    library.call(_FUNCTION, *arguments, ctypes.byref(parts))
-    result = GapParts(
-        np.empty(parts.count, np.int32),
-        np.empty(parts.count, np.int64),
-        np.empty(parts.count, np.int64),
-        np.empty(parts.count, np.int32),
-    )
-    parts = _CParts(*(address(column) for column in result))
-    library.call(_FUNCTION, *arguments, ctypes.byref(parts))
-    return result
+    # A gap is cut where its work is queued, at edges, and where other times begin and end.
+    most = 2 * sum(len(each.start) for each in (idle, calls, full, off)) + len(edges)
+    gap, activity_of = np.empty(most, np.int32), np.empty(most, np.int32)
+    start, end = np.empty(most, np.int64), np.empty(most, np.int64)
+    parts = _CParts(address(gap), address(start), address(end), address(activity_of))
+    given = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
+    library.call(_FUNCTION, *given, ctypes.byref(parts))
+    made = slice(parts.count)
+    return GapParts(gap[made], start[made], end[made], activity_of[made])
 
 
 def _times(thread: ThreadTime) -> tuple[Intervals, ...]:

@@ -17,7 +17,7 @@ from traceview.intervals import Depth
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.tables.quantiles import quantile
-from traceview.trace import Trace, fact_without_ranges
+from traceview.trace import Trace, fact, fact_without_ranges
 
 
 @fact_without_ranges
@@ -65,7 +65,7 @@ def stream_depth(trace: Trace, stream: int) -> Depth:
     return _stream_depths(trace)[stream]
 
 
-@fact_without_ranges
+@fact
 def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
     chosen = selected_operations(trace)
     return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
