@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
@@ -16,12 +16,56 @@ def record(cls: type[Value]) -> type[Value]:
     """Make a class a dataclass that type checkers treat as frozen.
 
     Python compiles six methods of a frozen dataclass, which took a fifth of the time of a short
-    report; of a record it compiles one. Types that users get stay frozen dataclasses.
+    report; of a record it compiles none. Types that users get stay frozen dataclasses.
     """
+    made = dataclass(init=False, eq=False, repr=False)(_with_methods(cls))
+    made.__init__ = _initializer(made)  # type: ignore[method-assign]
+    return made
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frequent_record(cls: type[Value]) -> type[Value]:
+    """As `record`, but with a compiled `__init__`, for types of which thousands are made.
+
+    It takes 0.3 ms to compile, and 1 µs less for each that is made.
+    """
+    return dataclass(eq=False, repr=False)(_with_methods(cls))
+
+
+def _with_methods(cls: type[Value]) -> type[Value]:
     for name in ("__repr__", "__eq__", "__hash__"):
         if getattr(cls, name) is getattr(object, name):
             setattr(cls, name, vars(_Methods)[name])
-    return dataclass(eq=False, repr=False)(cls)
+    return cls
+
+
+def _initializer(cls: Any) -> Callable[..., None]:
+    """An `__init__` that does what a dataclass would compile. Raises TypeError."""
+    every = {each.name: each for each in fields(cls)}
+    names, finish = tuple(every), getattr(cls, "__post_init__", None)
+
+    def value_of(name: str, given: dict[str, Any]) -> Any:
+        if name in given:
+            return given.pop(name)
+        if every[name].default is not MISSING:
+            return every[name].default
+        make = every[name].default_factory
+        if make is MISSING:
+            raise TypeError(f"{cls.__qualname__}() lacks the field {name!r}")
+        return make()
+
+    def initialize(self: Any, *values: Any, **named: Any) -> None:
+        if named or len(values) != len(names):
+            given = {**dict(zip(names, values, strict=False)), **named}
+            count, own = len(values) + len(named), len(given)
+            values = tuple(value_of(name, given) for name in names)
+            if given or own != count:
+                raise TypeError(f"{cls.__qualname__}() got a field twice, or one it does not have")
+        self.__dict__.update(zip(names, values, strict=True))
+        if finish is not None:
+            finish(self)
+
+    return initialize
 
 
 class _Methods:

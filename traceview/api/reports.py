@@ -104,7 +104,7 @@ def analyzed(
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))
-    trace = with_steps(trace, report.STARTED_WITH_STEPS)
+    trace = with_steps(trace, () if only else report.STARTED_WITH_STEPS)
     if ranges or exclude_ranges:
         trace = trace.restricted(Selection(ranges, exclude_ranges))
         selection.check(trace)

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from traceview.ptx.loops import Jump
-from traceview.records import record
+from traceview.records import frequent_record, record
 
 Level = Literal["ptx", "sass"]
 Kind = Literal["load", "store", "async-copy", "atomic", "reduction", "prefetch"]
@@ -17,7 +17,7 @@ _ESCAPED_BYTE = re.compile(rb"\\(?:([23][0-7]{2})|([89A-F][0-9A-F]))")
 How = Literal["launched", "declared", "called", "guessed", "given"]
 
 
-@record
+@frequent_record
 class SourceLine:
     """A line of the user's program; `file` is the path that the compiler was given."""
 
@@ -43,7 +43,7 @@ def _byte(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8) if escape[1] else int(escape[2], 16)])
 
 
-@record
+@frequent_record
 class Instruction:
     """One instruction of PTX or SASS.
 
@@ -82,7 +82,7 @@ class RequestCost:
         return bool(self.sectors and self.ideal_sectors and self.sectors >= 2 * self.ideal_sectors)
 
 
-@record
+@frequent_record
 class Access:
     """A group of identical memory accesses on one source line, with their count.
 
