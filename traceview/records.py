@@ -27,7 +27,7 @@ def record(cls: type[Value]) -> type[Value]:
 def frequent_record(cls: type[Value]) -> type[Value]:
     """As `record`, but with a compiled `__init__`, for types of which thousands are made.
 
-    It takes 0.3 ms to compile, and 1 µs less for each that is made.
+    Compiling takes 0.3 ms per type and saves 1 µs per instance.
     """
     return dataclass(eq=False, repr=False)(_with_methods(cls))
 

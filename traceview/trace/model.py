@@ -226,25 +226,19 @@ Fact = Callable[[Trace], Value]
 
 def fact(function: Fact[Value]) -> Fact[Value]:
     """Decorate a function of a trace: its result is computed once and cached in the trace."""
-    key = _name(function)
-
-    @wraps(function)
-    def once(trace: Trace) -> Value:
-        return cast(Value, trace._facts.of_ranges.get(key, lambda: function(trace)))
-
-    return once
+    return _cached(function, lambda facts: facts.of_ranges)
 
 
 def fact_without_ranges(function: Fact[Value]) -> Fact[Value]:
     """As `fact`, for a function that reads no ranges: traces that differ in these share it."""
-    key = _name(function)
+    return _cached(function, lambda facts: facts.without_ranges)
+
+
+def _cached(function: Fact[Value], cache_of: Callable[[Facts], _Cache]) -> Fact[Value]:
+    key = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
     def once(trace: Trace) -> Value:
-        return cast(Value, trace._facts.without_ranges.get(key, lambda: function(trace)))
+        return cast(Value, cache_of(trace._facts).get(key, lambda: function(trace)))
 
     return once
-
-
-def _name(function: Callable[[Trace], Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"

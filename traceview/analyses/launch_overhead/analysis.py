@@ -7,7 +7,8 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -67,16 +68,18 @@ def compute(trace: Trace) -> Result:
     rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selected_calls(trace))
     held = picked(full.held_ns, rows)
     by_device = _launches_by_device(trace, rows)
+    # Needed only where there is a finding, or the tables are read.
+    exposed = cache(lambda: exposed_ns(gaps(trace), calls, by_device, full)[rows])
     tables = Deferred(
         lambda: {
-            "calls": _calls(trace, rows, by_device),
+            "calls": _calls(trace, rows, exposed()),
             "api": api_table(trace),
             "ranges": range_table(trace),
         }
     )
     return Result(
         tables,
-        _findings(trace, rows, by_device),
+        _findings(trace, rows, by_device, exposed),
         {
             "launches": len(rows),
             "launch_overhead_ns": int((calls.duration_ns[rows] - held).sum()),
@@ -86,12 +89,11 @@ def compute(trace: Trace) -> Result:
     )
 
 
-def _calls(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Table:
-    """The launch calls in these rows, by name."""
+def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
+    """The launch calls in these rows, by name; `exposed` is the time of each in idle gaps."""
     calls, full = api_calls(trace), queue_full(trace)
     held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held
-    exposed = exposed_ns(gaps(trace), calls, by_device, full)[rows]
     first = first_launch_calls(trace)[rows]
     names = trace.api_calls.texts("name").take(rows)
     each = groups.group(names.codes)
@@ -155,7 +157,10 @@ def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]
 
 
 def _findings(
-    trace: Trace, launches: Integers, by_device: Mapping[int, Integers]
+    trace: Trace,
+    launches: Integers,
+    by_device: Mapping[int, Integers],
+    exposed: Callable[[], Integers],
 ) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
     inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
@@ -171,7 +176,7 @@ def _findings(
     longest = int(np.argmax(np.where(own, inside_ns, -1)))
     gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[own].sum())}
-    row: dict[str, Cell] = {"api": _most_exposed(trace, launches, by_device)}
+    row: dict[str, Cell] = {"api": _most_exposed(trace, launches, exposed())}
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
@@ -190,9 +195,8 @@ def _findings(
     )
 
 
-def _most_exposed(trace: Trace, launches: Integers, by_device: Mapping[int, Integers]) -> Cell:
+def _most_exposed(trace: Trace, launches: Integers, exposed: Integers) -> Cell:
     """Name of the API function whose launch calls spent most time in idle gaps."""
-    exposed = exposed_ns(gaps(trace), api_calls(trace), by_device, queue_full(trace))[launches]
     names = trace.api_calls.texts("name").take(launches)
     each = groups.group(names.codes)
     return names[int(each.first[np.argmax(groups.sums(each, exposed))])]

@@ -89,13 +89,13 @@ def _waited_for_event(
     ops: Operations,
     calls: ApiCalls,
     waits: EventWaits,
-    previous: RowNumbers,
+    on_stream: RowNumbers,
 ) -> Mask:
     """True where the stream was made to wait after the predecessor's launch, before the work's."""
     result = np.zeros(len(gaps), bool)
     if not len(waits.stream) or not len(calls):
         return result
-    call = np.where(previous >= 0, ops.call[previous], -1)
+    call = np.where(on_stream >= 0, ops.call[on_stream], -1)
     since = np.where(call >= 0, calls.start_ns[np.maximum(call, 0)], NEVER)
     for number in groups.different(waits.stream):
         rows = np.flatnonzero(launches.known & (ops.stream[gaps.after] == number))
