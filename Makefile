@@ -22,7 +22,8 @@ PYTHON ?= python3
 C_SOURCES := $(shell find traceview -name '*.[ch]')
 NSYS_HOME := .cache/nsys
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
+# Most modules of PyTorch and others are never imported: Python compiles those that are.
+PIP := $(BIN)/python -m pip install --quiet --no-compile -c requirements-ci.txt
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 	echo "make: without fla-core and liger-kernel their tests skip"
 # Hundreds of tests start Python, which would otherwise compile all modules anew each time.
