@@ -59,9 +59,19 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """All statements inside a node. Expressions, most of a tree, hold none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        # The body of a lambda or a conditional expression is no list.
+        for child in getattr(node, name, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from statements(child)
+
+
 def imported_modules(source: str, package: Sequence[str]) -> Iterator[str]:
     """Every module that an import statement anywhere in the source may load, fully named."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -145,6 +155,7 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in FILES if "injected" not in path.parts}
 
 
+@cache
 def part_of(path: Path) -> str:
     """What a module counts as among those of its room.
 
@@ -206,14 +217,21 @@ def test_a_class_name_is_unique():
     assert {name: modules for name, modules in owners.items() if len(modules) > 1} == {}
 
 
+@cache
+def modules_that_load() -> dict[str, list[str]]:
+    loading: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        if path.name != "__init__.py":
+            for loaded in loaded_by(path):
+                loading.setdefault(loaded, []).append(module)
+    return loading
+
+
 def users_of(module: str) -> set[str]:
     """The answers, and the rooms, that depend on a fact, through other facts or at once."""
     users, seen, ahead = set(), {module}, [module]
     while ahead:
-        wanted = ahead.pop()
-        for other, path in MODULES.items():
-            if path.name == "__init__.py" or wanted not in loaded_by(path):
-                continue
+        for other in modules_that_load().get(ahead.pop(), ()):
             parts = other.split(".")
             if parts[1] != "facts":
                 users.add("/".join(parts[1:3]))

@@ -110,10 +110,10 @@ def test_no_ranges_at_all():
 
 
 def test_times_too_far_apart_for_one_64_bit_key():
-    track, start = np.array([0, 2**20, 2**20]), np.array([0, -(2**60), 2**60])
+    track, start = np.array([0, 2**10, 2**10]), np.array([0, -(2**60), 2**60])
     found = nest(track, start, start + 5)
 
     assert found.innermost(track, start + 4).tolist() == [0, 1, 2]
     assert found.innermost(track, start + 5).tolist() == [-1, -1, -1]
     far = Intervals(np.array([-(2**61)]), np.array([2**60 + 1]))
-    assert found.edges(2**20, far).tolist() == [-(2**60), 2**60, -(2**60) + 5]
+    assert found.edges(2**10, far).tolist() == [-(2**60), 2**60, -(2**60) + 5]
