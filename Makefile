@@ -22,8 +22,7 @@ PYTHON ?= python3
 C_SOURCES := $(shell find traceview -name '*.[ch]')
 NSYS_HOME := .cache/nsys
 BIN := .venv/bin
-# Most modules of PyTorch and others are never imported: Python compiles those that are.
-PIP := $(BIN)/python -m pip install --quiet --no-compile -c requirements-ci.txt
+PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 	echo "make: without fla-core and liger-kernel their tests skip"
 # Hundreds of tests start Python, which would otherwise compile all modules anew each time.
@@ -146,8 +145,9 @@ format: .venv/dev
 	@touch $@
 
 # All extras at once: every call of pip builds the project again.
+# Nobody imports most modules of PyTorch and others: Python compiles those that are imported.
 .venv/all: pyproject.toml requirements-ci.txt setup.py $(C_SOURCES) | .venv/bin/python
-	@$(PIP) -e '.[dev,dask,workloads,ptx,site,mcp]'
+	@$(PIP) --no-compile -e '.[dev,dask,workloads,ptx,site,mcp]'
 	@$(LIBRARIES)
 	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@
 

@@ -219,6 +219,7 @@ def test_a_class_name_is_unique():
 
 @cache
 def modules_that_load() -> dict[str, list[str]]:
+    """By module, those that load it as they are imported."""
     loading: dict[str, list[str]] = {}
     for module, path in MODULES.items():
         if path.name != "__init__.py":

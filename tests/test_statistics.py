@@ -158,9 +158,8 @@ def test_runs_that_tell_no_scatter_or_would_be_too_many_are_not_named():
 def test_false_alarms_are_at_the_stated_level(runs):
     """Skewed noise: an interval at 95 % excludes zero in at most 5 % of equal pairs."""
     draw = np.random.default_rng(5)
-    # Each pair of twelve takes 10 ms.
-    false, pairs = 0, 300 if runs < 12 else 120
-    for before, after in draw.lognormal(0, 0.5, (pairs, 2, runs)):
+    false = 0
+    for before, after in draw.lognormal(0, 0.5, (300, 2, runs)):
         low, high = difference_bounds(before, after, 0.025)
         false += not low <= 0 <= high
-    assert false <= pairs * 0.05 + 2 * math.sqrt(pairs * 0.05 * 0.95)
+    assert false <= 300 * 0.05 + 2 * math.sqrt(300 * 0.05 * 0.95)

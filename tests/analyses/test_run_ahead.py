@@ -234,7 +234,7 @@ def test_a_gpu_that_mostly_copies_is_not_to_get_faster_kernels(tmp_path, kernel,
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.message.startswith("GPU 0 is gpu-bound")
+    assert finding.message.startswith("GPU 0 is GPU-bound")
     assert finding.action.startswith(
         "Make the kernels faster" if kernels_count else "Make copies fewer"
     )

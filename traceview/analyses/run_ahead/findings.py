@@ -28,7 +28,7 @@ from traceview.tables import Cell
 from traceview.trace import Trace
 
 VERDICTS = {
-    "gpu-bound": "is gpu-bound: it nearly always has work queued.",
+    "gpu-bound": "is GPU-bound: it nearly always has work queued.",
     "queue-full": "has a full launch queue (queue-full): the CPU is so far ahead that it waits for "
     "room there.",
     "launch-bound": "is launch-bound: it runs dry because the CPU launches too late.",
