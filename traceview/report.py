@@ -17,10 +17,15 @@ from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, s
 from traceview.analyses.verdict.loops import loop_times
 from traceview.errors import InputError, suggestion
 from traceview.facts.idle.causes import cpu_time
-from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.idle.gaps import busy_by_process, steady_spans_ns
 from traceview.facts.idle.stream_order import predecessors
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.exposure import compute_time
+from traceview.facts.operations.kernel_owners import kernel_owners
+from traceview.facts.operations.migrations import outer_migrations
+from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.queue.queue import queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
@@ -38,12 +43,20 @@ STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
     shared_ns,
     queue_wait_ns,
     compute_time,
+    queue_full,
+    waits,
+    kernel_labels,
+    busy_by_process,
+    outer_migrations,
+    kernel_owners,
 )
 """Facts of every report that need no ranges, computed while steps are inferred."""
-_STARTED_FIRST = ("kernel-share", "wave-quantization", "launch-overhead", "trace-health")
+_STARTED_FIRST = (
+    *("kernel-share", "wave-quantization", "gpu-idle", "launch-overhead", "trace-health"),
+)
 """Analyses to start first. One thread builds the range tree, then the waves of launches; the other
 starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
-fact would wait for each other."""
+fact would wait for each other, and many for idle time by site, which can take longest."""
 _STARTED_BESIDE = "steps"
 """The analysis that `beside` is started with, else the first one: by then most facts that it shares
 with the analyses are computed, and it ends about when the last analysis does."""

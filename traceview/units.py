@@ -72,6 +72,9 @@ def formatter(name: str) -> Callable[[Value], str]:
     number, is_path = _number_format(name), bool(_RANGE_PATH.fullmatch(name))
 
     def formatted(value: Value) -> str:
+        # Most values are whole numbers.
+        if type(value) is int:
+            return number(value)
         if value is None:
             return ABSENT
         if isinstance(value, str):
@@ -90,6 +93,8 @@ def _own_names(path: str) -> str:
 
     `transformer.h.0/transformer.h.0.mlp` is shown as `transformer.h.0/mlp`.
     """
+    if "." not in path:
+        return path
     names = path.split("/")
     inner = (own.removeprefix(f"{around}.") or own for around, own in pairwise(names))
     return "/".join((names[0], *inner))
@@ -285,25 +290,26 @@ def _number_format(name: str) -> Callable[[float], str]:
 
 def _scaled(scale: _Scale, value: float) -> str:
     factor, unit = _step(value, scale)
-    exact = isinstance(value, int) and factor == 1.0
+    exact = factor == 1.0 and isinstance(value, int)
     return f"{value:,} {unit}" if exact else f"{_three_digits(value / factor)} {unit}"
 
 
 def _step(value: float, scale: _Scale) -> tuple[float, str]:
     """The largest unit in which the value, once rounded, is at least 1."""
-    size = abs(value)
-    for step in reversed(scale):
-        # 999.6 µs rounds to 1,000 µs, which reads better as 1.00 ms.
-        if size >= step[0] * 0.9995:
-            return step
-    return scale[0]
+    # 999.6 µs rounds to 1,000 µs, which reads better as 1.00 ms.
+    size, fitting = abs(value), scale[0]
+    for step in scale:
+        if size < step[0] * 0.9995:
+            break
+        fitting = step
+    return fitting
 
 
 def _three_digits(value: float) -> str:
-    if value == 0:
-        return "0"
     if 0.001 <= abs(value) < 999.5:
         return f"{value:#.3g}".rstrip(".")
+    if value == 0:
+        return "0"
     # Digits of the rounded value: 9.996 becomes 10.0, not 10.00.
     before_point = int(f"{value:.2e}".partition("e")[2]) + 1
     decimals = min(max(3 - before_point, 0), 6)

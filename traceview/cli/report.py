@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from traceview.trace import Trace
 
 _DEFAULT_PATH = ""
-_SWITCH_S = 0.0005
-"""Interpreter switch interval, a tenth of the default: a thread back from C code waits less."""
+_SWITCH_S = 0.0001
+"""Interpreter switch interval, a fiftieth of the default: a thread back from C code waits less."""
 _ALL = AnalysisOptions()
 _SCREEN = ReportOutputs()
 

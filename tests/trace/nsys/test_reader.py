@@ -119,8 +119,8 @@ def test_ends_before_starts_are_clamped_and_counted(read: Any) -> None:
     assert cells(trace, "kernels", "start_ns", "end_ns") == [(5, 5), (6, 7)]
     assert cells(trace, "ranges", "start_ns", "end_ns") == [(5, 5), (6, None)]
     assert trace.warnings == (
-        "1 of the kernels end before they start; their duration is set to 0",
         "1 of the ranges end before they start; their duration is set to 0",
+        "1 of the kernels end before they start; their duration is set to 0",
     )
 
 

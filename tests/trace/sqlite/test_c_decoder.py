@@ -130,7 +130,8 @@ def test_rows_that_are_all_laid_out_differently_are_read(tmp_path: Path) -> None
     assert found == read(tmp_path / "t.sqlite", kinds, "sqlite3")
 
 
-def test_many_chunks(tmp_path: Path) -> None:
+def test_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CompiledDecoder, "chunk_bytes", 512 << 10)
     # Texts of which many begin as others do.
     texts = [b"%d" % (at % 10 ** (at % 6)) for at in range(90_000)]
     rows = [(at, text, -at * at, 0.5, None, b"", at % 200) for at, text in enumerate(texts)]

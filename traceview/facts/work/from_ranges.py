@@ -159,8 +159,8 @@ def _only_gemms(of_range: Integers, multiplies: Mask) -> Integers:
     """Rows that are the only kernel of their range, or its only GEMM."""
     known = np.flatnonzero(of_range >= 0)
     ranges = groups.group(of_range[known])
-    kernels = np.bincount(ranges.ids, minlength=ranges.size)
-    gemms = np.bincount(ranges.ids, multiplies[known], minlength=ranges.size)
+    kernels = groups.count(ranges)
+    gemms = groups.count(ranges, multiplies[known])
     only: Mask = (kernels == 1)[ranges.ids] | ((gemms == 1)[ranges.ids] & multiplies[known])
     rows: Integers = known[only]
     return rows
@@ -188,21 +188,16 @@ def _innermost(
     used = groups.different(of[of >= 0])
     payload = ranges["payload"][tree.row[used]]
     alike = groups.group(text[used], payload)
-    code = np.where(of >= 0, _at(used, alike.ids, of), -1)
+    # The last is for kernels without such a range.
+    code_of = np.full(len(text) + 1, -1, np.int32)
+    code_of[used] = alike.ids
+    code = picked(code_of, of)
     content = {
         number: parsed
         for number, row in enumerate(alike.first.tolist())
         if (parsed := parse(names.value(int(text[used[row]])), _number(payload[row]))) is not None
     }
     return of, code, content
-
-
-def _at(keys: Integers, values: Integers, wanted: Integers) -> Integers:
-    """The value of each wanted key, looked up in sorted keys; undefined for an absent key."""
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64)
-    at_keys: Integers = values[np.searchsorted(keys, wanted).clip(0, len(keys) - 1)]
-    return at_keys
 
 
 def _number(cell: int) -> int | None:

@@ -61,6 +61,8 @@ def shortened_apart(texts: Sequence[str], width: int) -> list[str]:
     Kernels of one family may differ in the middle alone, which is what shortening leaves out. Such
     names are shown from a little before the first difference.
     """
+    if all(_width(text) <= width for text in texts):
+        return list(texts)
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         alike[shortened(text, width)].add(text)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from traceview import units
 from traceview.analyses.base import Chart
-from traceview.records import record
+from traceview.records import frequent_record, record
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.tables import Cell, RowNumbers, Table, places_of
 
@@ -20,7 +20,7 @@ _LABEL_WIDTH, _SERIES_WIDTH = 34, 18
 _OTHER = "other"
 
 
-@record
+@frequent_record
 class Bar:
     """One segment of a row, in the unit of its column; `lower` draws it below its pair."""
 

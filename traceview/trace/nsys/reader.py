@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +38,11 @@ from traceview.trace.nsys.source_excerpts import source_excerpts
 from traceview.trace.nsys.syncs import synchronizations
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
+from traceview.trace.sqlite.page_reader import THREADS
 
 MARK_KIND = "mark"
 _BY_START = ("kernels", "copies", "sets", "graph_launches", "api_calls")
+_NESTED = ("ranges", "call_sites")
 _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "kernels": tables.kernels,
     "copies": tables.copies,
@@ -65,8 +68,9 @@ def read(database: Database, path: str) -> Trace:
     meta = read_meta(database)
     export = Export(database)
     export.warnings += version_warnings(meta)
-    # The longest tables: while one is processed, the pages of the next are decoded.
-    export.read_ahead(tables.KERNELS, tables.API_CALLS, RANGES)
+    # The longest tables in the order of `_staged`: while one is processed, the pages of the next
+    # are decoded. Ranges take longest to process.
+    export.read_ahead(RANGES, tables.KERNELS, tables.API_CALLS)
     staged = _staged(tables.Reader(export), meta)
     return Trace(
         path=path,
@@ -103,15 +107,16 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
 
 
 def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
-    unsettled = {
-        name: _thrifty(read_table(reader))
-        for name, read_table in in_stage("Reading the trace", _READERS.items())
-    }
-    unsettled |= {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
+    unsettled = {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
+    unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
+    for name, read_table in in_stage("Reading the trace", _READERS.items()):
+        staged = _thrifty(read_table(reader))
+        if staged is not None and name in _BY_START:
+            staged = _sorted(staged, _by_start(staged))
+        unsettled[name] = staged
     unsettled["synchronizations"] = synchronizations(reader, unsettled["api_calls"])
     unsettled["thread_runs"] = thread_runs(reader)
     unsettled |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
-    unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     recorded: dict[str, Table] = {}
@@ -120,7 +125,9 @@ def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
         if staged is not None:
             # Rebind the name: unsorted columns can be freed only if nothing else refers to them.
             staged = settled.renumber(staged)
-            recorded[name] = Table(TABLES[name].columns, _ordered(name, staged))
+            if name in _NESTED:
+                staged = _sorted(staged, _nested(staged))
+            recorded[name] = Table(TABLES[name].columns, staged)
     for name in empty_tables(reader.export, meta, recorded):
         recorded[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
@@ -163,19 +170,17 @@ def _thrifty(staged: Staged | None) -> Staged | None:
     }
 
 
-def _ordered(name: str, staged: Staged) -> Staged:
-    """Sort the rows as their table requires, freeing each unsorted column."""
-    order = None
-    if name in _BY_START:
-        order = _by_start(_numbers(staged, "start_ns"))
-    elif name in ("ranges", "call_sites"):
-        order = _nested(staged)
+def _sorted(staged: Staged, order: npt.NDArray[np.intp] | None) -> Staged:
+    """The rows in that order, if any; frees each unsorted column."""
     if order is None:
         return staged
-    return {column: rows_of(staged.pop(column), order) for column in [*staged]}
+    with ThreadPoolExecutor(THREADS) as pool:
+        taken = {name: pool.submit(rows_of, staged.pop(name), order) for name in [*staged]}
+        return {name: column.result() for name, column in taken.items()}
 
 
-def _by_start(start: Array) -> npt.NDArray[np.intp] | None:
+def _by_start(staged: Staged) -> npt.NDArray[np.intp] | None:
+    start = _numbers(staged, "start_ns")
     if (start[1:] >= start[:-1]).all():
         return None
     return np.argsort(start, kind="stable")

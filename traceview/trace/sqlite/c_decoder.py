@@ -85,7 +85,7 @@ class _ColumnBuffers:
 class CompiledDecoder:
     """Decodes chunks into reused buffers: allocating new ones for each takes longer."""
 
-    chunk_bytes: ClassVar = 512 << 10
+    chunk_bytes: ClassVar = 1 << 20
 
     def __init__(self, wanted: Sequence[WantedColumn]) -> None:
         # The compiled code wants the columns in record order.
