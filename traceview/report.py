@@ -34,7 +34,7 @@ from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
 from traceview.stages import in_stage
 from traceview.tables import Array, Column, Table
-from traceview.trace import Fact, Selection, Trace
+from traceview.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
 STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
@@ -201,7 +201,8 @@ def analyze(
             running[each.name] = pool.submit(each.run if tables else each.findings, trace)
         if len(chosen) > threads:
             # Submitted last, for the thread that has nothing else left to do.
-            pool.submit(scoreboard, trace)
+            for fact_of_report in (verdict, scoreboard, duration_ns):
+                pool.submit(fact_of_report, trace)
             pool.submit(run_time, trace, 0)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()
@@ -308,6 +309,7 @@ def _row_counts(trace: Trace) -> dict[str, int]:
     return counts
 
 
+@fact
 def duration_ns(trace: Trace) -> int:
     """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing.
 

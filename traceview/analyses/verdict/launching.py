@@ -14,7 +14,7 @@ from traceview.facts.ranges.selection import selected, selected_calls, selected_
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.tables import Integers, Mask
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 IDLE_PCT = 5.0
 """A device that runs dry for less than this share of the time counts as kept busy."""
@@ -23,10 +23,19 @@ DRAINED_PCT = 1.0
 
 
 def verdict(trace: Trace, device: int) -> str:
-    """The verdict on a device: `gpu-bound`, `launch-bound` …
+    """The verdict on a device with selected work: `gpu-bound`, `launch-bound` …
 
     `unknown` where work was lost, or where the program only loaded its data.
     """
+    return _verdicts(trace)[device]
+
+
+@fact
+def _verdicts(trace: Trace) -> dict[int, str]:
+    return {device: _verdict(trace, device) for device in device_work(trace)}
+
+
+def _verdict(trace: Trace, device: int) -> str:
     if device in unknown_idle(trace) or _only_loads(trace, device):
         return "unknown"
     every = gaps(trace)

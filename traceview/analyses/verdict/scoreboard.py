@@ -13,7 +13,7 @@ from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
 from traceview.tables import NULL, Column
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 SCOREBOARD = (
     Column("device_id", "int64", "GPU with the longest steady time", nullable=True),
@@ -78,6 +78,7 @@ class Scoreboard:
     memory_total_bytes: int | None
 
 
+@fact
 def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)

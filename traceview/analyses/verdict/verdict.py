@@ -20,7 +20,7 @@ from traceview.facts.operations.migrations import outer_migration_time
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.sources import steps_source
 from traceview.records import record
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -87,6 +87,7 @@ class Verdict:
     steps_from: StepsSource
 
 
+@fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)

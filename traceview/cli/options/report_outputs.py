@@ -155,17 +155,18 @@ def _page(report: Report, all_rows: bool) -> list[str]:
 
 def print_report(report: Report, shown: ScreenOptions) -> None:
     """Print one screen, or every table."""
-    from traceview.render.report.table_text import TextOptions
-    from traceview.render.report.text import render_text
-    from traceview.render.terminal.screen import render_screen
-
     if not shown.tables:
+        from traceview.render.terminal.screen import render_screen
+
         print_text(
             lambda width, color: render_screen(
                 report, width=width, color=color, links=shows_links()
             )
         )
         return
+    from traceview.render.report.table_text import TextOptions
+    from traceview.render.report.text import render_text
+
     options = TextOptions(full_names=shown.full_names)
     # Older pagers print the escape codes of links as text.
     links = shows_links() and not shown.pager
