@@ -79,6 +79,11 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return (yield) + (not is_given)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that run whole programs first: a long one at the end would keep one worker alone."""
+    items.sort(key=lambda item: item.get_closest_marker("programs") is None)
+
+
 def pytest_collection_finish() -> None:
     """Leave ten thousand tests and PyTorch out of all later garbage collections: 0.5 s each."""
     gc.collect()

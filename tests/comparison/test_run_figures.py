@@ -114,9 +114,13 @@ def attributed(made: list[Made], window: list[tuple[int, int]]) -> Counter[tuple
     return time
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_parts_are_what_each_nanosecond_tells(seed, tmp_path):
-    trace, made = made_trace(seed, tmp_path)
+@pytest.fixture(scope="module", params=range(40))
+def program(request, tmp_path_factory):
+    return made_trace(request.param, tmp_path_factory.mktemp("program"))
+
+
+def test_parts_are_what_each_nanosecond_tells(program):
+    trace, made = program
     run, window = figures_of(trace), run_window(trace)
     device = int(trace.devices["device_id"][window.device])
     own = [each for each in made if each.device == device]
@@ -130,9 +134,8 @@ def test_parts_are_what_each_nanosecond_tells(seed, tmp_path):
     assert all(part.time_ns >= 0 for part in run.parts)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_calls_are_those_of_the_steps(seed, tmp_path):
-    trace, made = made_trace(seed, tmp_path)
+def test_calls_are_those_of_the_steps(program):
+    trace, made = program
     run, window = figures_of(trace), run_window(trace)
     if not run.has_steps:
         return

@@ -9,13 +9,14 @@ import xml.etree.ElementTree as ElementTree
 from argparse import Namespace
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from threading import Timer, get_ident
 
 import pytest
 
 from benchmarks.readers import kineto_trace
 from benchmarks.recording_overhead import ranges_and_samples
-from benchmarks.report import compared_tools, rank_jobs, result_tables, tool_comparison
+from benchmarks.report import compared_tools, machine, rank_jobs, result_tables, tool_comparison
 from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from tests.headless.forked_python import run_python
@@ -145,7 +146,10 @@ def test_the_others_get_a_copy_that_is_removed(made):
 
 @pytest.fixture
 def each_command_once(tmp_path, monkeypatch):
-    """A command that the benchmark runs again prints what it printed, in the time that it took."""
+    """A command that the benchmark runs again prints what it printed, in the time that it took.
+
+    Memory for a trace is taken once, and the work that tells how cores share is little.
+    """
     runs, start = {}, tool_comparison.run
 
     def run(command, printed, limit_s=tool_comparison.NO_LIMIT_S):
@@ -158,6 +162,8 @@ def each_command_once(tmp_path, monkeypatch):
         return kept[0]
 
     monkeypatch.setattr(tool_comparison, "run", run)
+    monkeypatch.setattr(tool_comparison, "take_memory", cache(tool_comparison.take_memory))
+    monkeypatch.setattr(machine, "_WORK", "sum(range(1_000))")
 
 
 @pytest.mark.slow

@@ -15,11 +15,12 @@ from tests.headless.forked_python import run_script
 
 # Kernels; the streams of the shorter trace are those of the longer one only from 12,000 kernels on.
 LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python-samples": 10_000}
-LENGTHS |= {"dense": 10_000, "streams": 12_000}
+# Of the dense one ten ranges a kernel are counted.
+LENGTHS |= {"dense": 4_000, "streams": 12_000}
 # A longer trace has a few more steps, which programs number, and rows that are shown.
 MOST_MORE = 6_000
 # Pages are decoded in pieces of this size.
-PIECE_BYTES, CALLS_PER_PIECE = 512 << 10, 400
+PIECE_BYTES, CALLS_PER_PIECE = 1 << 20, 400
 COUNT = """
 import sys, threading
 import traceview

@@ -22,7 +22,7 @@ SMALL = ("--device", "cpu", "--dim", "16", "--layers", "2", "--batch", "4", "--s
 STEP = ["forward", "layer_0", "layer_1", "backward", "optimizer"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def torch_and_nvtx():
     missing = [name for name in ("torch", "nvtx") if not importlib.util.find_spec(name)]
     if missing:
@@ -57,7 +57,7 @@ def test_mlp_prints_a_loss_that_falls_and_repeats():
 @pytest.mark.usefixtures("torch_and_nvtx")
 def test_mlp_recorded_on_the_cpu(nsys, tmp_path):
     environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys)}
-    words = ("record", WORKLOADS / "mlp.py", *SMALL)
+    words = ("record", "--backtrace", "none", WORKLOADS / "mlp.py", *SMALL)
     done = traceview(*words, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     named = "SELECT coalesce(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s"
@@ -180,37 +180,58 @@ def test_the_others_run_on_the_cpu_and_repeat():
         assert (first[0], bool(first[1])) == (0, True), name
 
 
-def recorded(nsys, folder, script, *words):
-    """A recording of a workload on the CPU, as a trace."""
+# Each on a thread of its own, and so with steps of its own, as importing torch takes longest.
+RECORDED = {
+    "training.py": ("--workers", "0", "--batches", "6", "--slow", "4"),
+    "threads.py": ("--steps", "4", "--dim", "16"),
+    "threads.py again": ("--steps", "4", "--dim", "16", "--main-ranges"),
+}
+RUN_RECORDED = """
+import json, runpy, sys, threading
+
+folder, programs = sys.argv[1:]
+sys.path.insert(0, folder)
+for name, words in json.loads(programs).items():
+    path = f"{folder}/{name.split()[0]}"
+    sys.argv = [path, "--device", "cpu", *words]
+    thread = threading.Thread(target=lambda: runpy.run_path(path, run_name="__main__"))
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded_series(torch_and_nvtx, nsys, tmp_path_factory):
+    """The tables of steps of workloads recorded on the CPU, in one recording."""
+    folder = tmp_path_factory.mktemp("workloads")
+    (folder / "run.py").write_text(RUN_RECORDED)
     environment = {**os.environ, "TRACEVIEW_NSYS": str(nsys), "OMP_NUM_THREADS": "1"}
-    command = ("record", WORKLOADS / script, "--device", "cpu", *words)
-    done = traceview(*command, cwd=folder, environment=environment)
+    words = ("record", "--backtrace", "none", "run.py", WORKLOADS, json.dumps(RECORDED))
+    done = traceview(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
-    return load(folder / Path(script).with_suffix(".sqlite"))
+    return analysis.compute(load(folder / "run.sqlite")).tables
 
 
 @pytest.mark.programs
-@pytest.mark.usefixtures("torch_and_nvtx")
-def test_batches_of_training_are_its_steps(nsys, tmp_path):
-    words = ("--workers", "0", "--batches", "6", "--slow", "4")
-    trace = recorded(nsys, tmp_path, "training.py", *words)
-    tables = analysis.compute(trace).tables
+def test_batches_of_training_are_its_steps(recorded_series):
     # On a busy machine the epochs may differ so much that each is a row.
-    found = {row["series"]: row["steps"] for row in tables["series"].rows()}
+    found = {
+        row["series"]: row["steps"]
+        for row in recorded_series["series"].rows()
+        if row["series"].startswith("epoch")
+    }
     assert found in ({"epoch_#/batch_#": 12}, {"epoch_0/batch_#": 6, "epoch_1/batch_#": 6})
-    took = {row["step"]: row["duration_ns"] for row in tables["steps"].rows()}
+    took = {row["step"]: row["duration_ns"] for row in recorded_series["steps"].rows()}
     assert min(took["epoch_0/batch_4"], took["epoch_1/batch_4"]) >= 50_000_000
 
 
 @pytest.mark.programs
-@pytest.mark.usefixtures("torch_and_nvtx")
-@pytest.mark.parametrize(
-    ("words", "series"), [((), [("thread_#_step_#", 4)] * 3), (("--main-ranges",), [("step_#", 4)])]
-)
-def test_threads_have_the_ranges_they_promise(nsys, tmp_path, words, series):
-    trace = recorded(nsys, tmp_path, "threads.py", "--steps", "4", "--dim", "16", *words)
-    found = analysis.compute(trace).tables["series"]
-    assert [(row["series"], row["steps"]) for row in found.rows()] == series
+def test_threads_have_the_ranges_they_promise(recorded_series):
+    """Three threads one series each; with ranges on the main thread only, that one."""
+    rows = list(recorded_series["series"].rows())
+    found = [(row["series"], row["steps"]) for row in rows if not row["series"].startswith("epoch")]
+    assert sorted(found) == [("step_#", 4), *[("thread_#_step_#", 4)] * 3]
+    assert len({row["thread_id"] for row in rows if "thread" in row["series"]}) == 3
 
 
 # As each is called on its command line, all in one process; its status and what it said.

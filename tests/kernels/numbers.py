@@ -26,6 +26,9 @@ SHAPES = {
     "transpose": [[(2, 300)], [(300, 2)]],
 }
 """Of the inputs, where the sizes alone leave a part of a kernel unseen."""
+FEW = 16
+"""In the interpreter, as many blocks at once, and parts of a column: so fewer are too many."""
+SHAPES_FOR_FEW = {"sum": [[((1 << 16) + 5000,)]], "column_sum": [[(1100, 3)], [(300, 130)]]}
 
 
 def main(where: str, names: list[str]) -> None:
@@ -33,9 +36,14 @@ def main(where: str, names: list[str]) -> None:
     import torch
 
     import kernels
+    from kernels import column_sum
+    from kernels import sum as sum_of_all
 
     torch.set_num_threads(1)
     device = "cuda" if where == "gpu" else "cpu"
+    if device == "cpu":
+        sum_of_all.PROGRAMS = column_sum.PARTS = FEW
+        SHAPES.update(SHAPES_FOR_FEW)
     for name in names:
         for row in rows(kernels.operation(name), device):
             print(json.dumps(row), flush=True)
@@ -65,7 +73,11 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
 
 
 def by_size(operation: Operation, dtype: object, device: str) -> Iterator[tuple[dict, tuple]]:
-    for size in (*operation.small_sizes, *(operation.sizes[:1] if device == "cuda" else ())):
+    sizes = (*operation.small_sizes, *(operation.sizes[:1] if device == "cuda" else ()))
+    if device == "cpu" and str(dtype).removeprefix("torch.") in operation.dtypes[1:-1]:
+        # What a type changes does not hang on the size: the largest has the first and the last.
+        sizes = sizes[:-1]
+    for size in sizes:
         yield {"size": size}, operation.inputs(size, dtype, device)
 
 

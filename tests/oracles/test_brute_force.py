@@ -184,7 +184,7 @@ def names_of(recording: brute_force.Recording) -> list[str]:
     return sorted({plain[0], plain[len(plain) // 2], plain[-1]}) if plain else []
 
 
-def selections_agree(both: Both, most: int = 3) -> None:
+def selections_agree(both: Both, most: int = 2) -> None:
     """A selection, what it leaves, one range less another: work, idle time and waits."""
     names = names_of(both.recording)
     whole = selection_agrees(both, Selection())

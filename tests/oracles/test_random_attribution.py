@@ -161,7 +161,7 @@ def unique(ranges: list[dict]) -> list[dict]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(st.lists(RANGE, max_size=14), st.lists(LAUNCH, max_size=20), st.booleans(), st.booleans())
 def test_on_random_recordings(ranges, launches, registered, strict):
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +173,7 @@ def test_on_random_recordings(ranges, launches, registered, strict):
         steps_agree(trace, oracle)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(st.lists(LAUNCH, min_size=4, max_size=30), st.integers(2, 6))
 @example([], 2)
 def test_operations_of_steps_are_those_of_no_other_step(launches, number):
@@ -196,7 +196,7 @@ LOOPS = st.lists(st.tuples(st.sampled_from([1, 20]), st.lists(STEP, max_size=5))
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(LOOPS, st.booleans(), st.booleans())
 def test_on_random_loops(loops, around, ahead):
     """Numbers that start again, with a range around each loop or none, alike or not."""

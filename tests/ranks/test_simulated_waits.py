@@ -57,7 +57,8 @@ def compared(
     return given, sum(map(len, true))
 
 
-@pytest.mark.parametrize("seed", range(15))
+# Ten seeds in a row are each shape with a straggler and without.
+@pytest.mark.parametrize("seed", range(10))
 def test_waits_equal_brute_force(seed: int):
     lines, recorded = job(seed)
     matched, _ = answer(lines, recorded)
@@ -65,7 +66,7 @@ def test_waits_equal_brute_force(seed: int):
     assert given == there
 
 
-@pytest.mark.parametrize("seed", range(15, 30))
+@pytest.mark.parametrize("seed", range(15, 25))
 def test_waits_where_collectives_are_missing(seed: int):
     lines, recorded = job(seed)
     recorded = lossy(recorded, lines, seed)
@@ -87,7 +88,7 @@ def test_waits_without_names_of_communicators(seed: int):
 
 def test_clocks_are_within_their_stated_error():
     inside = []
-    for seed in range(40, 70):
+    for seed in range(40, 60):
         lines, recorded = job(seed)
         if seed % 3 == 0:
             recorded = lossy(recorded, lines, seed)

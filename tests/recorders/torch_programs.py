@@ -90,13 +90,14 @@ DEAF_TO_ALL = f"""import signal
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
 {ENDLESS}"""
+CHILD = "import torch; print(torch.ones(3).sum())"
 WORKERS = f"""{GRADIENTS}
 from torch.utils.data import DataLoader, TensorDataset
 import subprocess
 data = TensorDataset(torch.arange(32 * 16, dtype=torch.float32).reshape(32, 16))
 for (x,) in DataLoader(data, batch_size=8, num_workers=2):
     print(f"{{step(x):.9f}}")
-child = "import torch; print(torch.ones(3).sum())"
+child = "{CHILD}"
 subprocess.run([sys.executable, "-c", child], check=True)
 """
 COMPILED = f"""{MODEL}

@@ -1,5 +1,7 @@
 """On every shipped recording the parts add up: kernels over ranges, gaps over causes, steps."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import GPU_RECORDINGS
@@ -15,12 +17,17 @@ from traceview.facts.steps.steps import pace, steps
 from traceview.trace.load import load
 
 RECORDINGS = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("*.sqlite.xz"))
-each = pytest.mark.parametrize("name", RECORDINGS)
+each = pytest.mark.parametrize("trace", RECORDINGS, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def trace(request, unpack):
+    """A recording with what was computed of it."""
+    return load(unpack(request.param))
 
 
 @each
-def test_every_kernel_is_in_one_range_or_told_to_be_in_none(name, unpack):
-    trace = load(unpack(name))
+def test_every_kernel_is_in_one_range_or_told_to_be_in_none(trace):
     if "kernels" not in trace.tables:
         pytest.skip("a recording of ranges alone")
     adds_up(trace)
@@ -28,8 +35,7 @@ def test_every_kernel_is_in_one_range_or_told_to_be_in_none(name, unpack):
 
 
 @each
-def test_causes_add_up_to_the_idle_time(name, unpack):
-    trace = load(unpack(name))
+def test_causes_add_up_to_the_idle_time(trace):
     if "kernels" not in trace.tables:
         pytest.skip("a recording of ranges alone")
     tables = gpu_idle.compute(trace).tables
@@ -44,8 +50,7 @@ def test_causes_add_up_to_the_idle_time(name, unpack):
 
 
 @each
-def test_the_parts_of_each_step_are_its_time(name, unpack):
-    trace = load(unpack(name))
+def test_the_parts_of_each_step_are_its_time(trace):
     if "ranges" not in trace.tables:
         pytest.skip("a recording without ranges")
     found, parts, timed = steps(trace), step_parts(trace), pace(trace)
@@ -57,10 +62,9 @@ def test_the_parts_of_each_step_are_its_time(name, unpack):
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
-@pytest.mark.parametrize("name", GPU_RECORDINGS)
-def test_as_by_brute_force(name, strict, unpack):
-    trace = load(unpack(name))
-    oracle = Attributed.of(unpack(name), strict=strict)
+@pytest.mark.parametrize("trace", GPU_RECORDINGS, indirect=True)
+def test_as_by_brute_force(trace, strict):
+    oracle = Attributed.of(Path(trace.path), strict=strict)
     attribution_agrees(trace.strictly() if strict else trace, oracle)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import traceview
 from tests.places import DATA, REPOSITORY
+from tests.recordings.reports import report_of
 from traceview import intervals
 from traceview.analyses.verdict.loops import loop_times
 
@@ -37,7 +37,7 @@ def test_a_bound_is_kept_and_an_estimate_is_near(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_first_finding_of_the_recording_makes_the_forecast(name):
     case = CASES[name]
-    first = traceview.analyze(traceview.load(FOLDER / f"{name}.sqlite.xz")).findings[0]
+    first = report_of(f"forecasts/{name}").findings[0]
     assert first.analysis == case["finding"]
     assert case["words"] in first.finding.message
     assert first.forecast is not None
@@ -148,7 +148,7 @@ def test_what_the_page_quotes_of_a_shipped_recording_is_what_the_report_says(row
 
 
 def reported(path: str):
-    report = traceview.analyze(traceview.load(DATA / f"{path}.sqlite.xz"))
+    report = report_of(path)
     return report.recording, report.findings
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import traceview
 from tests.places import DATA
+from tests.recordings.reports import report_of
 from traceview.facts.ranges.patterns import matching_ranges
 from traceview.report import Report
 
@@ -17,8 +18,7 @@ OPERATORS_AND_LIBRARIES = ("aten::", "cub::", "thrust::", "op_id", "DeviceScan")
 
 @pytest.fixture(scope="module", params=sorted(KEYS))
 def program(request) -> tuple[dict[str, Any], Report]:
-    trace = traceview.load(FOREIGN / f"{request.param}.sqlite.xz")
-    return KEYS[request.param], traceview.analyze(trace)
+    return KEYS[request.param], report_of(f"foreign/{request.param}")
 
 
 def above_info(report: Report) -> list[Any]:
@@ -77,7 +77,7 @@ WAITS = {"pyg_gcn": ("pyg_gcn.py", 11), "cupy_kmeans": ("kmeans.py", 64)}
 @pytest.mark.parametrize("name", WAITS)
 def test_python_samples_name_the_line_that_waits(name):
     """the lines read in the programs: `int(….sum())` in PyG, the comparison that ends k-means."""
-    report = traceview.analyze(traceview.load(FOREIGN / f"{name}.sqlite.xz"))
+    report = report_of(f"foreign/{name}")
     first = next(each for each in report.findings if each.analysis == "sync-stalls")
     file, line = WAITS[name]
     assert (first.finding.subject.file or "").endswith(file)
@@ -86,13 +86,13 @@ def test_python_samples_name_the_line_that_waits(name):
 
 def test_a_pageable_upload_is_at_its_line():
     """`x.float().repeat(…).to(device)` in get_batch, planted."""
-    report = traceview.analyze(traceview.load(FOREIGN / "fault_unpinned.sqlite.xz"))
+    report = report_of("foreign/fault_unpinned")
     found = next(each for each in report.findings if each.analysis == "memory-copies")
     assert (found.finding.severity, found.finding.subject.name) == ("medium", "train.py:128")
 
 
 def test_steps_that_no_program_marks_have_no_name():
-    report = traceview.analyze(traceview.load(FOREIGN / "mnist.sqlite.xz"))
+    report = report_of("foreign/mnist")
     [found] = [each.finding.message for each in report.findings if each.analysis == "steps"]
     assert found.startswith("10 of 100 steps are outliers")
 
@@ -117,5 +117,5 @@ REMEDIES = {"hand_made_graph": "Pin what is uploaded", "tensorboard_resnet": "Lo
 
 @pytest.mark.parametrize("name", REMEDIES)
 def test_the_remedy_is_that_of_the_expert(name):
-    first = traceview.analyze(traceview.load(FOREIGN / f"{name}.sqlite.xz")).findings[0]
+    first = report_of(f"foreign/{name}").findings[0]
     assert first.finding.action.startswith(REMEDIES[name])

@@ -25,6 +25,29 @@ Handler = Callable[[Any], object]
 # Pages that tests have left, by their browser and the settings of their context.
 _FREE: dict["Browser", dict[str, list["Page"]]] = defaultdict(lambda: defaultdict(list))
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+needs_axe = pytest.mark.skipif(
+    not AXE.exists(), reason="no node_modules: make page-tools gets axe through npm"
+)
+# What differs in texts and numbers alone: rows of a table, columns in a list of them, parts of a
+# picture. The first two of each sort stay.
+_TWO_OF_EACH_SORT = """() => {
+    const shape = node => node && [node.tagName, node.className?.baseVal ?? node.className,
+        ...node.getAttributeNames(), node.getAttribute("role"), node.textContent === "",
+        "(", ...[...node.children].map(shape), ")"].join(" ");
+    const keepTwo = groups => {
+        const seen = new Map();
+        for (const group of groups) {
+            const key = group.map(shape).join(), count = (seen.get(key) ?? 0) + 1;
+            seen.set(key, count);
+            if (count > 2) group.forEach(node => node.remove());
+        }
+    };
+    for (const body of document.querySelectorAll("tbody, svg, svg g"))
+        keepTwo([...body.children].map(child => [child]));
+    for (const list of document.querySelectorAll("dl"))
+        if ([...list.children].every((child, at) => child.tagName === ["DT", "DD"][at % 2]))
+            keepTwo([...list.querySelectorAll("dt")].map(term => [term, term.nextElementSibling]));
+}"""
 
 
 @dataclass
@@ -92,3 +115,26 @@ def opened(
     with lent_page(browser, handlers, **settings) as page:
         page.goto(path.as_uri() + fragment)
         yield OpenPage(page, problems)
+
+
+def serious_violations(page: "Page") -> list[tuple[object, ...]]:
+    """What axe finds on a light page, and on colors once it is dark. It takes 1 ms per element."""
+    page.evaluate(_TWO_OF_EACH_SORT)
+    page.evaluate(AXE.read_text("utf-8"))
+    found = _violations(page, {})
+    page.emulate_media(color_scheme="dark")
+    try:
+        return found + _violations(page, {"runOnly": "color-contrast"})
+    finally:
+        page.emulate_media(color_scheme="light")
+
+
+def _violations(page: "Page", options: Mapping[str, str]) -> list[tuple[object, ...]]:
+    found = page.evaluate(
+        "options => axe.run(document, options)", {"resultTypes": ["violations"]} | options
+    )
+    return [
+        (violation["id"], violation["nodes"][0]["html"][:200], violation["nodes"][0]["any"][:1])
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]

@@ -155,7 +155,7 @@ def test_a_stride_of_1_that_the_compiler_does_not_see():
     stride = Argument("stride", "i32", value=1)
     arguments = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), stride)
     body = "mul.lo.s32 %r3, %r1, %r2; mad.wide.s32 %rd5, %r3, 4, %rd1; ld.global.b32 %r9, [%rd5];"
-    (finding,) = inspect(a_compiled(ptx_kernel(body), arguments=arguments)).findings
+    (finding,) = inspect(a_compiled(ptx_kernel(body), arguments=arguments), sass=False).findings
     assert "because stride is 1, but the compiler does not know that" in finding.message
     assert finding.action.startswith("Declare stride as tl.constexpr")
 
@@ -286,7 +286,7 @@ def test_lanes_that_nobody_reads_are_not_loaded(triton_cache, monkeypatch):
 def test_without_recompiling_a_cause_is_only_likely():
     narrow = ptx_kernel("ld.global.b32 %r4, [%rd3]; st.global.b32 [%rd4], %r4;")
     arguments = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), Argument("n", "i32"))
-    (finding,) = inspect(a_compiled(narrow, arguments=arguments)).findings
+    (finding,) = inspect(a_compiled(narrow, arguments=arguments), sass=False).findings
     assert "likely because each thread moves only 32 bits there" in finding.message
 
 
@@ -294,7 +294,7 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
     loads = " ".join(f"ld.global.b32 %r{at + 4}, [%rd3+{4 * at}];" for at in range(4))
     narrow = ptx_kernel(loads)
     compiled = a_compiled(narrow, arguments=(Argument("x", "*fp32"),))
-    (finding,) = inspect(compiled, recompile=lambda *_: compiled).findings
+    (finding,) = inspect(compiled, recompile=lambda *_: compiled, sass=False).findings
     assert "The cause is not known" in finding.message
     assert "no recompilation widened it" in finding.evidence.basis
 

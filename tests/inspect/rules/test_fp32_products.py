@@ -18,7 +18,7 @@ def findings_on(triton_cache, monkeypatch):
     from tests.inspect.rules.narrow_kernels import multiplied
 
     def found(precision, signature=FLOATS):
-        tried = Retried(multiplied, f"{signature}, {precision!r}", with_ttgir=True)
+        tried = Retried(multiplied, f"{signature}, {precision!r}", with_ttgir=True, sass=False)
         return [each for each in tried.alone().findings if "matrix product" in each.message]
 
     return found

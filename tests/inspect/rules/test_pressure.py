@@ -54,7 +54,7 @@ def does_not_compile(change, following):
 
 @pytest.mark.programs
 def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
-    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=2)
+    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=2, sass=False)
     report = tried.report()
     (finding,) = (f for f in report.findings if "spills" in f.message)
     assert report.spill_bytes > 0
@@ -62,29 +62,33 @@ def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     assert finding.evidence.basis.endswith(
         f"recompiled with num_warps=4: {report.spill_bytes:,} → 0 bytes spilled"
     )
-    assert Retried(kernels.softmax, tried.signature, num_warps=4).alone().spill_bytes == 0
+    followed = Retried(kernels.softmax, tried.signature, num_warps=4, sass=False).alone()
+    assert followed.spill_bytes == 0
 
 
 @pytest.mark.programs
 def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
-    tried = Retried(kernels.matmul, f"{HALVES}, 128, 256, 64")
+    unpipelined = {"num_stages": 1, "sass": False}
+    tried = Retried(kernels.matmul, f"{HALVES}, 128, 256, 32", **unpipelined)
     finding = tried.only("serializes")
     assert (finding.severity, finding.action) == ("high", "Use num_warps=8")
     assert "insufficient register resources" in finding.evidence.basis
     assert finding.evidence.basis.endswith("recompiled with num_warps=8: no such remark")
-    assert Retried(kernels.matmul, tried.signature, num_warps=8).alone().compiled.notes == ()
+    followed = Retried(kernels.matmul, tried.signature, num_warps=8, **unpipelined).alone()
+    assert followed.compiled.notes == ()
 
 
 @pytest.mark.programs
 def test_two_changes_together_where_none_alone_does(kernels):
-    finding = Retried(kernels.matmul, f"{HALVES}, 256, 256, 64").only("serializes")
+    tried = Retried(kernels.matmul, f"{HALVES}, 256, 256, 16", num_stages=1, sass=False)
+    finding = tried.only("serializes")
     assert finding.action.startswith("Use num_warps=8 and a smaller tile (BM=128)")
     assert "recompiled with BM=128, num_warps=8: no such remark" in finding.evidence.basis
 
 
 @pytest.mark.programs
 def test_low_occupancy_by_shared_memory(kernels):
-    tried = Retried(kernels.matmul, f"{HALVES}, 128, 128, 64", num_stages=3)
+    tried = Retried(kernels.matmul, f"{HALVES}, 128, 128, 64", num_stages=3, sass=False)
     report = tried.report()
     (finding,) = (f for f in report.findings if "occupancy" in f.message)
     assert f"limited by {' and '.join(report.occupancy.limiters)}" in finding.message
@@ -95,7 +99,7 @@ def test_low_occupancy_by_shared_memory(kernels):
 
 
 def test_low_occupancy_by_registers_is_tried_with_fewer_of_them(kernels):
-    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=4)
+    tried = Retried(kernels.softmax, f"{POINTERS}, i32:16, 16384", num_warps=4, sass=False)
     report = tried.report()
     asked = [change.max_registers for change in tried.changes if change.max_registers]
     (limit,) = asked
@@ -134,7 +138,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
 @pytest.mark.programs
 def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
     """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
-    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 64", num_warps=2, num_stages=2)
+    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 32, 64", num_warps=2, num_stages=2)
     finding = tried.only("shared-memory accesses")
     assert finding.message.startswith("64 shared-memory accesses in loops move 32 bits or less")
     assert finding.action.startswith("Lay out the operand of tl.dot so that its inner dimension")
@@ -198,7 +202,7 @@ def test_a_kernel_without_recompiling_is_told_what_is_likely():
     ],
 )
 def test_what_lies_in_local_memory(kernels, kernel, line, holds, remedy, shown):
-    tried = Retried(getattr(kernels, kernel), "*fp64:16, *fp64:16, 1024")
+    tried = Retried(getattr(kernels, kernel), "*fp64:16, *fp64:16, 1024", sass=False)
     finding = tried.only("though nothing spills")
     text = Path(kernels.__file__).read_text().splitlines()
     assert line in text[finding.subject.line - 1]
@@ -224,7 +228,7 @@ def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
 
 def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
     exact, fast = (
-        Retried(kernel, f"{POINTERS}, 1024").alone()
+        Retried(kernel, f"{POINTERS}, 1024", sass=False).alone()
         for kernel in (kernels.waves, kernels.fast_waves)
     )
     # Triton 3.9 unrolls the loop of the sine, so that ptxas keeps all in registers.

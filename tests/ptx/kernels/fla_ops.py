@@ -4,7 +4,7 @@ import torch
 from fla.ops.delta_rule import chunk_delta_rule
 from fla.ops.gla import chunk_gla, fused_recurrent_gla
 
-SHAPE = (1, 64, 1, 32)
+SHAPE = (1, 32, 1, 32)
 
 
 def tensor(*shape):
@@ -26,7 +26,7 @@ backward(
         tensor(*SHAPE),
         tensor(*SHAPE),
         tensor(*SHAPE),
-        torch.rand(1, 64, 1, device="cuda", dtype=torch.bfloat16).requires_grad_(),
+        torch.rand(*SHAPE[:3], device="cuda", dtype=torch.bfloat16).requires_grad_(),
         use_qk_l2norm_in_kernel=True,
     )
 )

@@ -218,16 +218,15 @@ def test_a_compiled_model_is_named_by_its_own_class():
 
 @pytest.mark.programs
 def test_compile_export_and_pickle_see_no_difference():
-    def output(mode: str) -> str:
-        command = [sys.executable, str(FOLDER / "torch_compiled.py")]
-        done = subprocess.run(command, env=environment(mode), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    plain = output("")
-    assert plain.count("graph breaks") == 11
-    # All that `auto` wraps, and the modules inside.
-    assert output("modules") == plain
+    command = [sys.executable, str(FOLDER / "torch_compiled.py")]
+    plain = run_script(command, environment(""), folder=FOLDER)
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout.count("graph breaks") == 11
+    # All that `auto` wraps, and the modules inside. Here the hooks see torch.compile imported.
+    ranges = environment("modules")
+    added = subprocess.run(command, env=ranges, cwd=FOLDER, capture_output=True, text=True)
+    assert added.returncode == 0, added.stderr
+    assert added.stdout == plain.stdout
 
 
 def test_steps_call_cudas_profiler_api(tmp_path):

@@ -1,11 +1,16 @@
 """Real ranks that train together over gloo, each recorded by torch.profiler into its own file."""
 
+import json
 import sys
 
 import pytest
 
 from tests.headless.forked_python import run_script
-from tests.recorders.ranks.test_launched_ranks import LAUNCHERS
+from tests.recorders.ranks.test_launched_ranks import (
+    LAUNCHERS,
+    SAYS,
+    environment,  # noqa: F401 (a fixture)
+)
 from tests.recorders.test_torch_recording import without_nsys
 from traceview import load
 
@@ -39,7 +44,6 @@ TORCHRUN = (*PYTHON, "torch.distributed.run", "--nproc-per-node", "2")
     [
         ((*PYTHON, "traceview", *RECORD, "--nproc", "2", "train.py"), "nproc", TRAINING),
         ((*TORCHRUN, "--no-python", *PYTHON, "traceview", *RECORD, "train.py"), "torchrun", ""),
-        ((*TORCHRUN, "-m", "traceview", *RECORD, "train.py"), "torchrun", ""),
     ],
 )
 def test_ranks_that_work_together_are_recorded_each(command, launcher, training, tmp_path):
@@ -60,6 +64,27 @@ def test_ranks_that_work_together_are_recorded_each(command, launcher, training,
     assert not list(tmp_path.glob(".traceview-*"))
 
 
+def test_ranks_that_torchrun_starts_as_a_module_are_recorded_each(environment, tmp_path):  # noqa: F811
+    """By the script that stands for nsys, as what they run is the same."""
+    (tmp_path / "train.py").write_text(SAYS)
+    command = (*TORCHRUN, "-m", "traceview", "record", "-o", "run.sqlite", "train.py", "--lr", "1")
+    done = run_script(command, environment, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        told = json.loads((tmp_path / f"said{rank}.json").read_text())
+        assert (told["RANK"], told["WORLD_SIZE"], told["arguments"]) == (
+            str(rank),
+            "2",
+            ["--lr", "1"],
+        )
+        place = load(tmp_path / f"run.rank{rank}.sqlite").rank
+        assert (place.rank, place.world_size) == (rank, 2)
+        assert (place.local_world_size, place.launcher) == (2, "torchrun")
+    assert "traceview: read all ranks with: traceview report run.rank*.sqlite\n" in done.stderr
+    assert "only rank" not in done.stderr
+    assert not list(tmp_path.glob(".traceview-*"))
+
+
 def test_a_block_of_a_rank_is_written_to_a_file_of_its_own(tmp_path):
     program = """
 import torch, traceview
@@ -68,7 +93,7 @@ with traceview.recording("block.sqlite") as path:
 print(path)
 """
     (tmp_path / "train.py").write_text(program)
-    environment = {**without_nsys(), **LAUNCHERS["torchrun"]}
-    done = run_script([sys.executable, "train.py"], environment, folder=tmp_path)
+    told = {**without_nsys(), **LAUNCHERS["torchrun"]}
+    done = run_script([sys.executable, "train.py"], told, folder=tmp_path)
     assert done.stdout == "block.rank03.sqlite\n", done.stderr
     assert load(tmp_path / "block.rank03.sqlite").rank.rank == 3

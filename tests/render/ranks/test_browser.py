@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.render.chromium import AXE, needs_chromium, opened
+from tests.render.chromium import needs_axe, needs_chromium, opened, serious_violations
 from tests.render.example_report import HOSTILE
 from tests.render.ranks.jobs import Shape, a_job
 from traceview import units
@@ -121,9 +121,9 @@ def test_a_cell_leads_to_its_step_in_the_timeline(shown):
     assert chosen.text_content() == "step 0"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_nothing_is_wider_than_the_window(browser, page, width, scheme):
+    """A scheme changes colors alone, so one of each is enough."""
     settings = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with opened(browser, page, **settings) as shown:
         shown.page.wait_for_function(READY)
@@ -151,18 +151,9 @@ def test_hostile_names_stay_text(browser, tmp_path):
         assert shown.problems == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_screen_reader_finds_nothing_serious(browser, page, scheme):
-    if not AXE.exists():
-        pytest.skip("no node_modules: make page-tools gets axe through npm")
-    with opened(browser, page, color_scheme=scheme, bypass_csp=True) as shown:
+@needs_axe
+def test_a_screen_reader_finds_nothing_serious(browser, page):
+    with opened(browser, page, color_scheme="light", bypass_csp=True) as shown:
         shown.page.wait_for_function(READY)
         shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-        shown.page.evaluate(AXE.read_text("utf-8"))
-        found = shown.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [
-            (violation["id"], violation["nodes"][0]["html"][:200])
-            for violation in found["violations"]
-            if violation["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        assert serious_violations(shown.page) == []

@@ -1,5 +1,6 @@
 """Validation against the shipped schemas, where a key that the schema does not know is an error."""
 
+from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -19,6 +20,7 @@ def strict(part: Any) -> Any:
     return closed
 
 
+@cache
 def validator(name: str) -> Draft202012Validator:
     shape = strict(schema(name))
     Draft202012Validator.check_schema(shape)

@@ -27,7 +27,9 @@ EVENTS: list[Event] = [
 ]
 FORMS = {
     "as torch writes": text(EVENTS).encode(),
-    "in one line": json.dumps({"traceEvents": EVENTS}, separators=(",", ":")).encode(),
+    "in one line": json.dumps(
+        {"traceEvents": EVENTS}, separators=(",", ":"), ensure_ascii=False
+    ).encode(),
 }
 Cells = Mapping[str, Mapping[str, list[object]]]
 
@@ -57,14 +59,21 @@ def cut_at(place: int, patch: pytest.MonkeyPatch) -> list[int]:
     return cuts
 
 
-@pytest.mark.parametrize(("form", "step"), [("in one line", 1), ("as torch writes", 7)])
-def test_every_offset_as_the_end_of_a_block(
+def places_to_cut(events: bytes, step: int) -> list[int]:
+    """Every `step`-th offset; all of them around what nests, escapes or takes several bytes."""
+    telling = {at for at, byte in enumerate(events) if byte in b"{}[]\\" or byte > 127}
+    near = {at + shift for at in telling for shift in (-1, 0, 1)}
+    return sorted(near | {*range(0, len(events) + 1, step), len(events)})
+
+
+@pytest.mark.parametrize(("form", "step"), [("in one line", 5), ("as torch writes", 29)])
+def test_offsets_as_the_end_of_a_block(
     form: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = FORMS[form]
     whole = tables(raw)
     events = raw[raw.index(b"[", raw.index(b"traceEvents")) + 1 :]
-    for place in range(0, len(events) + 1, step):
+    for place in places_to_cut(events, step):
         cuts = cut_at(place, monkeypatch)
         assert tables(raw) == whole, events[:place]
         assert not cuts

@@ -97,15 +97,6 @@ def many(count: int) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_equals_sqlite_on_recordings(name: str, unpack: Callable[[str], Path]) -> None:
-    with opened(unpack(name)) as database:
-        for table in database.tables:
-            kinds = whole_columns(database, table)
-            expected = plain(through_sqlite(database, table, kinds))
-            assert plain(database.read(table, kinds)) == expected
-
-
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"])
 def test_does_not_decline_the_large_tables(table: str, unpack: Callable[[str], Path]) -> None:
     with opened(unpack(SHIPPED[0])) as database:

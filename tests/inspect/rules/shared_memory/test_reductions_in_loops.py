@@ -13,15 +13,16 @@ def findings_on(triton_cache, monkeypatch):
     allow(triton_cache, monkeypatch)
     from tests.inspect.rules.shared_memory import looped_kernels
 
-    def found(name, signature=FLOATS, **options):
-        tried = Retried(getattr(looped_kernels, name), signature, with_ttgir=True, **options)
+    def found(name, signature=FLOATS, sass=False, **options):
+        kernel = getattr(looped_kernels, name)
+        tried = Retried(kernel, signature, with_ttgir=True, sass=sass, **options)
         return [each for each in tried.alone().findings if "reduction" in each.message]
 
     return found
 
 
 def test_a_block_is_reduced_to_pick_one_element(findings_on):
-    (finding,) = findings_on("picked", INDICES)
+    (finding,) = findings_on("picked", INDICES, sass=True)
     assert finding.severity == "medium"
     message, barriers = finding.message.rsplit(" (", 1)
     assert message == (

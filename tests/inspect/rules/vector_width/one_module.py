@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 from traceview.ptx.model import Function, Listing
 from traceview.ptx.parser import parse_ptx
@@ -19,7 +20,10 @@ _FILE = re.compile(r"(?m)^\t\.file\t(\d+) (.*)\n")
 
 
 class OneModule:
-    """The text and the code of each kernel, in PTX and in SASS, by the name given to it."""
+    """The text and the code of each kernel, in PTX and in SASS, by the name given to it.
+
+    `text` and `cubin` are those of the whole.
+    """
 
     def __init__(self, made: Mapping[str, str]) -> None:
         """Assemble modules of one kernel each as one."""
@@ -31,18 +35,30 @@ class OneModule:
         self._ptx_texts = {name: _kernel(text, name, numbers) for name, text in made.items()}
         constants = sorted({each for text in made.values() for each in _CONSTANT.findall(text)})
         kernels = "".join(self._ptx_texts.values())
-        text = "".join([head[0], _SHARED, *constants, kernels, files, _inlined_names(kernels)])
-        self._ptx = parse_ptx(text)
-        listing = nvdisasm.text_of(assemble(text).cubin)
-        self._sass = disassembly.with_sources_of(disassembly.parse(listing), self._ptx)
-        _, *parts = re.split(r"\.section\s+\.text\.(\w+)", listing)
-        self._sass_texts = dict(zip(parts[::2], parts[1::2], strict=True))
+        names = _inlined_names(kernels)
+        self.text = "".join([head[0], _SHARED, *constants, kernels, files, names])
+        self.cubin = assemble(self.text).cubin
 
     def ptx(self, name: str) -> tuple[str, Function]:
         return self._ptx_texts[name], _function(self._ptx, name)
 
     def sass(self, name: str) -> tuple[str, Function]:
         return self._sass_texts[name], _function(self._sass, name)
+
+    @cached_property
+    def _ptx(self) -> Listing:
+        return parse_ptx(self.text)
+
+    @cached_property
+    def _sass(self) -> Listing:
+        listing = disassembly.parse(nvdisasm.text_of(self.cubin))
+        return disassembly.with_sources_of(listing, self._ptx)
+
+    @cached_property
+    def _sass_texts(self) -> dict[str, str]:
+        listing = nvdisasm.text_of(self.cubin)
+        _, *parts = re.split(r"\.section\s+\.text\.(\w+)", listing)
+        return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _kernel(text: str, name: str, numbers: Mapping[str, int]) -> str:

@@ -1,0 +1,44 @@
+"""All columns of the shipped recordings as sqlite3 reads them, by both page decoders."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import SHIPPED
+from tests.trace.sqlite.test_page_reader import through_sqlite, whole_columns
+from traceview.compiled import library
+from traceview.tables import Texts
+from traceview.trace.sqlite import c_decoder
+from traceview.trace.sqlite.file import opened
+from traceview.trace.sqlite.row_reader import Columns
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_equals_sqlite_on_recordings(name: str, unpack: Callable[[str], Path]) -> None:
+    with opened(unpack(name)) as compiled, opened(unpack(name)) as plain:
+        for table in compiled.tables:
+            kinds = whole_columns(compiled, table)
+            expected = through_sqlite(compiled, table, kinds)
+            if c_decoder.is_available():
+                assert_same(compiled.read(table, kinds), expected)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(library.SWITCH, "1")
+                assert_same(plain.read(table, kinds), expected)
+
+
+def assert_same(ours: Columns, theirs: Columns) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        found = ours[name]
+        assert len(found) == len(expected), name
+        if isinstance(expected, Texts):
+            assert isinstance(found, Texts)
+            assert list(found.decode()) == list(expected.decode()), name
+        else:
+            there = slice(None) if expected.null is None else ~expected.null
+            absent = np.zeros(len(found), bool)
+            null = [absent if each.null is None else each.null for each in (found, expected)]
+            assert np.array_equal(*null), name
+            assert np.array_equal(found.values[there], expected.values[there]), name
