@@ -81,14 +81,8 @@ def shown(browser, tables_path):
         assert shown.problems == []
 
 
-@pytest.fixture(scope="module")
-def tried():
-    """The sorts of findings that were followed: those of other recordings are alike."""
-    return set()
-
-
 @pytest.mark.parametrize("trace", SHOWN, ids=lambda path: path.name.split(".")[0])
-def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, trace, tried):
+def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, trace):
     report = traceview.analyze(traceview.load(trace))
     path = tmp_path / "page.html"
     path.write_text(report.to_html(), "utf-8")
@@ -97,7 +91,7 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
         assert cards.count() == len(report.findings)
         # One of each sort: those of one table and one kind of subject lead alike.
         sorts = {sort_of(report, each.finding): place for place, each in enumerate(report.findings)}
-        for number in [place for sort, place in sorts.items() if sort not in tried]:
+        for number in sorts.values():
             each = report.findings[number]
             evidence = each.finding.evidence
             card = cards.nth(number)
@@ -120,7 +114,6 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
                 place = [each_ns - timeline(report.recording).start_ns for each_ns in window]
                 is_kernel = each.finding.subject.kind == "kernel" and evidence.start_ns is None
                 shown.page.wait_for_function(IS_SHOWN, arg=[*place, is_kernel])
-        tried.update(sorts)
         assert shown.problems == []
 
 
