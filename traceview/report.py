@@ -52,11 +52,16 @@ STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
 )
 """Facts of every report that need no ranges, computed while steps are inferred."""
 _STARTED_FIRST = (
-    *("kernel-share", "wave-quantization", "gpu-idle", "launch-overhead", "trace-health"),
+    "kernel-share",
+    "wave-quantization",
+    "gpu-idle",
+    "launch-overhead",
+    "trace-health",
 )
 """Analyses to start first. One thread builds the range tree, then the waves of launches; the other
 starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
-fact would wait for each other, and many for idle time by site, which can take longest."""
+fact would wait for each other. Several analyses need the idle time by site, which gpu-idle computes
+and which takes longest on some traces."""
 _STARTED_BESIDE = "steps"
 """The analysis that `beside` is started with, else the first one: by then most facts that it shares
 with the analyses are computed, and it ends about when the last analysis does."""
@@ -185,7 +190,6 @@ def analyze(
     Without `tables`, the result tables are computed when they are first read. `beside` is called
     on a thread of its own while the analyses run, and may still run when this returns.
 
-
     Raises InputError if a name in `only` is not that of an analysis.
     """
     chosen = selected(analyses, only)
@@ -201,8 +205,8 @@ def analyze(
             running[each.name] = pool.submit(each.run if tables else each.findings, trace)
         if len(chosen) > threads:
             # Submitted last, for the thread that has nothing else left to do.
-            for fact_of_report in (verdict, scoreboard, duration_ns):
-                pool.submit(fact_of_report, trace)
+            for figure in (verdict, scoreboard, duration_ns):
+                pool.submit(figure, trace)
             pool.submit(run_time, trace, 0)
         outcomes: dict[str, Outcome] = {
             analysis.name: running[analysis.name].result()

@@ -15,7 +15,7 @@ from tests.headless.forked_python import run_script
 
 # Kernels; the streams of the shorter trace are those of the longer one only from 12,000 kernels on.
 LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python-samples": 10_000}
-# Of the dense one ten ranges a kernel are counted.
+# A dense trace has ten more ranges per kernel, so fewer kernels make as many rows.
 LENGTHS |= {"dense": 4_000, "streams": 12_000}
 # A longer trace has a few more steps, which programs number, and rows that are shown.
 MOST_MORE = 6_000

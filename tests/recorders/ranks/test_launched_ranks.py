@@ -16,19 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Export
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers
+from tests.recorders.ranks.conftest import PROFILE
 from traceview import load, scrub
 from traceview.trace.rank_identity import RankIdentity, pseudonym
 
 pytestmark = pytest.mark.slow
-# Runs what follows the output option, with the variables for the program.
-PROFILE = """shift
-    while [ "${1#--output=}" = "$1" ]; do
-        case "$1" in --env-var=*) export "$(echo "${1#--env-var=}" | sed s/.*,//)" ;; esac; shift
-    done; shift
-    touch "$out"; exec "$@" """
 # Waits for the program, which no signal reaches.
 DEAF = PROFILE.replace('exec "$@"', """trap '' INT; setsid "$@"; exit $?""")
 SAYS = """
@@ -83,22 +77,6 @@ LAUNCHERS = {
         "SLURM_LOCALID": "1",
     },
 }
-
-
-@pytest.fixture
-def environment(tmp_path):
-    """Of a machine whose nsys is the script."""
-    folder = tmp_path / "nsys"
-    folder.mkdir()
-    for rank in ("", *range(4)):
-        export = Export().launch((0, 1_000), (2_000, 3_000 + len(list(folder.iterdir()))))
-        export.write(folder / f"small{rank}.db")
-    export_it = f'cp "{folder}/small$RANK.db" "$out"'
-    nsys = fake_nsys.nsys(folder / "nsys", profile=PROFILE, export=export_it)
-    options = folder / "options.txt"
-    options.write_text(f"{options.read_text()}\t--env-var=\n\n\t   Text.\n\n")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
-    return {**plain, "TRACEVIEW_NSYS": str(nsys)}
 
 
 def traceview(*arguments, folder, environment):

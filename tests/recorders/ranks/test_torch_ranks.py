@@ -6,11 +6,7 @@ import sys
 import pytest
 
 from tests.headless.forked_python import run_script
-from tests.recorders.ranks.test_launched_ranks import (
-    LAUNCHERS,
-    SAYS,
-    environment,  # noqa: F401 (a fixture)
-)
+from tests.recorders.ranks.test_launched_ranks import LAUNCHERS, SAYS
 from tests.recorders.test_torch_recording import without_nsys
 from traceview import load
 
@@ -64,7 +60,7 @@ def test_ranks_that_work_together_are_recorded_each(command, launcher, training,
     assert not list(tmp_path.glob(".traceview-*"))
 
 
-def test_ranks_that_torchrun_starts_as_a_module_are_recorded_each(environment, tmp_path):  # noqa: F811
+def test_ranks_that_torchrun_starts_as_a_module_are_recorded_each(environment, tmp_path):
     """By the script that stands for nsys, as what they run is the same."""
     (tmp_path / "train.py").write_text(SAYS)
     command = (*TORCHRUN, "-m", "traceview", "record", "-o", "run.sqlite", "train.py", "--lr", "1")
