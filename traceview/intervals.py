@@ -86,6 +86,8 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
     """The intersection of two unions."""
     if not len(one.start) or not len(other.start):
         return EMPTY
+    if coverage.is_available():
+        return Intervals(*coverage.intersection(*one, *other))
     first = int(min(one.start[0], other.start[0]))
     last = int(max(one.end[-1], other.end[-1]))
     free = [complement(each, first, last) for each in (one, other)]
@@ -128,6 +130,8 @@ def rows_inside(covered: Intervals, time: Integers) -> Integers:
     Looks up the edges of the union among the times, or the times in it, whichever are fewer.
     """
     if len(time) < 2 * len(covered.start):
+        if coverage.is_available():
+            return coverage.rows_inside(*covered, time)
         return np.flatnonzero(inside(covered, time))
     first, end = (coverage.places(time, edge, side="left") for edge in covered)
     return _runs(first, end)

@@ -41,26 +41,26 @@ def _with_methods(cls: type[Value]) -> type[Value]:
 
 def _initializer(cls: Any) -> Callable[..., None]:
     """An `__init__` that does what a dataclass would compile. Raises TypeError."""
-    every = {each.name: each for each in fields(cls)}
-    names, finish = tuple(every), getattr(cls, "__post_init__", None)
-
-    def value_of(name: str, given: dict[str, Any]) -> Any:
-        if name in given:
-            return given.pop(name)
-        if every[name].default is not MISSING:
-            return every[name].default
-        make = every[name].default_factory
-        if make is MISSING:
-            raise TypeError(f"{cls.__qualname__}() lacks the field {name!r}")
-        return make()
+    every = fields(cls)
+    names, finish = tuple(each.name for each in every), getattr(cls, "__post_init__", None)
+    known, count = frozenset(names), len(names)
+    defaults = {each.name: each.default for each in every if each.default is not MISSING}
+    factories = [
+        (each.name, each.default_factory) for each in every if each.default_factory is not MISSING
+    ]
 
     def initialize(self: Any, *values: Any, **named: Any) -> None:
-        if named or len(values) != len(names):
-            given = {**dict(zip(names, values, strict=False)), **named}
-            count, own = len(values) + len(named), len(given)
-            values = tuple(value_of(name, given) for name in names)
-            if given or own != count:
-                raise TypeError(f"{cls.__qualname__}() got a field twice, or one it does not have")
+        if named or len(values) != count:
+            given = {**defaults, **dict(zip(names, values, strict=False)), **named}
+            if len(values) > count or not named.keys().isdisjoint(names[: len(values)]):
+                raise TypeError(f"{cls.__qualname__}() got a field twice, or too many")
+            for name, make in factories:
+                if name not in given:
+                    given[name] = make()
+            if given.keys() != known:
+                differing = ", ".join(sorted(given.keys() ^ known))
+                raise TypeError(f"{cls.__qualname__}() lacks or does not have {differing}")
+            values = tuple([given[name] for name in names])
         self.__dict__.update(zip(names, values, strict=True))
         if finish is not None:
             finish(self)

@@ -57,6 +57,36 @@ def test_places_are_those_of_numpy(side: str, ordered: list[int], values: list[i
     assert coverage.places(numbers, asked, side).tolist() == expected.tolist()
 
 
+@given(ordered=st.lists(TIMES, max_size=40), values=st.lists(TIMES, max_size=40))
+def test_matches_are_those_of_numpy(ordered: list[int], values: list[int]) -> None:
+    numbers = np.sort(np.array(ordered, np.int64))
+    asked = np.array([*values, *ordered[::2]], np.int64)
+    expected = with_numpy(lambda: coverage.matches(numbers, asked))
+    first = {number: place for place, number in reversed([*enumerate(numbers.tolist())])}
+    assert expected.tolist() == [first.get(value, -1) for value in asked.tolist()]
+    assert coverage.matches(numbers, asked).tolist() == expected.tolist()
+
+
+@given(given=INTERVALS, times=st.lists(TIMES, max_size=40))
+def test_rows_inside_a_union_are_those_of_numpy(
+    given: list[tuple[int, int, int]], times: list[int]
+) -> None:
+    union = intervals.union(*columns(given)[1:])
+    asked = np.sort(np.array(times, np.int64))
+    expected = with_numpy(lambda: intervals.rows_inside(union, asked))
+    assert intervals.rows_inside(union, asked).tolist() == expected.tolist()
+
+
+@given(one=INTERVALS, other=INTERVALS)
+def test_intersections_are_those_of_numpy(
+    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]]
+) -> None:
+    unions = [intervals.union(*columns(given)[1:]) for given in (one, other)]
+    expected = with_numpy(lambda: intervals.intersection(*unions))
+    for found, wanted in zip(intervals.intersection(*unions), expected, strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
 def test_places_far_apart_and_near() -> None:
     numbers = np.arange(0, 300_000, 3)
     for asked in (np.arange(-5, 300_010), np.arange(300_010, -5, -1), np.tile([0, 299_999], 50)):

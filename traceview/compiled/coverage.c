@@ -111,6 +111,51 @@ EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int6
         places[i] = place = place_near(ordered, 0, count, place, values[i], right);
 }
 
+/* The place of each value among `count` ascending numbers, the first of equal ones; -1 for none. */
+EXPORTED void traceview_matches(const int64_t *ordered, int64_t count, const int64_t *values,
+                                int64_t asked, int64_t *places)
+{
+    int64_t place = 0;
+    for (int64_t i = 0; i < asked; i++) {
+        place = place_near(ordered, 0, count, place, values[i], 0);
+        places[i] = place < count && ordered[place] == values[i] ? place : -1;
+    }
+}
+
+/* The rows of the ascending times that lie inside a union. `rows` has room for all of them. */
+EXPORTED void traceview_rows_inside(const int64_t *start, const int64_t *end, int64_t count,
+                                    const int64_t *time, int64_t times, int64_t *rows,
+                                    int64_t *inside)
+{
+    int64_t at = 0, found = 0;
+    for (int64_t row = 0; row < times && at < count; row++) {
+        while (at < count && end[at] <= time[row])
+            at++;
+        rows[found] = row;
+        found += at < count && start[at] <= time[row];
+    }
+    *inside = found;
+}
+
+/* The intersection of two unions; `both` has room for the intervals of both. */
+EXPORTED void traceview_intersection(const int64_t *start, const int64_t *end, int64_t count,
+                                     const int64_t *other_start, const int64_t *other_end,
+                                     int64_t other_count, struct covered *both)
+{
+    both->count = 0;
+    for (int64_t one = 0, other = 0; one < count && other < other_count;) {
+        int64_t begins = start[one] > other_start[other] ? start[one] : other_start[other];
+        int64_t ends = end[one] < other_end[other] ? end[one] : other_end[other];
+        both->start[both->count] = begins;
+        both->end[both->count] = ends;
+        both->count += begins < ends;
+        if (end[one] < other_end[other])
+            one++;
+        else
+            other++;
+    }
+}
+
 /* The most intervals open at a start at or after `first`. The starts and the ends each ascend. At
  * equal times an end comes before a start. */
 EXPORTED void traceview_most_open(const int64_t *starts, const int64_t *ends, int64_t count,

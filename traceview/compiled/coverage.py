@@ -19,6 +19,9 @@ _FUNCTIONS = (
     "traceview_union",
     "traceview_union_on_lanes",
     "traceview_places",
+    "traceview_matches",
+    "traceview_rows_inside",
+    "traceview_intersection",
     "traceview_most_open",
     "traceview_covered_before",
     "traceview_outermost",
@@ -115,6 +118,61 @@ def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Int
         pointer(positions),
     )
     return positions
+
+
+def matches(ordered: Array, values: Array) -> Integers:
+    """The place of each value in `ordered`, the first of equal ones, −1 if it is not there."""
+    if not is_available():
+        place = np.searchsorted(ordered, values)
+        hit = np.append(ordered, 0)[place] == values
+        return np.where(hit & (place < len(ordered)), place, -1)
+    ordered, values = _integers(ordered), _integers(values)
+    result = np.empty(len(values), np.int64)
+    library.call(
+        "traceview_matches",
+        pointer(ordered),
+        c_int64(len(ordered)),
+        pointer(values),
+        c_int64(len(values)),
+        pointer(result),
+    )
+    return result
+
+
+def rows_inside(start: Array, end: Array, time: Array) -> Integers:
+    """Row numbers of the ascending times that lie inside a union."""
+    start, end, time = _integers(start), _integers(end), _integers(time)
+    rows, count = np.empty(len(time), np.int64), c_int64()
+    library.call(
+        "traceview_rows_inside",
+        pointer(start),
+        pointer(end),
+        c_int64(len(start)),
+        pointer(time),
+        c_int64(len(time)),
+        pointer(rows),
+        ctypes.byref(count),
+    )
+    return rows[: count.value].copy()
+
+
+def intersection(
+    start: Array, end: Array, other_start: Array, other_end: Array
+) -> tuple[Integers, Integers]:
+    """Start and end of the intersection of two unions."""
+    start, end, other_start, other_end = map(_integers, (start, end, other_start, other_end))
+    both = _Union(len(start) + len(other_start))
+    library.call(
+        "traceview_intersection",
+        pointer(start),
+        pointer(end),
+        c_int64(len(start)),
+        pointer(other_start),
+        pointer(other_end),
+        c_int64(len(other_start)),
+        both.pointer,
+    )
+    return both.columns
 
 
 def most_open(starts: Array, ends: Array, first: int) -> int:

@@ -48,8 +48,16 @@ _RESULTS: dict[str, Any] = {
     "traceview_innermost": None,
     "traceview_split_gaps": None,
     "traceview_nearest": None,
+    "traceview_number_paths": None,
     "traceview_mark_around": None,
     "traceview_scan_events": None,
+    "traceview_spread": None,
+    "traceview_pack": None,
+    "traceview_unpack": None,
+    "traceview_matches": None,
+    "traceview_rows_inside": None,
+    "traceview_intersection": None,
+    "traceview_sum_sites": None,
 }
 
 

@@ -3,9 +3,18 @@
 import random
 
 import numpy as np
+import pytest
 
 from tests.build import Export
-from traceview.facts.ranges.paths import PATH_CHARACTERS, UNATTRIBUTED, Paths
+from traceview.compiled import library
+from traceview.facts.ranges import paths as numbering
+from traceview.facts.ranges.paths import (
+    PATH_CHARACTERS,
+    UNATTRIBUTED,
+    Paths,
+    by_pattern,
+    number_paths,
+)
 from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import Texts
 
@@ -98,3 +107,84 @@ def test_paths_are_found_by_their_text_without_the_texts_of_all():
         texts = list(paths)
         for text in {*texts, "a/b/a", "c", "a/"}:
             assert paths.called(text) == [at for at, each in enumerate(texts) if each == text]
+
+
+def made_ranges(rng, names):
+    """The row around each of some ranges, which may come later, the depth, and the names."""
+    count, order = rng.randrange(0, 60), list(range(60))
+    if rng.random() < 0.5:
+        rng.shuffle(order)
+    order = [row for row in order if row < count]
+    around, depth = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+    for place, row in enumerate(order):
+        above = rng.choice([-1, *order[max(place - 6, 0) : place]])
+        around[row] = above
+        depth[row] = depth[above] + 1 if above >= 0 else 0
+    codes = np.array([rng.randrange(-1, names) for _ in range(count)], np.int32)
+    return around, depth, Texts(codes, Texts.of([f"n{code}" for code in range(names)]).values)
+
+
+def by_text(around, names):
+    """The path of each range as a tuple of names, and the order in which they first appear."""
+    texts, first = [], {}
+    for row in range(len(around)):
+        chain = [row]
+        while around[chain[-1]] >= 0:
+            chain.append(int(around[chain[-1]]))
+        path = tuple(int(names.codes[each]) for each in reversed(chain))
+        texts.append(path)
+        for length in range(1, len(path) + 1):
+            first.setdefault(path[:length], len(first))
+    return texts, first
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("names", [1, 3, 40])
+def test_paths_are_numbered_as_they_first_appear(names, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setenv(library.SWITCH, "1")
+    elif not library.has("traceview_number_paths"):
+        pytest.skip("no compiled library")
+    rng = random.Random(names)
+    for _ in range(150):
+        around, depth, named = made_ranges(rng, names)
+        path, paths = number_paths(around, depth, named)
+        texts, first = by_text(around, named)
+        assert path.tolist() == [first[text] for text in texts]
+        for text, number in first.items():
+            above = first.get(text[:-1], -1)
+            found = (paths.parent[number], paths.name[number], paths.depth[number])
+            assert found == (above, text[-1], len(text) - 1)
+
+
+def test_patterns_are_numbered_level_by_level_with_or_without_the_library():
+    rng = random.Random(7)
+    for _ in range(100):
+        paths = made_paths(rng, ["a1", "a2", "b"])
+        with pytest.MonkeyPatch.context() as patch:
+            found, patterns = by_pattern(paths, Texts.of(["a#", "a#", "b"]))
+            patch.setenv(library.SWITCH, "1")
+            expected, others = by_pattern(paths, Texts.of(["a#", "a#", "b"]))
+        assert found.tolist() == expected.tolist()
+        assert patterns.depth.tolist() == sorted(patterns.depth.tolist())
+        for name in ("parent", "name", "depth"):
+            assert getattr(patterns, name).tolist() == getattr(others, name).tolist()
+
+
+def test_siblings_that_take_long_to_search_are_numbered_alike(monkeypatch):
+    """Many names below two parents in turns, in another order each time."""
+    rng, siblings = random.Random(1), 400
+    places, names = [-1, -1], [0, 1]
+    for _ in range(4):
+        for name in rng.sample(range(2, siblings), siblings - 2):
+            places += [0, 1]
+            names += [name, name]
+    around, codes = np.array(places, np.int32), np.array(names, np.int32)
+    named = Texts(codes, Texts.of([str(code) for code in range(siblings)]).values)
+    depth = (around >= 0).astype(np.int32)
+    if library.has("traceview_number_paths"):
+        assert numbering._found_compiled(around, codes) is None
+    path, paths = number_paths(around, depth, named)
+    assert len(paths) == 2 * siblings - 2
+    monkeypatch.setenv(library.SWITCH, "1")
+    assert number_paths(around, depth, named)[0].tolist() == path.tolist()

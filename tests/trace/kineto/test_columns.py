@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview.compiled import library
 from traceview.tables import NULL
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts, PackedColumn
 
@@ -27,6 +28,21 @@ def test_packing_keeps_every_value_in_few_bytes(least, span):
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200), min_size=1))
 def test_packing_keeps_any_values(values):
     assert PackedColumn.of(np.array(values, np.int64)).values().tolist() == values
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200), min_size=1))
+def test_compiled_columns_are_packed_as_by_numpy(values):
+    array = np.array(values, np.int64)
+    packed = PackedColumn.of(array)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(library.SWITCH, "1")
+        expected = PackedColumn.of(array)
+        assert packed.values().tolist() == values
+    assert (packed.least, packed.first) == (expected.least, expected.first)
+    for name in ("above", "far_rows", "far"):
+        one, other = getattr(packed, name), getattr(expected, name)
+        assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
+    assert expected.values().tolist() == values
 
 
 @pytest.mark.parametrize(

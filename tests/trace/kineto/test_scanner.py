@@ -132,6 +132,36 @@ def test_any_value_of_any_field(tmp_path: Path) -> None:
         assert_equal(path)
 
 
+def test_values_that_repeat_for_a_while(tmp_path: Path) -> None:
+    """Each value stays for some events, then changes: also to one that begins alike."""
+    path, words = tmp_path / "t.json", ("1", "12", "1", "null", "132", "132", "-1", "1.0", '"1"')
+    for event in (kernel("gemm", 5, 9, 3), call("cudaLaunchKernel", 5, 9, 3), COLLECTIVE, *ROCM):
+        for place in _places(event):
+            changed = [_with(event, place)] * (3 * len(words))
+            before, *rest = text([*changed, *training()]).split('"@@@"')
+            written = [words[at // 3] + each for at, each in enumerate(rest)]
+            path.write_text("".join([before, *written]))
+            assert_equal(path)
+
+
+def test_a_key_that_occurs_twice_in_events_alike(tmp_path: Path) -> None:
+    once, path = text([kernel("gemm", 5, 9, 3)] * 4 + training()), tmp_path / "t.json"
+    for key in ('"stream": ', '"tid": '):
+        path.write_text(once.replace(key, f"{key}7, {key}", 3))
+        assert_equal(path)
+
+
+def test_more_arguments_than_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    events = []
+    for at in range(12):
+        event = kernel("gemm", 5 + at, 9, 3)
+        event["args"] = {**{f"key {n}": n * (at // 3) for n in range(60)}, **event["args"]}
+        events.append(event)
+    path.write_text(text([*events, *training()]))
+    assert_equal(path)
+
+
 def _places(event: Event) -> list[tuple[str, ...]]:
     fields = [(field,) for field in FIELDS if field in event]
     return fields + [("args", key) for key in event.get("args", {})]

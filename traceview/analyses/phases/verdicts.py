@@ -12,7 +12,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.stack_lines import DATA_LOADING, DATA_WAIT
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, picked, unbroken
 from traceview.trace import Trace
 
 BUSY_PCT = 95.0
@@ -24,7 +24,9 @@ WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 def verdicts(trace: Trace, every: Phases) -> list[str]:
     """The verdict on each phase, by the cause of most of its idle time if it has much."""
-    idle, data_ns = _idle_by_cause(trace, every), _idle_for_data(trace, every)
+    phase_of_gaps = _phase_of_gaps(trace, every)
+    idle = _idle_by_cause(trace, every, phase_of_gaps)
+    data_ns = _idle_for_data(trace, every, phase_of_gaps)
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
@@ -45,24 +47,24 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
     return next(named, "mixed")
 
 
-def _idle_by_cause(trace: Trace, every: Phases) -> Integers:
+def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
     """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends."""
-    result = np.zeros((len(every), len(CAUSES)), np.int64)
-    gaps, row = every_gap(trace), _phase_of_gaps(trace, every)
-    own = np.flatnonzero(row >= 0)
-    inside = np.maximum(gaps.start_ns[own], every.start_ns[row[own]])
-    length = np.maximum(gaps.end_ns[own] - inside, 0)
-    np.add.at(result, (row[own], gaps.cause[own]), length)
-    return result
+    gaps, own = every_gap(trace), unbroken(np.flatnonzero(phase_of_gaps >= 0))
+    row = picked(phase_of_gaps, own)
+    inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
+    length = np.maximum(picked(gaps.end_ns, own) - inside, 0)
+    result = np.zeros(len(every) * len(CAUSES), np.int64)
+    np.add.at(result, row * len(CAUSES) + picked(gaps.cause, own), length)
+    return result.reshape(len(every), len(CAUSES))
 
 
-def _idle_for_data(trace: Trace, every: Phases) -> Integers:
+def _idle_for_data(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
     """Idle time of each phase in which the program waited for data or loaded it, by samples."""
     samples = idle_samples(trace)
     loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
     # The gaps of samples are rows of the selected gaps.
     selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
-    row = _phase_of_gaps(trace, every)[selected[samples.gap[loading]]]
+    row = phase_of_gaps[selected[samples.gap[loading]]]
     time_ns = samples.time_ns[loading][row >= 0]
     return np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
 
@@ -75,5 +77,5 @@ def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
         rows = np.flatnonzero(every.process == number)
         own = np.flatnonzero(process == number)
         at = np.searchsorted(every.start_ns[rows], gaps.end_ns[own], side="right") - 1
-        result[own] = rows[np.maximum(at, 0)]
+        result[unbroken(own)] = picked(rows, np.maximum(at, 0))
     return result

@@ -15,7 +15,17 @@ from traceview.facts.work.from_metrics import alone
 from traceview.facts.work.from_ranges import declared_in
 from traceview.facts.work.kernel_work import DECLARED, kernel_work
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, Table, Texts, object_array
+from traceview.tables import (
+    Array,
+    Integers,
+    Mask,
+    Table,
+    Texts,
+    constant,
+    object_array,
+    picked,
+    unbroken,
+)
 from traceview.trace import Trace
 
 _NO_GRID = -1
@@ -69,35 +79,42 @@ def work_items(trace: Trace) -> WorkItems:
 
 
 def _kernels(trace: Trace, rows: Integers) -> WorkItems:
-    kernels, work = trace.recorded("kernels"), kernel_work(trace)
+    kernels, work, chosen = trace.recorded("kernels"), kernel_work(trace), unbroken(rows)
     return WorkItems(
-        kernels.texts("short_name").take(rows),
-        kernel_labels(trace).take(rows),
-        kernels.texts("name").take(rows),
-        declared_in(trace).take(rows),
-        _sides(kernels, "grid", rows),
-        _sides(kernels, "block", rows),
-        kernels["registers_per_thread"][rows].astype(np.int64),
-        kernels["device"][rows],
-        kernels.duration_ns[rows],
-        _rows_of(work.estimate, rows),
-        work.bytes_from[rows],
-        work.flop_from[rows],
-        alone(trace)[rows],
-        kernels_in_warm_up(trace)[rows],
-        _item_of(trace, rows, np.arange(len(rows))),
+        kernels.texts("short_name").take(chosen),
+        kernel_labels(trace).take(chosen),
+        kernels.texts("name").take(chosen),
+        declared_in(trace).take(chosen),
+        _sides(kernels, "grid", chosen),
+        _sides(kernels, "block", chosen),
+        _wide(picked(kernels["registers_per_thread"], chosen)),
+        picked(kernels["device"], chosen),
+        picked(kernels.duration_ns, chosen),
+        _rows_of(work.estimate, chosen),
+        picked(work.bytes_from, chosen),
+        picked(work.flop_from, chosen),
+        picked(alone(trace), chosen),
+        picked(kernels_in_warm_up(trace), chosen),
+        _item_of(trace, chosen, np.arange(len(rows))),
     )
 
 
-def _item_of(trace: Trace, rows: Integers, items: Integers) -> Integers:
+def _item_of(trace: Trace, rows: Array | slice, items: Integers) -> Integers:
     result = np.full(len(trace.recorded("kernels")), -1)
     result[rows] = items
     return result
 
 
-def _sides(kernels: Table, what: str, rows: Integers) -> Sides:
-    x, y, z = (kernels[f"{what}_{axis}"][rows].astype(np.int64) for axis in "xyz")
+def _sides(kernels: Table, what: str, rows: Array | slice) -> Sides:
+    x, y, z = (_wide(picked(kernels[f"{what}_{axis}"], rows)) for axis in "xyz")
     return x, y, z
+
+
+def _wide(values: Array) -> Integers:
+    """The values as int64; a `constant` stays one."""
+    if len(values) and values.strides == (0,):
+        return constant(int(values[0]), len(values), np.int64)
+    return values.astype(np.int64)
 
 
 def _ranges(trace: Trace, rows: Integers) -> WorkItems:
@@ -129,8 +146,9 @@ def _ranges(trace: Trace, rows: Integers) -> WorkItems:
     )
 
 
-def _rows_of(estimate: WorkEstimate, rows: Integers) -> WorkEstimate:
-    return WorkEstimate(estimate.bytes[rows], estimate.flop[rows], estimate.kind[rows])
+def _rows_of(estimate: WorkEstimate, rows: Array | slice) -> WorkEstimate:
+    columns = (estimate.bytes, estimate.flop, estimate.kind)
+    return WorkEstimate(*(picked(column, rows) for column in columns))
 
 
 def _source(values: Floats) -> Integers:

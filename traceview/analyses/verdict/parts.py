@@ -162,11 +162,12 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     if not spans:
         return None
     device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    parts = _work_parts(trace, device, work[device].steady_ns)
+    rows = steady_operations(trace, device)
+    class_ns = _class_times(trace, rows)
+    parts = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
     for limit, idle_ns in idle.items():
         parts[limit] = parts.get(limit, 0) + idle_ns
-    rows = steady_operations(trace, device)
     steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
     return SteadyParts(
         device,
@@ -174,7 +175,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         work[device].steady_ns,
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
-        _largest_class(trace, device, work[device].steady_ns),
+        _largest_class(trace, rows, class_ns, work[device].steady_ns),
         starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
@@ -193,9 +194,11 @@ def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
     }
 
 
-def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
-    """Steady busy time by kind of work."""
-    ops, rows = operations(trace), steady_operations(trace, device)
+def _work_parts(
+    trace: Trace, rows: Array, busy_ns: int, compute_fraction: float
+) -> dict[Limit, int]:
+    """Busy time of these operations by kind of work."""
+    ops = operations(trace)
     start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
     communicating = picked(communication_operations(trace), rows)
     copying = ((of_kind == Kind.COPY) | (of_kind == Kind.SET)) & ~communicating
@@ -203,9 +206,9 @@ def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
     def covered(chosen: Mask) -> int:
         return intervals.union(start[chosen], end[chosen]).total()
 
-    computing_ns = covered(~communicating & ~copying)
     without_copies_ns = covered(~copying)
-    compute_ns = round(computing_ns * _compute_fraction(trace, rows))
+    computing_ns = covered(~communicating & ~copying) if communicating.any() else without_copies_ns
+    compute_ns = round(computing_ns * compute_fraction)
     return {
         "gpu-compute": compute_ns,
         "gpu-memory": computing_ns - compute_ns,
@@ -214,12 +217,11 @@ def _work_parts(trace: Trace, device: int, busy_ns: int) -> dict[Limit, int]:
     }
 
 
-def _compute_fraction(trace: Trace, rows: Array) -> float:
-    """Fraction of the kernel time that goes into classes with much arithmetic.
+def _compute_fraction(time_ns: Integers) -> float:
+    """Fraction of the kernel time by class that goes into classes with much arithmetic.
 
     Kernels of unknown class follow the others; all count as compute where no class is known.
     """
-    time_ns = _class_times(trace, rows)
     compute_ns = sum(int(time_ns[kind]) for kind in COMPUTING)
     judged_ns = int(time_ns.sum()) - sum(int(time_ns[kind]) for kind in UNJUDGED)
     return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
@@ -234,9 +236,10 @@ def _class_times(trace: Trace, rows: Array) -> Integers:
     return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
 
 
-def _largest_class(trace: Trace, device: int, busy_ns: int) -> LargestClass | None:
-    rows = steady_operations(trace, device)
-    time_ns = _class_times(trace, rows)
+def _largest_class(
+    trace: Trace, rows: Array, time_ns: Integers, busy_ns: int
+) -> LargestClass | None:
+    """The class with most of the kernel time by class; `rows` are the operations of all."""
     if not time_ns.any() or 2 * int(time_ns.sum()) < busy_ns:
         return None
     kind = KernelClass(int(np.argmax(time_ns)))

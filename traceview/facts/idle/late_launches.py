@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
 from traceview.facts.idle.causes import LAUNCH_LATE
-from traceview.facts.idle.cpu_activity import CpuActivity, cpu_activity
+from traceview.facts.idle.cpu_activity import cpu_activity
 from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.site_sums import site_sums
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, picked, thrifty
+from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
 
 ELSEWHERE_NS = 200_000
@@ -83,24 +83,27 @@ class LateIdle:
         )
 
 
-class _Kinds(NamedTuple):
-    """Properties shared by all parts of a gap, one row per gap."""
-
-    device: Array
-    steady: Mask
-    python: Mask
-
-
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    # The appended False is for thread −1, of gaps whose launch is not recorded.
-    python = np.append(_python_threads(trace), False)[every.thread]
-    kinds = _Kinds(*map(thrifty, (every.device, ~every.one_time, python)))
+    python, steady = _python_threads(trace), ~every.one_time
     some = []
     for parts in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
+        # All gaps of a batch are those of one device and thread.
+        device, thread = (int(each[parts.gap[0]]) for each in (every.device, every.thread))
         pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
-        some.append(_sum_sites(kinds, parts, pattern))
+        sites = groups.group(pattern, parts.activity)
+        sums = site_sums(sites, parts, steady)
+        some.append(
+            LateIdle(
+                device=constant(device, sites.size, np.int64),
+                pattern=pattern[sites.first],
+                activity=parts.activity[sites.first],
+                **sums._asdict(),
+                # Thread −1 is that of gaps whose launch is not recorded.
+                python_ns=sums.steady_ns if thread >= 0 and python[thread] else 0 * sums.steady_ns,
+            )
+        )
     return _together(some)
 
 
@@ -119,25 +122,6 @@ def seldom_launches(trace: Trace) -> Mask:
     return result
 
 
-def _sum_sites(kinds: _Kinds, parts: CpuActivity, pattern: Array) -> LateIdle:
-    """Sum the parts of gaps by site; the parts of one gap are adjacent."""
-    device, steady, python = (picked(each, parts.gap) for each in kinds)
-    each = groups.group(device, pattern, parts.activity)
-    length = parts.duration_ns
-    steady_ns = np.where(steady, length, 0)
-    once = _once_per_gap(each.ids, parts.gap)
-    return LateIdle(
-        device=device[each.first],
-        pattern=pattern[each.first],
-        activity=parts.activity[each.first],
-        gaps=groups.frequencies(each.ids[once], each.size),
-        time_ns=groups.sums(each, length),
-        steady_ns=groups.sums(each, steady_ns),
-        steady_gaps=groups.frequencies(each.ids[once[steady[once]]], each.size),
-        python_ns=groups.sums(each, np.where(python, steady_ns, 0)),
-    )
-
-
 def _together(some: Sequence[LateIdle]) -> LateIdle:
     """Tables of disjoint sets of gaps, summed by site."""
     device, pattern, activity, *sums = (
@@ -147,12 +131,6 @@ def _together(some: Sequence[LateIdle]) -> LateIdle:
     each = groups.group(device, pattern, activity)
     keys = (key[each.first] for key in (device, pattern, activity))
     return LateIdle(*keys, *(groups.sums(each, values) for values in sums))
-
-
-def _once_per_gap(site: Integers, gap: RowNumbers) -> Integers:
-    """The row of the first part of each gap at each site; the parts of a gap are adjacent."""
-    order = groups.order_of(site)
-    return order[groups.opens(site[order]) | groups.opens(gap[order])]
 
 
 def _python_threads(trace: Trace) -> Mask:

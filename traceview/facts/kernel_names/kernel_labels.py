@@ -62,12 +62,15 @@ def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
     """Distinct labels of kernels, from their full names, all distinct, and their base names."""
     names = [as_edg(name) for name in names]
     shorts = [_ABI_TAG.sub("", short) for short in shorts]
-    plain = [label(name, short) for name, short in zip(names, shorts, strict=True)]
+    said = [readable(name) for name in names]
+    plain = [
+        words or _own_label(name, short)
+        for words, name, short in zip(said, names, shorts, strict=True)
+    ]
     worded = _with_words(plain, names)
     distinct = _with_tokens(worded, names)
     starts = [
-        text if said else short
-        for text, said, short in zip(plain, map(readable, names), shorts, strict=True)
+        text if words else short for text, words, short in zip(plain, said, shorts, strict=True)
     ]
     return [_bounded(text, start) for text, start in zip(distinct, starts, strict=True)]
 
@@ -78,8 +81,10 @@ def label(name: str, short: str) -> str:
     In words for kernels of known libraries, else the base name; for a wrapper, with the first
     meaningful word of its template arguments.
     """
-    if said := readable(name):
-        return said
+    return readable(name) or _own_label(name, short)
+
+
+def _own_label(name: str, short: str) -> str:
     if not _WRAPPER.fullmatch(short):
         return short
     start = name.find("<", name.find(short.rpartition("::")[2]))

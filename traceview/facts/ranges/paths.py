@@ -6,12 +6,16 @@ paths are numbers, and the text of one is made when it is needed.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping
+from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
+from traceview.compiled import library
+from traceview.compiled.library import address, pointer
 from traceview.records import record
 from traceview.tables import (
     Array,
@@ -30,7 +34,7 @@ PATH_CHARACTERS = 4000
 
 @record
 class Paths:
-    """All paths, one row per path, level by level.
+    """All paths, one row per path, each after its parent.
 
     `parent` is the path without the last name, −1 at the top; `name` is the code of the last name
     in `naming`, `depth` the number of names before it.
@@ -128,28 +132,95 @@ def _bounded(text: str) -> str:
 
 
 def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
-    """The path of each range, and all distinct paths, level by level.
+    """The path of each range, and all distinct paths as they first appear.
 
     `around` is the row of the range around each one, −1 at the top, `depth` the number of ranges
     around it.
     """
-    path = np.full(len(names), -1, np.int32)
-    parents, codes, levels = ([np.zeros(0, np.int32)] for _ in range(3))
-    known = 0
-    for level, rows in groups.rows_of(depth).items():
-        parent = picked(path, picked(around, rows)) if level else np.full(len(rows), -1, np.int32)
-        name = picked(names.codes, rows)
-        each = groups.group(parent, name)
-        path[rows] = each.ids + known
-        parents.append(parent[each.first])
-        codes.append(name[each.first])
-        levels.append(np.full(each.size, level, np.int32))
-        known += each.size
-    parent, code, level_of = (np.concatenate(each) for each in (parents, codes, levels))
+    found = _found_compiled(around, names.codes) if library.has(_FUNCTION) else None
+    path, parent, name, levels = found or _by_appearance(*_by_level(around, depth, names.codes))
     # Only the texts are needed from here on, not that of each range.
-    return path, Paths(parent, code, level_of, names.take(np.zeros(0, np.int32)))
+    return path, Paths(parent, name, levels, names.take(np.zeros(0, np.int32)))
 
 
 def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
-    """The pattern of each path, and all distinct patterns; `pattern` has those of the names."""
-    return number_paths(paths.parent, paths.depth, pattern.take(paths.name))
+    """The pattern of each path, and all distinct patterns, level by level.
+
+    `pattern` has the patterns of the names.
+    """
+    own = pattern.take(paths.name)
+    found = _found_compiled(paths.parent, own.codes) if library.has(_FUNCTION) else None
+    appeared, *columns = found or (None, paths.parent, own.codes, paths.depth)
+    around, codes, depth = columns
+    place, parent, name, levels = _by_level(around, depth, codes)
+    of_paths = place if appeared is None else picked(place, appeared)
+    return of_paths, Paths(parent, name, levels, own.take(np.zeros(0, np.int32)))
+
+
+_FUNCTION = "traceview_number_paths"
+_Numbered = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]
+"""The path of each range, and the parent, name and depth of each path."""
+_MOST_STEPS = 16
+
+
+class _CPaths(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("parent", "name", "depth")),
+        *((name, c_void_p) for name in ("first_below", "last_found", "next", "with_name")),
+        ("count", c_int64),
+        ("steps", c_int64),
+    )
+
+
+def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
+    """The paths as they first appear; None where searching their siblings would take long."""
+    around, name = (np.ascontiguousarray(each, np.int32) for each in (around, name))
+    rows, least = len(name), int(name.min(initial=0))
+    # Names from 0: code −1 stands for none.
+    number, path = name - least if least else name, np.full(rows, -1, np.int32)
+    columns = [np.empty(rows, np.int32) for _ in range(3)]
+    lists = [np.empty(rows + 1, np.int32) for _ in range(3)]
+    with_name = np.full(int(number.max(initial=0)) + 1, -1, np.int32)
+    of = _CPaths(*map(address, (*columns, *lists, with_name)), 0, _MOST_STEPS * (rows + 64))
+    library.call(
+        _FUNCTION, pointer(around), pointer(number), c_int64(rows), pointer(path), ctypes.byref(of)
+    )
+    if of.steps <= 0:
+        return None
+    parent, code, depth = (column[: of.count].copy() for column in columns)
+    code += least
+    return path, parent, code, depth
+
+
+def _by_level(around: RowNumbers, depth: RowNumbers, codes: Array) -> _Numbered:
+    path = np.full(len(codes), -1, np.int32)
+    parents, names, levels = ([np.zeros(0, np.int32)] for _ in range(3))
+    known = 0
+    for level, rows in groups.rows_of(depth).items():
+        parent = picked(path, picked(around, rows)) if level else np.full(len(rows), -1, np.int32)
+        name = picked(codes, rows)
+        each = groups.group(parent, name)
+        path[rows] = each.ids + known
+        parents.append(parent[each.first])
+        names.append(name[each.first])
+        levels.append(np.full(each.size, level, np.int32))
+        known += each.size
+    parent, name, level_of = (np.concatenate(each) for each in (parents, names, levels))
+    return path, parent, name, level_of
+
+
+def _by_appearance(
+    path: RowNumbers, parent: RowNumbers, name: RowNumbers, depth: RowNumbers
+) -> _Numbered:
+    """The same paths, numbered as the ranges with them, or in them, first appear."""
+    first = np.full(len(parent), len(path), np.int64)
+    np.minimum.at(first, path, np.arange(len(path)))
+    # A range may come before the one around it.
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        below = np.flatnonzero(depth == level)
+        np.minimum.at(first, parent[below], first[below])
+    order = np.lexsort((depth, first))
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    above = np.append(number, np.int32(-1))
+    return picked(number, path), above[parent[order]], name[order], depth[order]

@@ -271,8 +271,17 @@ def _opened(
     row = tree.nesting.innermost(thread, time)
     without = np.flatnonzero(row < 0)
     if len(tree.row) and len(without):
-        row[without] = of_main_thread(trace, None, process[without], time[without])
+        asked = without[picked(_beside_lenders(trace, tree), picked(thread, without))]
+        row[asked] = of_main_thread(trace, None, process[asked], time[asked])
     return row, without
+
+
+def _beside_lenders(trace: Trace, tree: RangeTree) -> Mask:
+    """True for the threads of processes in which another thread has ranges; for −1, none, too."""
+    of_process, lends = trace.threads["process"], np.zeros(len(trace.threads), bool)
+    lends[np.flatnonzero(np.diff(tree.nesting.bounds))] = True
+    lenders = np.bincount(of_process[lends], minlength=len(trace.processes))
+    return np.append(lenders[of_process] > lends, True)
 
 
 def of_main_thread(

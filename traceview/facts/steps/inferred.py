@@ -24,7 +24,7 @@ from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.phases.compilation import compilation
 from traceview.facts.ranges.origins import INFERRED_DOMAIN, only_profiler_step
-from traceview.facts.ranges.ranges import pattern_of
+from traceview.facts.ranges.ranges import attributed_operations, pattern_of
 from traceview.facts.steps.added import with_added_steps
 from traceview.facts.steps.nesting import within_one_call
 from traceview.facts.steps.pass_modules import call_other_modules
@@ -53,13 +53,15 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     """The trace itself if its ranges hold steps, else with a range for each repeated pass.
 
     Added steps are removed where the program has steps of its own. Another thread computes facts
-    that do not depend on ranges meanwhile: first those needed here, then those of `beside`, for
-    which this does not wait.
+    that do not depend on ranges meanwhile, which the returned trace shares: first those needed
+    here, then those of `beside`, for which this does not wait. If it ends first, it attributes the
+    operations as soon as the tree of ranges is built.
     """
-    trace = with_added_steps(trace)
     pool = ThreadPoolExecutor(1)
     for each in (*_NEEDED, *beside):
         pool.submit(each, trace)
+    trace = with_added_steps(trace)
+    pool.submit(attributed_operations, trace)
     pool.shutdown(wait=False)
     return _with_inferred(trace)
 

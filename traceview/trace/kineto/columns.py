@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
+from ctypes import Structure, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from traceview import groups
+from traceview.compiled import library
+from traceview.compiled.library import address, pointer
+from traceview.records import frequent_record
 from traceview.tables import NULL, Array, Integers, RowNumbers, constant, thrifty
 
 BLOCK_ROWS = 1 << 15
@@ -37,34 +42,20 @@ class PackedColumn:
         """Pack an array of integers or booleans, as values or as steps, whichever is smaller."""
         if values.ndim == 1 and thrifty(values).strides == (0,):
             return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
-        wide = values.astype(np.int64)
-        plain = cls._of(wide, None)
-        if plain.is_constant or wide.ndim > 1 or plain.above.itemsize == 1:
-            return plain
-        # The first value is stored in `first`, so the first step is arbitrary.
-        steps = np.diff(wide, prepend=2 * wide[:1] - wide[1:2])
-        by_steps = cls._of(steps, int(wide[0]))
-        return by_steps if by_steps.nbytes < plain.nbytes else plain
-
-    @classmethod
-    def _of(cls, values: Integers, first: int | None) -> PackedColumn:
-        flat = values.reshape(-1)
-        # Absent values (NULL, the minimum of int64) wrap, and so count as far above the least one.
-        present = flat[flat != NULL] if flat[0] == NULL or flat.min() == NULL else flat
-        least = int(present.min()) if len(present) else NULL
-        above = flat.view(np.uint64) - _modulo(least)
-        most = int(above.max())
-        if not most:
-            return cls(least, constant(0, values.shape, np.uint8), *_NONE_FAR, first)
-        enough = next(n for n, kind in enumerate(_UNSIGNED) if most <= np.iinfo(kind).max)
-        kind = _UNSIGNED[enough]
-        if enough:
-            kind = min(_UNSIGNED[: enough + 1], key=lambda kind: _bytes_as(above, kind))
-        near = above.astype(kind).reshape(values.shape)
-        if kind is _UNSIGNED[enough]:
-            return cls(least, near, *_NONE_FAR, first)
-        rows = np.flatnonzero(above > np.iinfo(kind).max).astype(np.int32)
-        return cls(least, near, rows, above[rows], first)
+        wide = np.ascontiguousarray(values, np.int64)
+        spread_of = _spread_compiled if library.has(*_FUNCTIONS) else _spread
+        spread, by_steps = spread_of(wide, False), False
+        if spread.most > np.iinfo(np.uint8).max and wide.ndim == 1:
+            steps = spread_of(wide, True)
+            by_steps = steps.nbytes(wide.size) < spread.nbytes(wide.size)
+            spread = steps if by_steps else spread
+        first = int(wide[0]) if by_steps else None
+        kind = spread.kind(wide.size)
+        if kind is None:
+            return cls(spread.least, constant(0, wide.shape, np.uint8), *_NONE_FAR, first)
+        pack = _pack_compiled if library.has(*_FUNCTIONS) else _pack
+        above, far_rows, far = pack(wide, by_steps, spread, kind)
+        return cls(spread.least, above.reshape(wide.shape), far_rows, far, first)
 
     def __len__(self) -> int:
         return len(self.above)
@@ -79,23 +70,140 @@ class PackedColumn:
         return sum(map(_stored, (self.above, self.far_rows, self.far)))
 
     def values(self) -> Integers:
+        values = np.empty(self.above.shape, np.int64)
+        self.write(values)
+        return values
+
+    def write(self, into: Array) -> None:
+        """Write the values into an array of their shape."""
+        fits = into.dtype in (np.int32, np.int64) and into.flags.c_contiguous
+        if fits and library.has(*_FUNCTIONS):
+            self._write_compiled(into)
+            return
         wide = self.above.reshape(-1).astype(np.uint64)
         wide[self.far_rows] = self.far
         wide += _modulo(self.least)
         if self.first is not None:
             wide[0] = _modulo(self.first)
             np.cumsum(wide, out=wide)
-        return wide.view(np.int64).reshape(self.above.shape)
+        into[...] = wide.view(np.int64).reshape(self.above.shape)
+
+    def _write_compiled(self, into: Array) -> None:
+        column = _CPacked(
+            address(self.above) if _stored(self.above) else None,
+            self.above.itemsize,
+            self.above.size,
+            self.least % (1 << 64),
+            address(self.far_rows),
+            address(self.far),
+            len(self.far),
+            self.first is not None,
+            (self.first or 0) % (1 << 64),
+        )
+        size = c_int64(into.itemsize)
+        library.call("traceview_unpack", ctypes.byref(column), size, pointer(into))
 
 
 _NONE_FAR = (np.zeros(0, np.int32), np.zeros(0, np.uint64))
 _NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8), *_NONE_FAR, None)
 
 
-def _bytes_as(above: Array, kind: type[np.unsignedinteger[Any]]) -> int:
-    """Bytes of the rows stored as `kind`, plus 12 bytes for each row that does not fit into it."""
-    far = int(np.count_nonzero(above > np.iinfo(kind).max))
-    return np.dtype(kind).itemsize * len(above) + (4 + 8) * far
+_FUNCTIONS = ("traceview_spread", "traceview_pack", "traceview_unpack")
+
+
+class _CSpread(Structure):
+    _fields_ = (("least", c_uint64), ("most", c_uint64), ("beyond", 3 * c_int64))
+
+
+class _CPacked(Structure):
+    _fields_ = (
+        ("above", c_void_p),
+        ("bytes", c_int64),
+        ("rows", c_int64),
+        ("least", c_uint64),
+        ("far_rows", c_void_p),
+        ("far", c_void_p),
+        ("far_count", c_int64),
+        ("by_steps", c_int64),
+        ("first", c_uint64),
+    )
+
+
+@frequent_record
+class _Spread:
+    """The least of some numbers, the most that one is above it, and how many do not fit.
+
+    `beyond` has the count of those that do not fit into 1, 2, 4 and 8 bytes.
+    """
+
+    least: int
+    most: int
+    beyond: tuple[int, ...]
+
+    def kind(self, rows: int) -> type[np.unsignedinteger[Any]] | None:
+        """The type that takes the fewest bytes; None if all numbers are equal."""
+        if not self.most:
+            return None
+        return _UNSIGNED[min(range(len(_UNSIGNED)), key=lambda width: self._bytes(width, rows))]
+
+    def nbytes(self, rows: int) -> int:
+        if not self.most:
+            return 0
+        return min(self._bytes(width, rows) for width in range(len(_UNSIGNED)))
+
+    def _bytes(self, width: int, rows: int) -> int:
+        """Bytes of all numbers in a type, and 12 bytes for each one that does not fit into it."""
+        return (1 << width) * rows + (4 + 8) * self.beyond[width]
+
+
+def _spread(values: Integers, by_steps: bool) -> _Spread:
+    flat = _numbers(values, by_steps)
+    # Absent values (NULL, the minimum of int64) wrap, and so count as far above the least one.
+    present = flat[flat != NULL] if flat.min() == NULL else flat
+    least = int(present.min()) if len(present) else NULL
+    above = flat.view(np.uint64) - _modulo(least)
+    beyond = (int(np.count_nonzero(above > np.iinfo(kind).max)) for kind in _UNSIGNED)
+    return _Spread(least, int(above.max()), tuple(beyond))
+
+
+def _spread_compiled(values: Integers, by_steps: bool) -> _Spread:
+    found, size = _CSpread(), c_int64(values.size)
+    steps = c_int64(by_steps)
+    library.call("traceview_spread", pointer(values), size, steps, ctypes.byref(found))
+    return _Spread(c_int64(found.least).value, found.most, (*found.beyond, 0))
+
+
+def _pack(
+    values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
+) -> tuple[Array, RowNumbers, Array]:
+    above = _numbers(values, by_steps).view(np.uint64) - _modulo(spread.least)
+    rows = np.flatnonzero(above > np.iinfo(kind).max).astype(np.int32)
+    return above.astype(kind), rows, above[rows]
+
+
+def _pack_compiled(
+    values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
+) -> tuple[Array, RowNumbers, Array]:
+    above, far_count = np.empty(values.size, kind), spread.beyond[_UNSIGNED.index(kind)]
+    far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
+    library.call(
+        "traceview_pack",
+        pointer(values),
+        c_int64(values.size),
+        c_int64(by_steps),
+        c_uint64(spread.least % (1 << 64)),
+        c_int64(above.itemsize),
+        pointer(above),
+        pointer(far_rows),
+        pointer(far),
+    )
+    return above, far_rows, far
+
+
+def _numbers(values: Integers, by_steps: bool) -> Integers:
+    """The values, or the steps to them; the first step is arbitrary, so that of the second row."""
+    flat = values.reshape(-1)
+    return np.diff(flat, prepend=2 * flat[:1] - flat[1:2]) if by_steps else flat
 
 
 def _modulo(value: int) -> np.uint64:
@@ -187,7 +295,7 @@ class ColumnParts:
             return constant(blocks[0].least, shape, dtype)
         result, first = np.empty(shape, dtype), 0
         for place, block in enumerate(blocks):
-            result[first : first + len(block)] = block.values()
+            block.write(result[first : first + len(block)])
             first += len(block)
             blocks[place] = _NO_ROWS
         return result

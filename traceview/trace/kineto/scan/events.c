@@ -35,7 +35,7 @@ static const int COLUMNS_OF[TABLES] = {
     FIRST_ARGUMENT + 1,
 };
 
-enum { MOST_LEAD_BYTES = 32, MOST_PLACES = 24 };
+enum { MOST_LEAD_BYTES = 32, MOST_REPEAT_BYTES = 48, MOST_PLACES = 24, MOST_MISSES = 8 };
 enum { MOST_OWNER_BYTES = 64, MOST_NAME_BYTES = 1 << 16, LONGEST_DIMS = 400 };
 /* So many digits always fit int64: as they are, and as microseconds converted to nanoseconds. */
 enum { SAFE_DIGITS = 18, MOST_WHOLE_DIGITS = 16, MOST_FIRST = '4' };
@@ -75,10 +75,26 @@ struct lead {
     int meaning;
 };
 
-/* Leads of the last event of each kind, by position; an event is OTHER until its category is read. */
+/* A value and the lead behind it. Most values of a kind of event are those of the last one: then
+ * both are skipped at once. `key` is the row of the value's key, `meaning` that of the lead, and
+ * `numbers` are what the value was read as. */
+struct repeat {
+    uint8_t text[MOST_REPEAT_BYTES];
+    int64_t bytes;
+    int64_t value_bytes;
+    int key;
+    int meaning;
+    int misses;
+    int64_t numbers[3];
+};
+
+/* Leads and values of the last event of each kind, by position; an event is OTHER until its category
+ * is read. */
 struct leads {
     struct lead fields[OTHER + 1][MOST_PLACES];
     struct lead arguments[TABLES][MOST_PLACES];
+    struct repeat field_values[OTHER + 1][MOST_PLACES];
+    struct repeat argument_values[TABLES][MOST_PLACES];
 };
 
 /* The event being read. */
@@ -90,8 +106,10 @@ struct event {
     int has_details;
     int has_arguments; /* in `values` */
     int64_t values[COLUMNS];
+    /* The last event of a thread: process, thread and the number of both. */
+    struct token last_pid, last_tid;
+    int64_t last_thread;
 };
-
 
 struct category {
     const char *name;
@@ -290,19 +308,57 @@ static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, i
     return at;
 }
 
+/* Whether 16 bytes are equal, a bit each. */
+#if defined(__SSE2__)
+USUAL uint64_t equal_bytes(const uint8_t *at, const uint8_t *text)
+{
+    __m128i here = _mm_loadu_si128((const __m128i *)at);
+    return (unsigned)_mm_movemask_epi8(
+        _mm_cmpeq_epi8(here, _mm_loadu_si128((const __m128i *)text)));
+}
+#endif
+
 /* Whether the text begins with the lead. MOST_LEAD_BYTES can be read from `at`. */
 USUAL int is_lead(const uint8_t *at, const struct lead *lead)
 {
 #if defined(__SSE2__)
-    const __m128i *here = (const __m128i *)at, *there = (const __m128i *)lead->text;
-    unsigned low = (unsigned)_mm_movemask_epi8(
-        _mm_cmpeq_epi8(_mm_loadu_si128(here), _mm_loadu_si128(there)));
-    unsigned high = (unsigned)_mm_movemask_epi8(
-        _mm_cmpeq_epi8(_mm_loadu_si128(here + 1), _mm_loadu_si128(there + 1)));
-    return ((uint64_t)~(low | high << 16) << (64 - lead->bytes)) == 0;
+    uint64_t equal = equal_bytes(at, lead->text) | equal_bytes(at + 16, lead->text + 16) << 16;
+    return ~equal << (64 - lead->bytes) == 0;
 #else
     return memcmp(at, lead->text, (size_t)lead->bytes) == 0;
 #endif
+}
+
+/* Whether the text begins with the value of this key and its lead. */
+USUAL int is_repeated(const struct reader *reader, const uint8_t *at, int key,
+                      struct repeat *repeat)
+{
+    if (!repeat->bytes || repeat->key != key || reader->end - at < MOST_REPEAT_BYTES)
+        return 0;
+#if defined(__SSE2__)
+    uint64_t equal = equal_bytes(at, repeat->text) | equal_bytes(at + 16, repeat->text + 16) << 16 |
+                     equal_bytes(at + 32, repeat->text + 32) << 32;
+    int is_equal = ~equal << (64 - repeat->bytes) == 0;
+#else
+    int is_equal = memcmp(at, repeat->text, (size_t)repeat->bytes) == 0;
+#endif
+    repeat->misses = is_equal ? 0 : repeat->misses + 1;
+    return is_equal;
+}
+
+/* Keep a value and the lead behind it. One that has changed often in a row is not compared again. */
+USUAL void keep(const struct reader *reader, struct repeat *repeat, const uint8_t *value,
+                const uint8_t *lead, const uint8_t *end, int key, int meaning)
+{
+    repeat->bytes = 0;
+    if (repeat->misses >= MOST_MISSES || end - value > MOST_REPEAT_BYTES ||
+        reader->end - value < MOST_REPEAT_BYTES)
+        return;
+    memcpy(repeat->text, value, MOST_REPEAT_BYTES);
+    repeat->bytes = end - value;
+    repeat->value_bytes = lead - value;
+    repeat->key = key;
+    repeat->meaning = meaning;
 }
 
 /* after_new_lead, which keeps the lead for the next event of the kind. */
@@ -334,28 +390,70 @@ USUAL const uint8_t *after_lead(struct reader *reader, const uint8_t *at, struct
     return after_kept_lead(reader, at, leads, place, known, meaning);
 }
 
+/* Set an argument to what its repeated value was read as. */
+USUAL void repeat_argument(const struct argument *wanted, const struct repeat *repeat,
+                           const uint8_t *value, struct event *event)
+{
+    if (wanted->form == TEXT) {
+        struct token whole = {value, repeat->value_bytes};
+        event->dims = whole;
+        return;
+    }
+    for (int number = 0; number < (wanted->form == TRIPLE ? 3 : 1); number++)
+        event->values[wanted->column + number] = repeat->numbers[number];
+}
+
+/* Keep an argument. What Python reads of an event it reads of each. */
+USUAL void keep_argument(struct repeat *repeat, const struct argument *wanted,
+                         const struct event *event)
+{
+    if (wanted->form == DETAIL)
+        repeat->bytes = 0;
+    else if (wanted->form != TEXT)
+        for (int number = 0; number < (wanted->form == TRIPLE ? 3 : 1); number++)
+            repeat->numbers[number] = event->values[wanted->column + number];
+}
+
 /* Read the arguments of a known kind of event. Refuses a key that occurs twice. */
 static const uint8_t *after_arguments(struct reader *reader, const uint8_t *at, struct event *event)
 {
     const struct argument *known = ARGUMENTS[event->kind];
     struct lead *leads = event->leads->arguments[event->kind];
+    struct repeat *values = event->leads->argument_values[event->kind];
     unsigned seen = 0;
+    int row = UNKNOWN;
     event->has_arguments = 1;
     clear_arguments(event);
     if (*at == 'n')
         return after_word(reader, at, "null");
-    for (int place = 0;; place++) {
-        const uint8_t *first = at;
-        int row = UNKNOWN;
-        if (!(at = after_lead(reader, at, leads, place, known, &row)) || row == CLOSED)
-            return at;
+    const uint8_t *lead = at;
+    if (!(at = after_lead(reader, at, leads, 0, known, &row)))
+        return NULL;
+    for (int place = 0; row != CLOSED; place++) {
+        struct repeat *repeat = &values[place < MOST_PLACES ? place : MOST_PLACES - 1];
+        const uint8_t *value = at;
+        int next = UNKNOWN;
         if (row >= 0 && seen & 1u << row)
-            return fail(reader, first);
+            return fail(reader, lead);
         seen |= row >= 0 ? 1u << row : 0;
+        if (is_repeated(reader, at, row, repeat)) {
+            if (row >= 0)
+                repeat_argument(&known[row], repeat, value, event);
+            lead = at + repeat->value_bytes;
+            at += repeat->bytes;
+            row = repeat->meaning;
+            at = row == CLOSED ? at : after_space(at);
+            continue;
+        }
         at = row >= 0 ? after_argument(reader, at, &known[row], event) : after_value(reader, at, 1);
-        if (!at)
+        if (!(lead = at) || !(at = after_lead(reader, at, leads, place + 1, known, &next)))
             return NULL;
+        keep(reader, repeat, value, lead, at, row, next);
+        if (row >= 0)
+            keep_argument(repeat, &known[row], event);
+        row = next;
     }
+    return at;
 }
 
 #define FIELD(key, field) {key, sizeof(key) - 1, 0, field}
@@ -395,17 +493,37 @@ static const uint8_t *after_event(struct reader *reader, const uint8_t *at, stru
     event->dims.start = NULL;
     event->kind = OTHER;
     event->has_details = event->has_arguments = 0;
-    for (int place = 0;; place++) {
-        const uint8_t *first = at;
-        struct lead *leads = event->leads->fields[event->kind];
-        int field = UNKNOWN;
-        if (!(at = after_lead(reader, at, leads, place, KNOWN_FIELDS, &field)) || field == CLOSED)
-            return at;
+    const uint8_t *lead = at;
+    int field = UNKNOWN;
+    if (!(at = after_lead(reader, at, event->leads->fields[OTHER], 0, KNOWN_FIELDS, &field)))
+        return NULL;
+    for (int place = 0; field != CLOSED; place++) {
+        struct repeat *values = event->leads->field_values[event->kind];
+        struct repeat *repeat = &values[place < MOST_PLACES ? place : MOST_PLACES - 1];
+        const uint8_t *value = at;
+        int next = UNKNOWN;
         if (field >= 0 && event->fields[field].start)
-            return fail(reader, first);
-        if (!(at = after_field(reader, at, field, event)))
+            return fail(reader, lead);
+        if (is_repeated(reader, at, field, repeat)) {
+            struct token whole = {value, repeat->value_bytes};
+            if (field >= 0)
+                event->fields[field] = whole;
+            lead = at + repeat->value_bytes;
+            at += repeat->bytes;
+            field = repeat->meaning;
+            at = field == CLOSED ? at : after_space(at);
+            continue;
+        }
+        if (!(at = lead = after_field(reader, at, field, event)) ||
+            !(at = after_lead(reader, at, event->leads->fields[event->kind], place + 1, KNOWN_FIELDS,
+                              &next)))
             return NULL;
+        /* These are more than their text. */
+        if (field != CAT && field != ARGS)
+            keep(reader, repeat, value, lead, at, field, next);
+        field = next;
     }
+    return at;
 }
 
 /* Convert microseconds, as written, to nanoseconds. Returns 0 unless they are digits with an
@@ -473,16 +591,31 @@ static int64_t number_of(struct text_table *table, const uint8_t *text, int64_t 
     return traceview_number_text(table, text, bytes, &number) ? -1 : number;
 }
 
-static int64_t thread_number(struct scan *scan, const struct event *event)
+static int is_same(struct token one, struct token other)
+{
+    if (!other.start || one.bytes != other.bytes)
+        return 0;
+    for (int64_t byte = 0; byte < one.bytes; byte++)
+        if (one.start[byte] != other.start[byte])
+            return 0;
+    return 1;
+}
+
+static int64_t thread_number(struct scan *scan, struct event *event)
 {
     uint8_t both[2 * MOST_OWNER_BYTES + 1];
     struct token pid = event->fields[PID], tid = event->fields[TID];
+    if (pid.start && tid.start && is_same(pid, event->last_pid) && is_same(tid, event->last_tid))
+        return event->last_thread;
     if (!pid.start || !tid.start || pid.bytes > MOST_OWNER_BYTES || tid.bytes > MOST_OWNER_BYTES)
         return -1;
     memcpy(both, pid.start, (size_t)pid.bytes);
     both[pid.bytes] = 0;
     memcpy(both + pid.bytes + 1, tid.start, (size_t)tid.bytes);
-    return number_of(scan->threads, both, pid.bytes + 1 + tid.bytes);
+    event->last_pid = pid;
+    event->last_tid = tid;
+    event->last_thread = number_of(scan->threads, both, pid.bytes + 1 + tid.bytes);
+    return event->last_thread;
 }
 
 static const char *const WITH_WORK[] = {
