@@ -81,6 +81,10 @@ def environment(folder: Path) -> Path:
 
 
 def run_step(step: str, python: Path, folder: Path, wheels: Path) -> None:
-    """Run a RUN instruction with an environment's pip, and with a folder here for /wheels."""
-    variables = os.environ | {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    """Run a RUN instruction with an environment's pip, and with a folder here for /wheels.
+
+    Nobody imports most modules of the packages: Python compiles those that are imported.
+    """
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    variables = os.environ | {"PATH": path, "PIP_COMPILE": "0"}
     ran(["sh", "-c", re.sub(r"(?<!\S)/wheels", shlex.quote(str(wheels)), step)], folder, variables)

@@ -65,7 +65,7 @@ def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.glob("traceview-*")
-    environment = create(Path(sys.executable), source, "pytest", "hypothesis", "jsonschema")
+    environment = create(Path(sys.executable), sdist, "pytest", "hypothesis", "jsonschema")
     parts = ["test_tables.py", "trace/sqlite/test_c_decoder.py", "cli/test_main.py"]
     parts += ["docs/test_pages.py"]
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not facts and not demo"]
