@@ -74,9 +74,9 @@ gc.disable()
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One worker more than cores: many tests wait for a process, a browser or a limit."""
+    """Two workers more than cores: many tests wait for a process, a browser or a limit."""
     is_given = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
-    return (yield) + (not is_given)
+    return (yield) + (0 if is_given else 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
