@@ -49,6 +49,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_split_gaps": None,
     "traceview_nearest": None,
     "traceview_number_paths": None,
+    "traceview_add_to_parents": None,
+    "traceview_own_time": None,
     "traceview_mark_around": None,
     "traceview_scan_events": None,
     "traceview_spread": None,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
+from traceview.analyses.wave_quantization.configurations import every_configuration
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
@@ -37,7 +38,7 @@ from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
 
 LAUNCH_COLUMNS = (
@@ -61,17 +62,27 @@ class LaunchConfigurations:
 
 def launch_configurations(trace: Trace) -> LaunchConfigurations:
     """The configurations of all kernels; none if there are more than MOST_LAUNCHES."""
-    kernels = trace.recorded("kernels")
-    absent = LaunchConfigurations(
-        np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), constant(-1, len(kernels), np.int32)
-    )
-    if not len(kernels):
-        return absent
-    each = groups.group(*(kernels[name] for name in LAUNCH_COLUMNS))
-    if each.size > MOST_LAUNCHES:
-        return absent
-    rows = np.stack([kernels[name][each.first] for name in LAUNCH_COLUMNS], axis=1)
-    return LaunchConfigurations(rows.astype(np.int64), row_numbers(each.ids))
+    kernels, (some, of) = trace.recorded("kernels"), _kernels_alike(trace)
+    each = groups.group(*(picked(kernels[name], some) for name in LAUNCH_COLUMNS))
+    if not len(kernels) or each.size > MOST_LAUNCHES:
+        return LaunchConfigurations(
+            np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), constant(-1, len(kernels), np.int32)
+        )
+    rows = np.stack([kernels[name][some[each.first]] for name in LAUNCH_COLUMNS], axis=1)
+    return LaunchConfigurations(rows.astype(np.int64), picked(row_numbers(each.ids), of))
+
+
+@fact
+def _kernels_alike(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
+    """Kernels, at least one of each name and configuration, and for every kernel the one like it.
+
+    There are few, where a report has grouped a million kernels already.
+    """
+    every = every_configuration(trace)
+    others = np.flatnonzero(every.of_kernel < 0)
+    of = row_numbers(every.of_kernel.copy())
+    of[others] = np.arange(len(every), len(every) + len(others))
+    return row_numbers(np.concatenate((every.row, others))), of
 
 
 def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> Iterator[Lane]:
@@ -132,9 +143,10 @@ def _operation_names(
 
 
 def _kernel_names(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> RowNumbers:
-    classes = kernel_classes(trace).astype(np.int64) + FIRST_KERNEL
-    whole = trace.kernels.texts("name")
-    return names.add(kernel_labels(trace), classes, whole, launches.of)
+    some, of = _kernels_alike(trace)
+    classes = picked(kernel_classes(trace), some).astype(np.int64) + FIRST_KERNEL
+    labels, whole = kernel_labels(trace).take(some), trace.kernels.texts("name").take(some)
+    return picked(names.add(labels, classes, whole, picked(launches.of, some)), of)
 
 
 def copy_names(copies: Table, names: RowNames) -> RowNumbers:

@@ -77,6 +77,14 @@ def check_nesting(rows: list[Row], found: Nesting) -> None:
     for row, parent in enumerate(parents):
         assert found.depth[row] == (found.depth[parent] + 1 if parent >= 0 else 0)
 
+    lengths = [end - start for _, start, end in rows]
+    inner = [
+        sum(length for length, parent in zip(lengths, parents, strict=True) if parent == row)
+        for row in range(len(rows))
+    ]
+    own = [max(length - other, 0) for length, other in zip(lengths, inner, strict=True)]
+    assert found.own_ns.tolist() == own
+
 
 @given(nested())
 def test_ranges_that_nest(rows):

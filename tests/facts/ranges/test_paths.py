@@ -157,6 +157,25 @@ def test_paths_are_numbered_as_they_first_appear(names, compiled, monkeypatch):
             assert found == (above, text[-1], len(text) - 1)
 
 
+def test_numbers_add_up_along_paths():
+    rng = random.Random(3)
+    for _ in range(50):
+        paths = made_paths(rng, ["a", "b"])
+        numbers = np.array([rng.randrange(100) for _ in range(len(paths))])
+        expected = numbers.copy()
+        for path in range(len(paths)):
+            above = int(paths.parent[path])
+            while above >= 0:
+                expected[above] += numbers[path]
+                above = int(paths.parent[above])
+        with pytest.MonkeyPatch.context() as patch:
+            added, others = numbers.copy(), numbers.copy()
+            paths.add_up(added)
+            patch.setenv(library.SWITCH, "1")
+            paths.add_up(others)
+        assert added.tolist() == others.tolist() == expected.tolist()
+
+
 def test_patterns_are_numbered_level_by_level_with_or_without_the_library():
     rng = random.Random(7)
     for _ in range(100):

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations
 from traceview.facts.ranges.selection import selected_operations, selected_ranges
-from traceview.tables import Integers, Mask, RowNumbers, picked
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace
 
 
@@ -23,11 +23,8 @@ def inclusive(
     total = np.zeros(len(paths) + 1, np.int64)
     np.add.at(total, path, duration_ns)
     total = total[:-1]
-    for depth in range(int(paths.depth.max(initial=0)), 0, -1):
-        level = np.flatnonzero(paths.depth == depth)
-        above = picked(paths.parent, level)
-        np.add.at(calls, above, picked(calls, level))
-        np.add.at(total, above, picked(total, level))
+    for numbers in (calls, total):
+        paths.add_up(numbers)
     return calls, total
 
 

@@ -87,3 +87,17 @@ EXPORTED void traceview_mark_around(const int32_t *parent, const int32_t *rows, 
         for (int32_t row = rows[i]; row >= 0 && !marked[row]; row = parent[row])
             marked[row] = 1;
 }
+
+/* The time of each interval outside those inside it. `own` has room for a number per interval. */
+EXPORTED void traceview_own_time(const int64_t *start, const int64_t *end, const int32_t *parent,
+                                 int64_t count, int64_t *own)
+{
+    for (int64_t row = 0; row < count; row++)
+        own[row] = end[row] - start[row];
+    for (int64_t row = 0; row < count; row++)
+        if (parent[row] >= 0)
+            own[parent[row]] -= end[row] - start[row];
+    /* Intervals that overlap without nesting share time. */
+    for (int64_t row = 0; row < count; row++)
+        own[row] = own[row] > 0 ? own[row] : 0;
+}

@@ -38,13 +38,27 @@ class Nesting:
     @property
     def own_ns(self) -> Integers:
         """Time of each interval outside the intervals inside it."""
+        if library.has("traceview_own_time"):
+            return self._own_ns_compiled()
         # The parent −1, for none, is the last.
         own: Integers = np.append(self.end - self.start, 0)
-        for part in groups.parts(len(self.end)):
-            np.subtract.at(own, self.parent[part], self.end[part] - self.start[part])
+        np.subtract.at(own, self.parent, self.end - self.start)
         # Intervals that overlap without nesting share time.
         np.maximum(own, 0, out=own)
         return own[:-1]
+
+    def _own_ns_compiled(self) -> Integers:
+        start, end = (np.ascontiguousarray(each, np.int64) for each in (self.start, self.end))
+        own = np.empty(len(start), np.int64)
+        library.call(
+            "traceview_own_time",
+            pointer(start),
+            pointer(end),
+            pointer(self.parent),
+            c_int64(len(start)),
+            pointer(own),
+        )
+        return own
 
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""

@@ -81,3 +81,11 @@ EXPORTED void traceview_number_paths(const int32_t *around, const int32_t *name,
             path[at] = path_below(of, around[at] < 0 ? -1 : path[around[at]], name[at]);
         }
 }
+
+/* Add the number of each path to its parent's. A path comes after its parent. */
+EXPORTED void traceview_add_to_parents(const int32_t *parent, int64_t paths, int64_t *numbers)
+{
+    for (int64_t path = paths - 1; path >= 0; path--)
+        if (parent[path] >= 0)
+            numbers[parent[path]] += numbers[path];
+}

@@ -19,6 +19,7 @@ from traceview.compiled.library import address, pointer
 from traceview.records import record
 from traceview.tables import (
     Array,
+    Integers,
     MadeTexts,
     RowNumbers,
     Texts,
@@ -87,6 +88,16 @@ class Paths:
         end = begin + len(name)
         whole = text.startswith(name, begin) and text[end : end + 1] in ("", "/")
         return end if whole and text[max(begin - 1, 0) : begin] in ("", "/") else None
+
+    def add_up(self, numbers: Integers) -> None:
+        """Add, in place, the number of each path to all paths above it."""
+        if library.has(_ADD_UP):
+            parent = np.ascontiguousarray(self.parent, np.int32)
+            library.call(_ADD_UP, pointer(parent), c_int64(len(parent)), pointer(numbers))
+            return
+        for depth in range(int(self.depth.max(initial=0)), 0, -1):
+            level = np.flatnonzero(self.depth == depth)
+            np.add.at(numbers, self.parent[level], numbers[level])
 
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""
@@ -157,7 +168,7 @@ def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
     return of_paths, Paths(parent, name, levels, own.take(np.zeros(0, np.int32)))
 
 
-_FUNCTION = "traceview_number_paths"
+_FUNCTION, _ADD_UP = "traceview_number_paths", "traceview_add_to_parents"
 _Numbered = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]
 """The path of each range, and the parent, name and depth of each path."""
 _MOST_STEPS = 16
