@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -80,8 +81,24 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that run whole programs first: a long one at the end would keep one worker alone."""
-    items.sort(key=lambda item: item.get_closest_marker("programs") is None)
+    """Let each worker begin with some of the tests that run whole programs, module by module.
+
+    A long one at the end would keep one worker alone.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    programs = [item for item in items if item.get_closest_marker("programs")]
+    others = [item for item in items if not item.get_closest_marker("programs")]
+    begins: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for _, of_module in groupby(programs, key=lambda item: item.path):
+        min(begins, key=len).extend(of_module)
+    ordered: list[pytest.Item] = []
+    for number, begin in enumerate(begins):
+        # As many as pytest-xdist gives to each worker at first.
+        count = (len(items) - len(ordered)) // (workers - number)
+        place = max(count - len(begin), 0)
+        ordered += [*begin, *others[:place]]
+        others = others[place:]
+    items[:] = ordered + others
 
 
 def pytest_collection_finish() -> None:
