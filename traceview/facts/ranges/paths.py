@@ -161,8 +161,8 @@ def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
     """
     own = pattern.take(paths.name)
     found = _found_compiled(paths.parent, own.codes) if library.has(_FUNCTION) else None
-    appeared, *columns = found or (None, paths.parent, own.codes, paths.depth)
-    around, codes, depth = columns
+    # Of the distinct patterns there are few to sort.
+    appeared, around, codes, depth = found or (None, paths.parent, own.codes, paths.depth)
     place, parent, name, levels = _by_level(around, depth, codes)
     of_paths = place if appeared is None else picked(place, appeared)
     return of_paths, Paths(parent, name, levels, own.take(np.zeros(0, np.int32)))
@@ -172,6 +172,7 @@ _FUNCTION, _ADD_UP = "traceview_number_paths", "traceview_add_to_parents"
 _Numbered = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]
 """The path of each range, and the parent, name and depth of each path."""
 _MOST_STEPS = 16
+"""Siblings to search per range, on average, until sorting all levels takes less time."""
 
 
 class _CPaths(Structure):
