@@ -57,16 +57,6 @@ def test_places_are_those_of_numpy(side: str, ordered: list[int], values: list[i
     assert coverage.places(numbers, asked, side).tolist() == expected.tolist()
 
 
-@given(ordered=st.lists(TIMES, max_size=40), values=st.lists(TIMES, max_size=40))
-def test_matches_are_those_of_numpy(ordered: list[int], values: list[int]) -> None:
-    numbers = np.sort(np.array(ordered, np.int64))
-    asked = np.array([*values, *ordered[::2]], np.int64)
-    expected = with_numpy(lambda: coverage.matches(numbers, asked))
-    first = {number: place for place, number in reversed([*enumerate(numbers.tolist())])}
-    assert expected.tolist() == [first.get(value, -1) for value in asked.tolist()]
-    assert coverage.matches(numbers, asked).tolist() == expected.tolist()
-
-
 @given(given=INTERVALS, times=st.lists(TIMES, max_size=40))
 def test_rows_inside_a_union_are_those_of_numpy(
     given: list[tuple[int, int, int]], times: list[int]

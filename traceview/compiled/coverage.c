@@ -111,17 +111,6 @@ EXPORTED void traceview_places(const int64_t *ordered, int64_t count, const int6
         places[i] = place = place_near(ordered, 0, count, place, values[i], right);
 }
 
-/* The place of each value among `count` ascending numbers, the first of equal ones; -1 for none. */
-EXPORTED void traceview_matches(const int64_t *ordered, int64_t count, const int64_t *values,
-                                int64_t asked, int64_t *places)
-{
-    int64_t place = 0;
-    for (int64_t i = 0; i < asked; i++) {
-        place = place_near(ordered, 0, count, place, values[i], 0);
-        places[i] = place < count && ordered[place] == values[i] ? place : -1;
-    }
-}
-
 /* The rows of the ascending times that lie inside a union. `rows` has room for all of them. */
 EXPORTED void traceview_rows_inside(const int64_t *start, const int64_t *end, int64_t count,
                                     const int64_t *time, int64_t times, int64_t *rows,

@@ -19,7 +19,6 @@ _FUNCTIONS = (
     "traceview_union",
     "traceview_union_on_lanes",
     "traceview_places",
-    "traceview_matches",
     "traceview_rows_inside",
     "traceview_intersection",
     "traceview_most_open",
@@ -118,25 +117,6 @@ def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Int
         pointer(positions),
     )
     return positions
-
-
-def matches(ordered: Array, values: Array) -> Integers:
-    """The place of each value in `ordered`, the first of equal ones, −1 if it is not there."""
-    if not is_available():
-        place = np.searchsorted(ordered, values)
-        hit = np.append(ordered, 0)[place] == values
-        return np.where(hit & (place < len(ordered)), place, -1)
-    ordered, values = _integers(ordered), _integers(values)
-    result = np.empty(len(values), np.int64)
-    library.call(
-        "traceview_matches",
-        pointer(ordered),
-        c_int64(len(ordered)),
-        pointer(values),
-        c_int64(len(values)),
-        pointer(result),
-    )
-    return result
 
 
 def rows_inside(start: Array, end: Array, time: Array) -> Integers:

@@ -55,8 +55,6 @@ _RESULTS: dict[str, Any] = {
     "traceview_scan_events": None,
     "traceview_spread": None,
     "traceview_pack": None,
-    "traceview_unpack": None,
-    "traceview_matches": None,
     "traceview_rows_inside": None,
     "traceview_intersection": None,
     "traceview_sum_sites": None,

@@ -74,9 +74,9 @@ def launch_configurations(trace: Trace) -> LaunchConfigurations:
 
 @fact
 def _kernels_alike(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
-    """Kernels, at least one of each name and configuration, and for every kernel the one like it.
+    """Rows of kernels, at least one per name and configuration, and for each kernel its like there.
 
-    There are few, where a report has grouped a million kernels already.
+    The report has grouped all kernels so already, and to name a million of them takes long.
     """
     every = every_configuration(trace)
     others = np.flatnonzero(every.of_kernel < 0)

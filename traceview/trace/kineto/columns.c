@@ -21,18 +21,6 @@ struct spread {
     int64_t beyond[WIDTHS];
 };
 
-struct packed {
-    const void *above; /* NULL where nothing is above the least number */
-    int64_t bytes;     /* of a row of `above` */
-    int64_t rows;
-    uint64_t least;
-    const int32_t *far_rows;
-    const uint64_t *far;
-    int64_t far_count;
-    int64_t by_steps;
-    uint64_t first;
-};
-
 /* A value, or the step to it; the first step is that of the second row. */
 static uint64_t number(const int64_t *values, int64_t row, int64_t by_steps)
 {
@@ -94,46 +82,4 @@ EXPORTED void traceview_pack(const int64_t *values, int64_t rows, int64_t by_ste
     default:
         PACK_ALL(uint64_t);
     }
-}
-
-static uint64_t stored(const struct packed *column, int64_t row)
-{
-    if (!column->above)
-        return 0;
-    switch (column->bytes) {
-    case 1:
-        return ((const uint8_t *)column->above)[row];
-    case 2:
-        return ((const uint16_t *)column->above)[row];
-    case 4:
-        return ((const uint32_t *)column->above)[row];
-    default:
-        return ((const uint64_t *)column->above)[row];
-    }
-}
-
-#define UNPACK_ALL(type)                                                        \
-    for (int64_t row = 0; row < column->rows; row++) {                          \
-        uint64_t each = stored(column, row);                                    \
-        if (row == next_far) {                                                  \
-            each = column->far[far++];                                          \
-            next_far = far < column->far_count ? column->far_rows[far] : -1;    \
-        }                                                                       \
-        each += column->least;                                                  \
-        if (column->by_steps)                                                   \
-            each = row ? before + each : column->first;                         \
-        before = each;                                                          \
-        ((type *)values)[row] = (type)each;                                     \
-    }                                                                           \
-    return
-
-/* The values of a column, as integers of 4 or 8 bytes. */
-EXPORTED void traceview_unpack(const struct packed *column, int64_t bytes, void *values)
-{
-    int64_t far = 0, next_far = column->far_count ? column->far_rows[0] : -1;
-    uint64_t before = 0;
-    if (bytes == 4) {
-        UNPACK_ALL(int32_t);
-    }
-    UNPACK_ALL(int64_t);
 }

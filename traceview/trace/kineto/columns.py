@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
-from ctypes import Structure, c_int64, c_uint64, c_void_p
+from ctypes import Structure, c_int64, c_uint64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled import library
-from traceview.compiled.library import address, pointer
+from traceview.compiled.library import pointer
 from traceview.records import frequent_record
 from traceview.tables import NULL, Array, Integers, RowNumbers, constant, thrifty
 
@@ -70,63 +70,24 @@ class PackedColumn:
         return sum(map(_stored, (self.above, self.far_rows, self.far)))
 
     def values(self) -> Integers:
-        values = np.empty(self.above.shape, np.int64)
-        self.write(values)
-        return values
-
-    def write(self, into: Array) -> None:
-        """Write the values into an array of their shape."""
-        fits = into.dtype in (np.int32, np.int64) and into.flags.c_contiguous
-        if fits and library.has(*_FUNCTIONS):
-            self._write_compiled(into)
-            return
         wide = self.above.reshape(-1).astype(np.uint64)
         wide[self.far_rows] = self.far
         wide += _modulo(self.least)
         if self.first is not None:
             wide[0] = _modulo(self.first)
             np.cumsum(wide, out=wide)
-        into[...] = wide.view(np.int64).reshape(self.above.shape)
-
-    def _write_compiled(self, into: Array) -> None:
-        column = _CPacked(
-            address(self.above) if _stored(self.above) else None,
-            self.above.itemsize,
-            self.above.size,
-            self.least % (1 << 64),
-            address(self.far_rows),
-            address(self.far),
-            len(self.far),
-            self.first is not None,
-            (self.first or 0) % (1 << 64),
-        )
-        size = c_int64(into.itemsize)
-        library.call("traceview_unpack", ctypes.byref(column), size, pointer(into))
+        return wide.view(np.int64).reshape(self.above.shape)
 
 
 _NONE_FAR = (np.zeros(0, np.int32), np.zeros(0, np.uint64))
 _NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8), *_NONE_FAR, None)
 
 
-_FUNCTIONS = ("traceview_spread", "traceview_pack", "traceview_unpack")
+_FUNCTIONS = ("traceview_spread", "traceview_pack")
 
 
 class _CSpread(Structure):
     _fields_ = (("least", c_uint64), ("most", c_uint64), ("beyond", 3 * c_int64))
-
-
-class _CPacked(Structure):
-    _fields_ = (
-        ("above", c_void_p),
-        ("bytes", c_int64),
-        ("rows", c_int64),
-        ("least", c_uint64),
-        ("far_rows", c_void_p),
-        ("far", c_void_p),
-        ("far_count", c_int64),
-        ("by_steps", c_int64),
-        ("first", c_uint64),
-    )
 
 
 @frequent_record
@@ -295,7 +256,7 @@ class ColumnParts:
             return constant(blocks[0].least, shape, dtype)
         result, first = np.empty(shape, dtype), 0
         for place, block in enumerate(blocks):
-            block.write(result[first : first + len(block)])
+            result[first : first + len(block)] = block.values()
             first += len(block)
             blocks[place] = _NO_ROWS
         return result

@@ -108,9 +108,8 @@ def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
     if not groups.in_order(keys):
         order = np.argsort(keys, kind="stable")
         keys, keyed = keys[order], keyed[order]
-    place = coverage.matches(keys, wanted)
-    # The row for −1, none, is the last.
-    return np.append(keyed, -1)[place]
+    row = keyed[np.minimum(coverage.places(keys, wanted, side="left"), len(keys) - 1)]
+    return np.where((numbers[row] == wanted) & (wanted != NULL), row, -1)
 
 
 def _process_of(call_ns: Integers, start_ns: Integers, place: int) -> int:

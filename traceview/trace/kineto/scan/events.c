@@ -308,8 +308,8 @@ static const uint8_t *after_new_lead(struct reader *reader, const uint8_t *at, i
     return at;
 }
 
-/* Whether 16 bytes are equal, a bit each. */
 #if defined(__SSE2__)
+/* Which of 16 bytes are equal, a bit each. */
 USUAL uint64_t equal_bytes(const uint8_t *at, const uint8_t *text)
 {
     __m128i here = _mm_loadu_si128((const __m128i *)at);
