@@ -309,6 +309,18 @@ def frequencies(values: Array, size: int) -> Integers:
     return result
 
 
+def varied(ids: RowNumbers, size: int, values: RowNumbers) -> Mask:
+    """True for those of `size` groups, by number, whose rows differ in their values."""
+    if grouping.is_available():
+        return grouping.varied(ids, size, values)
+    result, expected = np.zeros(size, bool), np.empty(size, values.dtype)
+    for part in parts(len(ids)):
+        expected[ids[part]] = values[part]
+    for part in parts(len(ids)):
+        result[ids[part][values[part] != picked(expected, ids[part])]] = True
+    return result
+
+
 def distinct(groups: Groups, values: Array) -> Integers:
     """Number of distinct values in each group."""
     if (values[groups.first][groups.ids] == values).all():

@@ -98,3 +98,11 @@ def test_different_values_are_those_of_numpy(
     for given_values in (values, values + dtype(more)):
         expected = [len(set(given_values[by.ids == number])) for number in range(by.size)]
         assert groups.distinct(by, given_values).tolist() == expected
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 2)), max_size=60))
+def test_groups_whose_rows_differ(rows: list[tuple[int, int]]) -> None:
+    ids, values = (np.array([row[place] for row in rows], np.int32) for place in range(2))
+    expected = [len(set(values[ids == number])) > 1 for number in range(5)]
+    assert groups.varied(ids, 5, values).tolist() == expected
+    assert with_numpy(lambda: groups.varied(ids, 5, values)).tolist() == expected

@@ -193,6 +193,16 @@ EXPORTED void traceview_order(const void *values, int64_t bytes, int64_t rows, i
     }
 }
 
+/* Mark the groups whose rows differ in their values. `last` is room for a value per group. */
+EXPORTED void traceview_mark_varied(const int32_t *ids, const int32_t *values, int64_t rows,
+                                    int32_t *last, uint8_t *varied)
+{
+    for (int64_t row = rows - 1; row >= 0; row--)
+        last[ids[row]] = values[row];
+    for (int64_t row = 0; row < rows; row++)
+        varied[ids[row]] |= values[row] != last[ids[row]];
+}
+
 /* The number of distinct values, all below 64, in each group. `marks` has a zero per group. */
 EXPORTED void traceview_different_in_groups(const int64_t *ids, const uint8_t *values, int64_t rows,
                                             int64_t groups, uint64_t *marks, int64_t *counts)

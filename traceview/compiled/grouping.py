@@ -18,6 +18,7 @@ _FUNCTIONS = (
     "traceview_group",
     "traceview_follows",
     "traceview_mark_values",
+    "traceview_mark_varied",
     "traceview_order",
     "traceview_group_statistics",
     "traceview_different_in_groups",
@@ -88,6 +89,21 @@ def marked(values: Array, least: int, span: int) -> Mask:
         pointer(used),
     )
     return used
+
+
+def varied(ids: RowNumbers, count: int, values: RowNumbers) -> Mask:
+    """True for those of `count` groups whose rows differ in their values."""
+    ids, values = (np.ascontiguousarray(each, np.int32) for each in (ids, values))
+    last, result = np.empty(count, np.int32), np.zeros(count, bool)
+    library.call(
+        "traceview_mark_varied",
+        pointer(ids),
+        pointer(values),
+        c_int64(len(values)),
+        pointer(last),
+        pointer(result),
+    )
+    return result
 
 
 def ordered_rows(values: Array, least: int, span: int) -> tuple[Integers, Integers]:

@@ -1,5 +1,5 @@
 /* C code of text_numbers.py and facts/ranges/name_forms.py: texts numbered in order of appearance,
- * and digits in names zeroed.
+ * digits in names zeroed, and numbers read.
  *
  * The texts are any bytes and are compared as such. The caller allocates all buffers and states
  * their sizes, which are never exceeded. Knows nothing of Python, and may run in several threads.
@@ -187,5 +187,23 @@ EXPORTED void traceview_zero_numbers(uint8_t *text, int64_t bytes)
         if (at == 0 || end == bytes || !is_letter(text[at - 1]) || !is_letter(text[end]))
             memset(text + at, '0', (size_t)(end - at));
         at = end;
+    }
+}
+
+/* The decimal number in each text, of digits[form[i]] digits from begin[form[i]] on.
+ *
+ * Texts without one, of 0 digits, leave their result as it is. 18 digits always fit.
+ */
+EXPORTED void traceview_read_numbers(const uint8_t *content, const int64_t *starts,
+                                     const int64_t *form, int64_t texts, const int64_t *begin,
+                                     const int64_t *digits, int64_t *result)
+{
+    for (int64_t text = 0; text < texts; text++) {
+        int64_t of = form[text], count = digits[of], number = 0;
+        const uint8_t *digit = content + starts[text] + begin[of];
+        for (int64_t each = 0; each < count; each++)
+            number = number * 10 + (digit[each] - '0');
+        if (count)
+            result[text] = number;
     }
 }

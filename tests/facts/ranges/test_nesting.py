@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.compiled import library
-from traceview.facts.ranges.nesting import Nesting, nest
+from traceview.facts.ranges.nesting import Nesting, in_nesting_order, nest
 from traceview.intervals import Intervals
 
 Row = tuple[int, int, int]
@@ -125,3 +125,17 @@ def test_times_too_far_apart_for_one_64_bit_key():
     assert found.innermost(track, start + 5).tolist() == [-1, -1, -1]
     far = Intervals(np.array([-(2**61)]), np.array([2**60 + 1]))
     assert found.edges(2**10, far).tolist() == [-(2**60), 2**60, -(2**60) + 5]
+
+
+SHORT = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2))
+
+
+@given(st.lists(SHORT, max_size=5), st.booleans())
+def test_whether_rows_are_in_nesting_order(rows, is_sorted):
+    keys = [(track, start, -end) for track, start, end in rows]
+    keys = sorted(keys) if is_sorted else keys
+    track, start, end = (np.array([key[place] for key in keys], np.int64) for place in range(3))
+    for switch in ("", "1"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv(library.SWITCH, switch)
+            assert in_nesting_order(track, start, -end) == (keys == sorted(keys))

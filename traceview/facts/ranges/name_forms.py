@@ -14,6 +14,7 @@ from ctypes import c_int64
 import numpy as np
 
 from traceview.compiled import library
+from traceview.compiled.library import pointer
 from traceview.compiled.packed_texts import Bytes, PackedTexts
 from traceview.compiled.text_numbers import (
     CollidingTextsError,
@@ -59,8 +60,11 @@ class TextForms:
         matches = [_LAST_NUMBER.search(self.texts[place]) for place in self.first.tolist()]
         spans = np.array([each.span(1) if each else (0, 0) for each in matches], np.int64)
         digits = spans.reshape(-1, 2)[:, 1] - spans.reshape(-1, 2)[:, 0]
-        number = (digits > 0) & (digits <= MOST_DIGITS)
-        rows = np.flatnonzero(number[self.form])
+        digits[digits > MOST_DIGITS] = 0
+        if library.has("traceview_read_numbers"):
+            self._read_numbers(spans.reshape(-1, 2)[:, 0], digits, result)
+            return result
+        rows = np.flatnonzero(digits[self.form])
         if not len(rows):
             return result
         content = self.texts.content
@@ -72,6 +76,22 @@ class TextForms:
             value = np.where(more, value * 10 + digit, value)
         result[rows] = value
         return result
+
+    def _read_numbers(self, begin: Integers, digits: Integers, result: Integers) -> None:
+        """Write the number of each text whose form has one, of these digits from there on."""
+        content, starts, form, begin, digits = map(
+            np.ascontiguousarray, (self.texts.content, self.texts.starts, self.form, begin, digits)
+        )
+        library.call(
+            "traceview_read_numbers",
+            pointer(content),
+            pointer(starts),
+            pointer(form),
+            c_int64(len(form)),
+            pointer(begin),
+            pointer(digits),
+            pointer(result),
+        )
 
 
 def forms_of(texts: PackedTexts) -> TextForms:
@@ -103,7 +123,7 @@ def _zeroed(content: Bytes) -> Bytes:
     """The bytes, with the digits of numbers replaced by zeroes."""
     if library.has("traceview_zero_numbers"):
         result = content.copy()
-        library.call("traceview_zero_numbers", library.pointer(result), c_int64(len(result)))
+        library.call("traceview_zero_numbers", pointer(result), c_int64(len(result)))
         return result
     result = np.frombuffer(bytearray(content.tobytes().translate(_ZEROES)), np.uint8)
     digit, letter = content - ord("0") < 10, (content | 0x20) - ord("a") < 26

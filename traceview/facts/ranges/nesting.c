@@ -37,6 +37,20 @@ EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int
     }
 }
 
+/* Whether the intervals are sorted by (track, start, -end). */
+EXPORTED void traceview_in_nesting_order(const int32_t *track, const int64_t *start,
+                                         const int64_t *end, int64_t rows, int64_t *result)
+{
+    *result = 1;
+    for (int64_t row = 1; row < rows && *result; row++) {
+        int before = track[row - 1] < track[row];
+        if (track[row - 1] == track[row])
+            before = start[row - 1] < start[row] ||
+                     (start[row - 1] == start[row] && end[row - 1] >= end[row]);
+        *result = before;
+    }
+}
+
 /* The row of the interval open at each time on its track that began last, -1 where none is.
  *
  * Only for tracks without crossing. `places` is room for one number per track.

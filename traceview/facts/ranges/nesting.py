@@ -7,6 +7,7 @@ ranges, two NVTX domains on one thread) are rare; the tracks that hold some are 
 
 from __future__ import annotations
 
+import ctypes
 from ctypes import c_int64
 from functools import cached_property
 from itertools import pairwise
@@ -133,6 +134,13 @@ def _innermost_compiled(nesting: Nesting, track: Array, time: Integers) -> RowNu
 
 def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
     """Whether intervals are sorted by (track, start, −end)."""
+    if library.has("traceview_in_nesting_order"):
+        track = np.ascontiguousarray(track, np.int32)
+        start, end = (np.ascontiguousarray(each, np.int64) for each in (start, end))
+        result, rows = c_int64(), c_int64(len(start))
+        of = (pointer(track), pointer(start), pointer(end), rows, ctypes.byref(result))
+        library.call("traceview_in_nesting_order", *of)
+        return bool(result.value)
     return all(
         groups.in_order(track[part], start[part], -end[part])
         for part in groups.overlapping_parts(len(start))

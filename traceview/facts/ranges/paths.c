@@ -12,14 +12,14 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* Paths: parent (-1 at the top), name and depth, and as lists the paths below each one. Entry 0 of
- * these lists is for the top, entry path + 1 for the path. `with_name` has for each name the path
- * found last that ends in it, -1 for none. */
+/* Paths: parent (-1 at the top), name and depth, and the paths below each one as a circle: `next` has
+ * the one after each path. Entry path + 1 of `last_found` has one of the circle below a path, -1 for
+ * none, and entry 0 one at the top. `with_name` has for each name the path found last that ends in
+ * it, -1 for none. */
 struct paths {
     int32_t *parent;
     int32_t *name;
     int32_t *depth;
-    int32_t *first_below;
     int32_t *last_found;
     int32_t *next;
     int32_t *with_name;
@@ -29,17 +29,14 @@ struct paths {
 
 static int32_t new_path(struct paths *of, int32_t parent, int32_t name)
 {
-    int32_t path = (int32_t)of->count++, first = of->first_below[parent + 1];
+    int32_t path = (int32_t)of->count++, before = of->last_found[parent + 1];
     of->parent[path] = parent;
     of->name[path] = name;
     of->depth[path] = parent < 0 ? 0 : of->depth[parent] + 1;
-    of->first_below[path + 1] = -1;
-    /* Behind the one found last, so that the list has the order of a loop. */
-    if (first < 0) {
-        of->next[path] = -1;
-        of->first_below[parent + 1] = path;
-    } else {
-        int32_t before = of->last_found[parent + 1];
+    of->last_found[path + 1] = -1;
+    of->next[path] = path;
+    /* Behind the one found last, so that the circle has the order of a loop. */
+    if (before >= 0) {
         of->next[path] = of->next[before];
         of->next[before] = path;
     }
@@ -48,15 +45,15 @@ static int32_t new_path(struct paths *of, int32_t parent, int32_t name)
 
 static int32_t path_below(struct paths *of, int32_t parent, int32_t name)
 {
-    int32_t same = of->with_name[name], first = of->first_below[parent + 1], path = -1;
+    int32_t same = of->with_name[name], last = of->last_found[parent + 1], path = -1;
     if (same >= 0 && of->parent[same] == parent)
         path = same;
-    else if (same >= 0 && first >= 0) {
-        int32_t after = of->next[of->last_found[parent + 1]];
-        path = after < 0 ? first : after;
-        if (of->name[path] != name)
-            for (path = first; path >= 0 && of->name[path] != name && of->steps > 0; of->steps--)
-                path = of->next[path];
+    else if (same >= 0 && last >= 0) {
+        int32_t at = of->next[last];
+        for (; of->name[at] != name && at != last && of->steps > 0; of->steps--)
+            at = of->next[at];
+        if (of->name[at] == name)
+            path = at;
     }
     if (path < 0)
         path = new_path(of, parent, name);
@@ -72,7 +69,7 @@ EXPORTED void traceview_number_paths(const int32_t *around, const int32_t *name,
                                      int32_t *path, struct paths *of)
 {
     of->count = 0;
-    of->first_below[0] = -1;
+    of->last_found[0] = -1;
     for (int64_t row = 0; row < rows && of->steps > 0; row++)
         while (path[row] < 0 && of->steps > 0) {
             int64_t at = row;

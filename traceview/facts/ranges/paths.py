@@ -178,7 +178,7 @@ _MOST_STEPS = 16
 class _CPaths(Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("parent", "name", "depth")),
-        *((name, c_void_p) for name in ("first_below", "last_found", "next", "with_name")),
+        *((name, c_void_p) for name in ("last_found", "next", "with_name")),
         ("count", c_int64),
         ("steps", c_int64),
     )
@@ -191,7 +191,7 @@ def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
     # Names from 0: code −1 stands for none.
     number, path = name - least if least else name, np.full(rows, -1, np.int32)
     columns = [np.empty(rows, np.int32) for _ in range(3)]
-    lists = [np.empty(rows + 1, np.int32) for _ in range(3)]
+    lists = [np.empty(rows + 1, np.int32) for _ in range(2)]
     with_name = np.full(int(number.max(initial=0)) + 1, -1, np.int32)
     of = _CPaths(*map(address, (*columns, *lists, with_name)), 0, _MOST_STEPS * (rows + 64))
     library.call(
@@ -199,7 +199,10 @@ def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
     )
     if of.steps <= 0:
         return None
-    parent, code, depth = (column[: of.count].copy() for column in columns)
+    for column in columns:
+        # Gives back the rest without a copy.
+        column.resize(of.count, refcheck=False)
+    parent, code, depth = columns
     code += least
     return path, parent, code, depth
 

@@ -228,10 +228,6 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
 
 def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
     """The rows of the kinds whose rows have more than one name."""
-    varied, expected = np.zeros(kinds, bool), np.empty(kinds, name.dtype)
-    for part in groups.parts(len(kind)):
-        expected[kind[part]] = name[part]
-    for part in groups.parts(len(kind)):
-        varied[kind[part][name[part] != picked(expected, kind[part])]] = True
+    varied = groups.varied(kind, kinds, row_numbers(name))
     rows = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
     return np.concatenate([np.zeros(0, np.int64), *rows])
