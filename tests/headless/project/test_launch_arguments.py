@@ -138,6 +138,15 @@ def test_tests_come_before_other_files(tmp_path):
     assert all(isinstance(site.call, ast.Call) for site in sites)
 
 
+def test_what_is_installed_below_a_project_is_not_searched(tmp_path):
+    installed = (".venv/lib/site-packages/ops/a.py", "env/site-packages/b.py", ".git/c.py")
+    for name in ("ops.py", *installed, "bench/time.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("kernel[(1,)](1)\nkernel_2[(1,)](1)\n")
+    sites = call_sites("kernel", tmp_path / "ops.py", tmp_path)
+    assert [(site.file.name, site.call.lineno) for site in sites] == [("ops.py", 1), ("time.py", 1)]
+
+
 def test_types_of_positions_and_of_annotated_tensors(tmp_path):
     found = arguments(
         tmp_path,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from traceview.headless.project.aliases import Aliases
@@ -13,6 +15,7 @@ from traceview.records import record
 _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
 _MOST_SITES = 6
+_INSTALLED = ("site-packages", "dist-packages", "node_modules")
 _FIRST = re.compile(r"(^|[/_])(tests?|bench\w*|examples?)([/_.]|$)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -51,11 +54,7 @@ def _others(file: Path, project: Path | None) -> list[Path]:
     """The other files of the project: tests and benchmarks first, then those near the kernel."""
     if project is None:
         return []
-    files: list[Path] = []
-    for path in project.rglob("*.py"):
-        files.append(path)
-        if len(files) == _MOST_FILES:
-            break
+    files = list(islice(_sources(project), _MOST_FILES))
 
     def order(path: Path) -> tuple[bool, int, str]:
         text = str(path.relative_to(project))
@@ -63,6 +62,13 @@ def _others(file: Path, project: Path | None) -> list[Path]:
         return not _FIRST.search(text), -near, text
 
     return [path for path in sorted(files, key=order) if path != file]
+
+
+def _sources(project: Path) -> Iterator[Path]:
+    """The Python files of a project, without what is installed or hidden in its folders."""
+    for folder, below, names in os.walk(project):
+        below[:] = sorted(each for each in below if each[0] != "." and each not in _INSTALLED)
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
@@ -80,7 +86,7 @@ def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
             return
         raw = path.read_bytes()
         # Parsing is what takes long.
-        if kernel.encode() not in raw:
+        if not re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(kernel.encode()), raw):
             return
         module = ast.parse(raw)
     except (OSError, ValueError, SyntaxError, RecursionError):
