@@ -22,7 +22,12 @@ PYTHON ?= python3
 C_SOURCES := $(shell find traceview -name '*.[ch]')
 NSYS_HOME := .cache/nsys
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet -c requirements-ci.txt
+# Nobody imports most modules of PyTorch and others: Python compiles those that are imported.
+PIP := $(BIN)/python -m pip install --quiet --no-compile -c requirements-ci.txt
+# What .venv/all installs; the stamps of these are those of the targets below.
+EXTRAS ?= dev dask workloads ptx site mcp
+comma := ,
+space := $() $()
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \
 	echo "make: without fla-core and liger-kernel their tests skip"
 # Hundreds of tests start Python, which would otherwise compile all modules anew each time.
@@ -145,11 +150,10 @@ format: .venv/dev
 	@touch $@
 
 # All extras at once: every call of pip builds the project again.
-# Nobody imports most modules of PyTorch and others: Python compiles those that are imported.
 .venv/all: pyproject.toml requirements-ci.txt setup.py $(C_SOURCES) | .venv/bin/python
-	@$(PIP) --no-compile -e '.[dev,dask,workloads,ptx,site,mcp]'
+	@$(PIP) -e '.[$(subst $(space),$(comma),$(EXTRAS))]'
 	@$(LIBRARIES)
-	@touch .venv/core .venv/dev .venv/workloads .venv/ptx .venv/site $@
+	@touch .venv/core $(EXTRAS:%=.venv/%) $@
 
 # A failed attempt is remembered, so that it costs its time once: rm -r .cache/nsys tries again.
 nsys:
