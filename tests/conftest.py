@@ -1,4 +1,4 @@
-"""The shipped recordings, unpacked once a worker, and the tools that some tests need."""
+"""The shipped recordings, unpacked once a session, and the tools that some tests need."""
 
 import gc
 import lzma
@@ -126,16 +126,18 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def unpack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def unpack(shared_folder: Path) -> Callable[[str], Path]:
     """Give the path of a shipped recording, unpacked. It is shared: copy it before writing."""
-    folder = tmp_path_factory.mktemp("recordings")
+    folder = shared_folder / "recordings"
+    folder.mkdir(exist_ok=True)
 
     def unpacked(name: str) -> Path:
         path = folder / f"{name}.sqlite"
         if not path.exists():
-            packed = DATA / f"{name}.sqlite.xz"
-            path.write_bytes(lzma.decompress(packed.read_bytes()))
-            path.chmod(0o444)
+            written = shared_folder / f"{name}.{os.getpid()}"
+            written.write_bytes(lzma.decompress((DATA / f"{name}.sqlite.xz").read_bytes()))
+            written.chmod(0o444)
+            written.replace(path)
         return path
 
     return unpacked

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+from functools import cache
 
 import pytest
 
@@ -70,11 +71,29 @@ class ThisProcess:
         yield from enumerate(attempt(function, item) for item in items)
 
 
+class ReadsOnce(ThisProcess):
+    """The same for files that stay as they are: each is read once."""
+
+    attempt = staticmethod(cache(attempt))
+
+    def outcomes(self, function, items):
+        yield from enumerate(self.attempt(function, item) for item in items)
+
+
 @pytest.fixture
-def job(read_apart, monkeypatch):
+def own_job(read_apart, monkeypatch):
     """The same, read in this process."""
     monkeypatch.setattr(reading, "ProcessPool", ThisProcess)
     return read_apart
+
+
+@pytest.fixture
+def job(recorded, monkeypatch):
+    """The recordings that all tests share, in the current folder: leave both as they are."""
+    monkeypatch.chdir(recorded.parent)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(reading, "ProcessPool", ReadsOnce)
+    return recorded
 
 
 def told(capsys, *arguments, status=0):
@@ -125,21 +144,21 @@ def test_the_python_twin_gives_the_same(job, capsys):
     assert repr(report).splitlines()[0] in told(capsys, job).out.splitlines()[0]
 
 
-def test_a_damaged_file_is_told_and_the_others_answer(job, capsys):
-    (job / "run_1.sqlite").write_bytes((job / "run_1.sqlite").read_bytes()[:5000])
-    shown = told(capsys, job)
+def test_a_damaged_file_is_told_and_the_others_answer(own_job, capsys):
+    (own_job / "run_1.sqlite").write_bytes((own_job / "run_1.sqlite").read_bytes()[:5000])
+    shown = told(capsys, own_job)
     assert "run_1.sqlite" in shown.out
     assert re.fullmatch(r"traceview: warning: left out run_1\.sqlite: .*truncated.*\n", shown.err)
-    whole = document(capsys, job)
+    whole = document(capsys, own_job)
     assert [rank["rank"] for rank in whole["ranks"]] == [0, 2, 3]
     assert whole["failed"][0]["path"].endswith("run_1.sqlite")
     assert "truncated" in whole["failed"][0]["reason"]
 
 
-def test_without_any_readable_file_nothing_is_done(job, capsys):
-    for path in job.iterdir():
+def test_without_any_readable_file_nothing_is_done(own_job, capsys):
+    for path in own_job.iterdir():
         path.write_bytes(b"")
-    shown = told(capsys, job, "--html", status=1)
+    shown = told(capsys, own_job, "--html", status=1)
     assert shown.out == ""
     assert shown.err.startswith("traceview: error: none of 4 recordings could be read; ")
     assert "is empty" in shown.err
@@ -151,16 +170,16 @@ def test_a_typed_file_that_is_missing_is_told(job, capsys):
     assert "left out run_9.sqlite: No such file" in shown.err
 
 
-def test_a_copy_is_told_and_counts_once(job, capsys):
-    shutil.copy(job / "run_1.sqlite", job / "copy_of_1.sqlite")
-    whole = document(capsys, job)
+def test_a_copy_is_told_and_counts_once(own_job, capsys):
+    shutil.copy(own_job / "run_1.sqlite", own_job / "copy_of_1.sqlite")
+    whole = document(capsys, own_job)
     assert len(whole["ranks"]) == RANKS
     assert any(
         "run_1.sqlite is the same recording as copy_of_1" in n for n in whole["job"]["notes"]
     )
 
 
-def test_profilers_are_not_mixed(job, capsys):
+def test_profilers_are_not_mixed(own_job, capsys):
     trace = {
         "traceEvents": [
             {
@@ -185,22 +204,22 @@ def test_profilers_are_not_mixed(job, capsys):
             },
         ]
     }
-    (job / "torch.json").write_text(json.dumps(trace))
-    shown = told(capsys, job, status=1)
+    (own_job / "torch.json").write_text(json.dumps(trace))
+    shown = told(capsys, own_job, status=1)
     assert "of different profilers" in shown.err
     assert len(shown.err.splitlines()) == 1
 
 
-def test_outputs_are_named_after_the_folder(job, tmp_path, capsys):
-    shown = told(capsys, job, "--html", "--json", "job.json", "--csv", "tables", "-o", "job.md")
+def test_outputs_are_named_after_the_folder(own_job, tmp_path, capsys):
+    shown = told(capsys, own_job, "--html", "--json", "job.json", "--csv", "tables", "-o", "job.md")
     assert (tmp_path / "job.html").read_text().startswith("<!doctype html>")
     assert json.loads((tmp_path / "job.json").read_text())["schema_version"] == 1
     assert (tmp_path / "job.md").read_text()
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     assert {"findings.csv", "ranks.csv", "stragglers.csv", "rank_steps.csv"} <= names
     assert shown.err.count("Wrote ") == 4
-    assert "exists already" in told(capsys, job, "--html", status=1).err
-    told(capsys, job, "--html", "--force")
+    assert "exists already" in told(capsys, own_job, "--html", status=1).err
+    told(capsys, own_job, "--html", "--force")
 
 
 def test_markdown_alone_on_stdout(job, capsys):
@@ -246,21 +265,21 @@ def test_options_of_a_job_are_misuse_with_one_recording(job, capsys, option):
     told(capsys, job / "run_0.sqlite", *option, status=2)
 
 
-def test_rank_gives_the_ordinary_report_of_that_rank(job, capsys):
-    alone = told(capsys, job / "run_2.sqlite").out
-    assert told(capsys, job, "--rank", "2").out == alone
+def test_rank_gives_the_ordinary_report_of_that_rank(own_job, capsys):
+    alone = told(capsys, own_job / "run_2.sqlite").out
+    assert told(capsys, own_job, "--rank", "2").out == alone
     options = ["--only", "kernel-share", "--range", "step_3"]
-    of_one = told(capsys, job / "run_2.sqlite", *options).out
-    assert told(capsys, job, "--rank", "2", *options).out == of_one
-    told(capsys, job, "--rank", "2", "--html")
-    assert (job.parent / "job-rank-2.html").exists()
+    of_one = told(capsys, own_job / "run_2.sqlite", *options).out
+    assert told(capsys, own_job, "--rank", "2", *options).out == of_one
+    told(capsys, own_job, "--rank", "2", "--html")
+    assert (own_job.parent / "job-rank-2.html").exists()
 
 
-def test_a_rank_is_found_whatever_its_file_is_called(job, capsys):
-    alone = document(capsys, job / "run_2.sqlite")
-    for path in sorted(job.iterdir()):
-        path.rename(job / f"{'dbca'[int(path.stem[-1])]}.sqlite")
-    found = document(capsys, job, "--rank", "2")
+def test_a_rank_is_found_whatever_its_file_is_called(own_job, capsys):
+    alone = document(capsys, own_job / "run_2.sqlite")
+    for path in sorted(own_job.iterdir()):
+        path.rename(own_job / f"{'dbca'[int(path.stem[-1])]}.sqlite")
+    found = document(capsys, own_job, "--rank", "2")
     assert found["trace"]["path"].endswith("c.sqlite")
     assert found["findings"] == alone["findings"]
 
@@ -282,13 +301,13 @@ def test_one_recording_of_another_rank_is_refused(job, capsys):
     assert "no recording is of rank 3; there is only rank 2" in shown.err
 
 
-def test_a_folder_with_one_recording_is_that_recording(job, capsys):
-    alone = told(capsys, job / "run_2.sqlite").out
-    for path in job.glob("run_[013].sqlite"):
+def test_a_folder_with_one_recording_is_that_recording(own_job, capsys):
+    alone = told(capsys, own_job / "run_2.sqlite").out
+    for path in own_job.glob("run_[013].sqlite"):
         path.unlink()
-    (job / "run_2.nsys-rep").write_bytes(b"its report")
-    assert told(capsys, job).out == alone
-    assert told(capsys, job, "--html").err == "Wrote run_2.html\n"
+    (own_job / "run_2.nsys-rep").write_bytes(b"its report")
+    assert told(capsys, own_job).out == alone
+    assert told(capsys, own_job, "--html").err == "Wrote run_2.html\n"
 
 
 def test_a_folder_without_recordings_is_told(tmp_path, capsys):

@@ -50,10 +50,10 @@ def test_no_part_of_a_real_pair_is_in_two_sentences(comparison):
     assert abs(comparison.delta_ns - told) <= rest
 
 
-@pytest.fixture
-def hostile(tmp_path, request):
+@pytest.fixture(scope="module", params=NAMES.values(), ids=NAMES)
+def hostile(request, tmp_path_factory):
     """Two recordings whose kernels and ranges have this name; the second has more of them."""
-    paths = []
+    folder, paths = tmp_path_factory.mktemp("hostile"), []
     for calls in (1, 3):
         export = Export()
         for step in range(4):
@@ -62,26 +62,29 @@ def hostile(tmp_path, request):
             for call in range(calls):
                 start = at + 100 * call
                 export.launch((start + 2, start + 4), (start + 10, start + 90), name=request.param)
-        paths.append(export.write(tmp_path / f"{calls}.sqlite"))
+        paths.append(export.write(folder / f"{calls}.sqlite"))
     return paths
 
 
-@pytest.mark.parametrize("hostile", NAMES.values(), ids=NAMES, indirect=True)
-@pytest.mark.parametrize("options", [(), ("--json",), ("--markdown", "-")])
-def test_a_hostile_name_is_text_in_every_output(hostile, options, capsys):
-    status = run(["compare", *map(str, hostile), *options])
+def compared(paths, capsys, *options):
+    """What `traceview compare` prints, and nothing in it is a control character."""
+    status = run(["compare", *map(str, paths), *map(str, options)])
     out, err = capsys.readouterr()
     assert status == 0, err
     assert "Traceback" not in out + err
     assert not CONTROLS & set(out)
-    if options == ("--markdown", "-"):
-        assert "<script>alert" not in out
-        assert "<img src=x" not in out
+    return out
 
 
-@pytest.mark.parametrize("hostile", NAMES.values(), ids=NAMES, indirect=True)
-def test_a_hostile_name_is_text_on_the_page(hostile):
-    page = traceview.compare(*hostile).to_html()
-    assert not CONTROLS & set(page)
-    assert "<script>alert" not in page
-    assert "<img src=x" not in page
+def test_a_hostile_name_is_text_in_the_terminal(hostile, capsys):
+    compared(hostile, capsys)
+
+
+def test_a_hostile_name_is_text_in_every_document(hostile, tmp_path, capsys):
+    """In one run: JSON on stdout, and both files."""
+    page, markdown = tmp_path / "page.html", tmp_path / "comparison.md"
+    json.loads(compared(hostile, capsys, "--json", "--html", page, "--markdown", markdown))
+    for document in (page.read_text("utf-8"), markdown.read_text("utf-8")):
+        assert not CONTROLS & set(document)
+        assert "<script>alert" not in document
+        assert "<img src=x" not in document

@@ -62,20 +62,14 @@ class Case:
         assert ";" in err, "no remedy in the line"
         return err
 
-    def answers(self):
-        status, out, err = self.report("--json")
-        assert status == 0, err
-        return json.loads(out)
-
     def assert_reported(self, outside):
-        """Text, JSON and HTML come out; give the text and the page."""
+        """Text, HTML and JSON come out; give the text, the page and the document."""
         status, text, err = self.report()
         assert status == 0, err
         page = outside / "page.html"
-        status, _, err = self.report("--html", str(page))
+        status, document, err = self.report("--html", str(page), "--json")
         assert status == 0, err
-        self.answers()
-        return text, page.read_text("utf-8")
+        return text, page.read_text("utf-8"), json.loads(document)
 
     def _contents(self):
         files = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
@@ -173,23 +167,23 @@ def test_a_damaged_export(case, unpack, seed):
 
 def test_no_kernels(case, outside):
     ordinary().drop("CUPTI_ACTIVITY_KIND_KERNEL").write(case.path)
-    text, _ = case.assert_reported(outside)
-    assert case.answers()["analyses"]["kernel-share"]["status"] == "skipped"
+    text, _, document = case.assert_reported(outside)
+    assert document["analyses"]["kernel-share"]["status"] == "skipped"
     assert "nsys profile" in text, "the report does not say how to record kernels"
 
 
 def test_no_api_calls(case, outside):
     ordinary().drop("CUPTI_ACTIVITY_KIND_RUNTIME").write(case.path)
-    case.assert_reported(outside)
-    answers = case.answers()["analyses"]
+    *_, document = case.assert_reported(outside)
+    answers = document["analyses"]
     assert answers["run-ahead"]["status"] == "skipped"
     assert answers["kernel-share"]["tables"]["kernels"][0]["total_ns"] == 64
 
 
 def test_nothing_at_all(case, outside):
     Export().write(case.path)
-    case.assert_reported(outside)
-    assert case.answers()["findings"] == []
+    *_, document = case.assert_reported(outside)
+    assert document["findings"] == []
 
 
 def test_only_names_and_version(case, outside):
@@ -203,8 +197,8 @@ def test_a_name_that_is_not_in_stringids(case, outside):
     with closing(sqlite3.connect(case.path)) as connection:
         connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 4711")
         connection.commit()
-    case.assert_reported(outside)
-    (kernel,) = case.answers()["analyses"]["kernel-share"]["tables"]["kernels"]
+    *_, document = case.assert_reported(outside)
+    (kernel,) = document["analyses"]["kernel-share"]["tables"]["kernels"]
     assert (kernel["calls"], kernel["total_ns"]) == (2, 64)
 
 
@@ -216,11 +210,10 @@ def test_no_names_at_all(case, outside):
 
 def test_an_end_before_its_start(case, outside):
     ordinary().launch((200, 210), (300, 250)).range("odd", 500, 400).write(case.path)
-    case.assert_reported(outside)
-    answers = case.answers()
-    kernels = answers["analyses"]["kernel-share"]["tables"]["kernels"]
+    *_, document = case.assert_reported(outside)
+    kernels = document["analyses"]["kernel-share"]["tables"]["kernels"]
     assert all(kernel["min_ns"] >= 0 for kernel in kernels)
-    devices = answers["analyses"]["gpu-idle"]["tables"]["devices"]
+    devices = document["analyses"]["gpu-idle"]["tables"]["devices"]
     assert devices[0]["busy_ns"] == 64
 
 
@@ -253,10 +246,10 @@ def test_values_of_the_wrong_kind(case, column, value):
 def test_a_kernel_name_longer_than_a_page(case, outside):
     name = "k" * 1_000_000
     Export().launch((0, 2), (8, 20), name=name).range(name, 0, 100).write(case.path)
-    text, page = case.assert_reported(outside)
+    text, page, document = case.assert_reported(outside)
     assert len(text) < 100_000
     assert len(page) < len(name)
-    kernels = case.answers()["analyses"]["kernel-share"]["tables"]["kernels"]
+    kernels = document["analyses"]["kernel-share"]["tables"]["kernels"]
     assert kernels[0]["name"] == name
 
 
@@ -269,7 +262,7 @@ def named(name: str) -> Export:
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 def test_hostile_names(case, outside, name):
     named(name).write(case.path)
-    text, page = case.assert_reported(outside)
+    text, page, document = case.assert_reported(outside)
     assert not {sign for sign in text if sign < " " and sign != "\n"}
     assert not set(text) & set("\x7f\x9b\u202e\u2066\u2028\u2029")
     assert "\x1b" not in page
@@ -277,7 +270,7 @@ def test_hostile_names(case, outside, name):
     assert not set(page) & set("\u202e\u2066")
     for tag in ("<script>alert", "<img src=x"):
         assert tag not in page
-    kernels = case.answers()["analyses"]["kernel-share"]["tables"]["kernels"]
+    kernels = document["analyses"]["kernel-share"]["tables"]["kernels"]
     assert name.strip() == "" or kernels[0]["name"] == name
 
 
@@ -318,8 +311,8 @@ def test_a_version_from_the_future_or_none(case, outside, schema):
             "UPDATE META_DATA_EXPORT SET value = ? WHERE name = 'EXPORT_SCHEMA_VERSION'", (schema,)
         )
         connection.commit()
-    case.assert_reported(outside)
-    kernels = case.answers()["analyses"]["kernel-share"]["tables"]["kernels"]
+    *_, document = case.assert_reported(outside)
+    kernels = document["analyses"]["kernel-share"]["tables"]["kernels"]
     assert kernels[0]["total_ns"] == 64
 
 

@@ -66,8 +66,13 @@ def site(tmp_path_factory) -> Path:
     return out / "html"
 
 
-def test_every_link_leads_to_a_page_and_a_place_on_it(site):
-    pages = {path: Document(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, Document]:
+    """The pages that Sphinx wrote."""
+    return {path: Document(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_every_link_leads_to_a_page_and_a_place_on_it(pages):
     assert len(pages) > 40
     for path, page in pages.items():
         for link in page.links + page.loads:
@@ -81,10 +86,9 @@ def test_every_link_leads_to_a_page_and_a_place_on_it(site):
                 assert unquote(there.fragment) in known, f"{path.name} links to {link}"
 
 
-def test_no_page_loads_from_elsewhere(site):
-    for path in site.rglob("*.html"):
-        if "_static" not in path.parts:
-            assert not [load for load in Document(path).loads if urlsplit(load).netloc], path.name
+def test_no_page_loads_from_elsewhere(pages):
+    for path, page in pages.items():
+        assert not [load for load in page.loads if urlsplit(load).netloc], path.name
 
 
 def test_every_question_verb_and_case_has_its_page(site):

@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests.headless.forked_python import run_python
 from tests.inspect.retried import Retried, allow
+from tests.places import REPOSITORY
 from traceview.inspect import recompilations
 
 TWO, THREE = "*fp32:16, *fp32:16", "*fp32:16, *fp32:16, *fp32:16"
@@ -160,9 +160,9 @@ def test_the_remedy_computes_the_same():
     triton = pytest.importorskip("triton", reason="runs its interpreter", exc_type=ImportError)
     if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
         pytest.skip("an older interpreter fails with NumPy 2.4")
-    command = [sys.executable, "-m", "tests.inspect.applied_remedies"]
+    program = "import tests.inspect.applied_remedies"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = run_python(program, [], environment, folder=REPOSITORY, timeout_s=300)
     assert done.stdout == "the same\n", done.stderr
 
 

@@ -13,9 +13,9 @@ from traceview.tables import Integers
 
 def recorded_keys(line: RankTimeline, recorded: Recorded) -> list[Hashable]:
     """Which collective each row of the rank's RankCollectives is a part of."""
-    kept = recorded_operations(line, recorded)
+    kept, start = recorded_operations(line, recorded), recorded.clock(line.start_ns).tolist()
     rows = [
-        (int(recorded.clock([line.start_ns[place]])[0]), place)
+        (start[place], place)
         for place, op in enumerate(line.program.operations)
         if kept[place] and op.does == COLLECTIVE
     ]
@@ -30,10 +30,10 @@ def waits(lines: Sequence[RankTimeline], recorded: Sequence[Recorded]) -> list[d
     durations: dict[Hashable, dict[int, int]] = {}
     for rank, (line, each) in enumerate(zip(lines, recorded, strict=True)):
         kept = recorded_operations(line, each)
+        duration = (each.clock(line.end_ns) - each.clock(line.start_ns)).tolist()
         for place, op in enumerate(line.program.operations):
             if kept[place] and op.does == COLLECTIVE:
-                start, end = each.clock([line.start_ns[place], line.end_ns[place]]).tolist()
-                durations.setdefault(op.key, {})[rank] = end - start
+                durations.setdefault(op.key, {})[rank] = duration[place]
     result: list[dict[Hashable, int]] = [{} for _ in lines]
     for key, of_ranks in durations.items():
         if len(of_ranks) > 1:

@@ -292,6 +292,7 @@ class _Extraction:
         busy = self.busy.within(begin, end)
         communication = self._union(self.collective).within(begin, end)
         idle = self._idle(begin, end)
+        cpu_ns = self._cpu_ns()
         idle[:, CAUSES.index("unknown")] += end - begin - busy - idle.sum(axis=1)
         return RankSteps(
             names=tuple(f"step_{number}" for number in numbers),
@@ -304,13 +305,15 @@ class _Extraction:
             hidden_ns=communication - (both - compute),
             copies_ns=busy - both,
             idle_ns=idle,
-            cpu_ns=np.array([self._cpu_ns(number) for number in numbers], np.int64),
+            cpu_ns=np.array([cpu_ns[number] for number in numbers], np.int64),
         )
 
-    def _cpu_ns(self, step: int) -> int:
-        """What the CPU needs for a step: its calls and what it does between them."""
-        calls = [op for op in self.ops if op.step == step]
-        return sum(op.pause_ns + LAUNCH_NS for op in calls)
+    def _cpu_ns(self) -> Counter[int]:
+        """What the CPU needs for each step: its calls and what it does between them."""
+        result: Counter[int] = Counter()
+        for op in self.ops:
+            result[op.step] += op.pause_ns + LAUNCH_NS
+        return result
 
     def _cpu_places(self, steps: RankSteps) -> tuple[tuple[Place, ...], Integers]:
         """Where the CPU was in each step, as samples show it."""

@@ -8,7 +8,7 @@ So who arrived last, and how long the others waited for it, is known exactly.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 LAUNCH_NS = 5_000
@@ -161,22 +161,26 @@ def _advance(
     operations = line.program.operations
     for place in range(rank.next, len(operations)):
         op = operations[place]
+        needed_ns = 0
         if op.does == SYNCHRONIZE:
-            needed = [end[each] for each in last.values()]
+            needed: Iterable[int] = last.values()
+        elif op.stream in last:
+            needed = (*op.after, last[op.stream])
         else:
-            needed = [end[each] for each in op.after]
-            if op.stream in last:
-                needed.append(end[last[op.stream]])
-        if _PENDING in needed:
-            return
+            needed = op.after
+        for each in needed:
+            if end[each] == _PENDING:
+                return
+            if end[each] > needed_ns:
+                needed_ns = end[each]
         line.call_ns[place] = call = rank.now_ns + op.pause_ns
         if op.does == SYNCHRONIZE:
-            rank.now_ns = max(call + LAUNCH_NS, *needed) if needed else call + LAUNCH_NS
+            rank.now_ns = max(call + LAUNCH_NS, needed_ns)
             line.returned_ns[place] = line.start_ns[place] = end[place] = rank.now_ns
         else:
             line.returned_ns[place] = rank.now_ns = call + LAUNCH_NS
             called = rank.now_ns + LATENCY_NS
-            line.start_ns[place] = start = max(called, *needed) if needed else called
+            line.start_ns[place] = start = max(called, needed_ns)
             line.late_call[place] = start == called
             last[op.stream] = place
             if op.does == COLLECTIVE:

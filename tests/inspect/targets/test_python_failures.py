@@ -48,7 +48,9 @@ def test_what_was_compiled_before_a_script_raised_is_kept(script):
 def test_what_was_compiled_before_the_time_ran_out_is_kept(script):
     notes = []
     compile_python(script(LAUNCH))  # From then on it is in the cache, on a busy machine, too.
-    looping = script(LAUNCH + "while True:\n    fill[(4,)](x, 4096, BLOCK=1024)\n")
+    # It pauses, or a core works all the time until it is stopped.
+    loop = "while True:\n    fill[(4,)](x, 4096, BLOCK=1024)\n    time.sleep(0.005)\n"
+    looping = script(f"{LAUNCH}import time\n{loop}")
     (compiled,) = compile_python(looping, CompileOptions(timeout_s=2.0), note=notes.append)
     assert compiled.launches >= 2
     assert notes[0].startswith("script.py did not end within 2 s and was stopped")
