@@ -1,7 +1,6 @@
 # make demo            write a report: of a fresh recording with a GPU or torch, else of a shipped one
-# make test            set everything up and run the tests, but for those marked programs
-# make test-quick      the same without the tests marked slow
-# make test-programs   the tests marked programs, which .ci/run runs as well
+# make test            set everything up and run the tests, but for those marked slow or programs
+# make test-slow       the tests marked slow or programs, which .ci/run runs as well
 # make test-tritons    the tests of compiled kernels, with every version of Triton that is supported
 # make test-install    build the packages, install them in fresh environments, run what was installed
 # make lint, types     ruff; mypy and tsc
@@ -35,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo dist docs gallery site script page-tools pictures test test-quick test-install test-programs test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
+.PHONY: demo dist docs gallery site script page-tools pictures test test-slow test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -54,13 +53,10 @@ pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
 
 test: .venv/all nsys page-tools
-	@$(BIN)/python -m pytest -m "not programs" $(PYTEST)
+	@$(BIN)/python -m pytest -m "not slow and not programs" $(PYTEST)
 
-test-quick: override PYTEST += -m "not slow and not programs"
-test-quick: test
-
-test-programs: .venv/all nsys
-	@$(BIN)/python -m pytest -m programs $(PYTEST)
+test-slow: .venv/all nsys page-tools
+	@$(BIN)/python -m pytest -m "slow or programs" $(PYTEST)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx
 	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python

@@ -8,6 +8,8 @@ import pytest
 from tests.cli.terminal import CTRL_C, in_terminal
 from tests.places import DATA
 
+pytestmark = pytest.mark.programs
+
 needs_less = pytest.mark.skipif(shutil.which("less") is None, reason="no less here")
 
 TRACE = DATA / "mlp_sync.sqlite.xz"

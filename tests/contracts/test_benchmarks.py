@@ -23,6 +23,8 @@ from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from traceview.trace.load import load
 
+pytestmark = pytest.mark.programs
+
 KERNELS = 500
 
 
@@ -168,7 +170,6 @@ def each_command_once(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("each_command_once")
-@pytest.mark.programs
 def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     written = tmp_path / "results.json"
     folder = ["--folder", str(tmp_path), "--json", str(written), "--nsys", "", "--nsys-ai", ""]
@@ -329,7 +330,6 @@ for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (rang
 """
 
 
-@pytest.mark.programs
 def test_ranges_are_switched_on_and_off_inside_a_process():
     pytest.importorskip("torch")
     done = run_python(COUNTS_RANGES, [], os.environ, folder=REPOSITORY, timeout_s=300)

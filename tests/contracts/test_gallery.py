@@ -26,6 +26,8 @@ from gallery import cases
 from gallery.case import REPORTS, RecordingReport, all_cases
 from gallery.five_ways import LECTURE_BYTES, VersionComparison
 
+pytestmark = pytest.mark.slow
+
 CASES = all_cases()
 MADE = sorted(name for name, case in CASES.items() if not case.missing)
 each_case = pytest.mark.parametrize("name", CASES)

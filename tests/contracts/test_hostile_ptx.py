@@ -20,6 +20,8 @@ from traceview import cli
 from traceview.headless.compile_options import CompileOptions
 from traceview.toolchain.ptxas import assemble
 
+pytestmark = pytest.mark.programs
+
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
 TIMEOUT = ("--timeout", "5")
 ESCAPE = "\x1b"

@@ -13,6 +13,8 @@ from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from tests.headless.forked_python import run_script
 
+pytestmark = pytest.mark.programs
+
 # Kernels; the streams of the shorter trace are those of the longer one only from 12,000 kernels on.
 LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python-samples": 10_000}
 # A dense trace has ten more ranges per kernel, so fewer kernels make as many rows.

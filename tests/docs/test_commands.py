@@ -20,6 +20,8 @@ from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
 from tests.places import REPOSITORY
 
+pytestmark = pytest.mark.programs
+
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 COMMANDS = [b for b in BLOCKS if b.language in ("console", "bash") and not b.not_run]
 PYTHON = {

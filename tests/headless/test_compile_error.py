@@ -8,9 +8,12 @@ import pytest
 import traceview
 from traceview.errors import InputError
 
-pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
+    ),
+    pytest.mark.programs,
+]
 GELU = """import torch
 import triton
 import triton.language as tl

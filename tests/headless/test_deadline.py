@@ -11,6 +11,8 @@ import pytest
 import traceview
 from traceview.headless.deadline import Deadline
 
+pytestmark = pytest.mark.programs
+
 compiles = pytest.mark.skipif(
     find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
 )

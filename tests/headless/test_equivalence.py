@@ -11,6 +11,8 @@ from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler
 from traceview.inspect.targets.python import compile_python
 
+pytestmark = pytest.mark.programs
+
 for package in ("torch", "triton"):
     if not importlib.util.find_spec(package):
         pytest.skip(f"launches kernels with {package}", allow_module_level=True)

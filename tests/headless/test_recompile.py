@@ -14,6 +14,8 @@ from traceview.headless.recompile import Recompiler, changed_arguments
 from traceview.inspect.targets.python import compile_python
 from traceview.ptx.model import Argument
 
+pytestmark = pytest.mark.programs
+
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None,
     reason="runs scripts that use PyTorch and Triton",

@@ -10,6 +10,8 @@ from tests.inspect.retried import Retried, allow
 from tests.places import REPOSITORY
 from traceview.inspect import recompilations
 
+pytestmark = pytest.mark.programs
+
 TWO, THREE = "*fp32:16, *fp32:16", "*fp32:16, *fp32:16, *fp32:16"
 
 
@@ -154,7 +156,6 @@ def test_the_remedy_widens_every_access(retried, kernel, signature):
     assert all(a.width_bits == 128 or (a.count, a.width_bits) == (1, 32) for a in moved)
 
 
-@pytest.mark.programs
 def test_the_remedy_computes_the_same():
     pytest.importorskip("torch", reason="computes with PyTorch")
     triton = pytest.importorskip("triton", reason="runs its interpreter", exc_type=ImportError)

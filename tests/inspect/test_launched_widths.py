@@ -9,6 +9,8 @@ from traceview.ptx.model import Compiled
 from traceview.toolchain import tools as programs
 from traceview.toolchain.ptxas import assemble
 
+pytestmark = pytest.mark.programs
+
 LOAD, STORE = "ld.global.f32 %r3, [%rd3];", "st.global.f32 [%rd4], %r3;"
 NARROW = ptx_kernel(LOAD + STORE)
 

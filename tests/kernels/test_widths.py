@@ -8,6 +8,8 @@ from traceview.inspect.targets.python import compile_python
 from traceview.ptx.accesses import accesses
 from traceview.ptx.parser import parse_ptx
 
+pytestmark = pytest.mark.programs
+
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("elftools")

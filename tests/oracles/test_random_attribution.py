@@ -21,6 +21,8 @@ from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.trace import Trace
 from traceview.trace.load import load
 
+pytestmark = pytest.mark.slow
+
 PROCESS, THREAD = st.integers(1, 2), st.integers(0, 3)
 RANGE = st.fixed_dictionaries(
     {
@@ -160,7 +162,6 @@ def unique(ranges: list[dict]) -> list[dict]:
     return list(seen.values())
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.lists(RANGE, max_size=14), st.lists(LAUNCH, max_size=20), st.booleans(), st.booleans())
 def test_on_random_recordings(ranges, launches, registered, strict):
@@ -195,7 +196,6 @@ STEP = st.tuples(st.integers(0, 30), st.integers(1, 30))
 LOOPS = st.lists(st.tuples(st.sampled_from([1, 20]), st.lists(STEP, max_size=5)), max_size=5)
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(LOOPS, st.booleans(), st.booleans())
 def test_on_random_loops(loops, around, ahead):

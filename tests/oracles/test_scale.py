@@ -53,6 +53,8 @@ from traceview.analyses.kernel_share import analysis as kernel_share
 from traceview.analyses.steps import analysis as steps
 from traceview.analyses.wave_quantization import analysis as wave_quantization
 
+pytestmark = pytest.mark.slow
+
 KERNELS = int(os.environ.get("TRACEVIEW_TEST_KERNELS", "20000"))
 GIVEN = os.environ.get("TRACEVIEW_TEST_TRACE")
 # One stream never runs kernels at once.

@@ -11,6 +11,8 @@ from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from traceview import analyze, load
 
+pytestmark = pytest.mark.slow
+
 KERNELS = 20_000
 OF_KERNELS = """
     SELECT value, count(*), sum(end - start), min(end - start), max(end - start)

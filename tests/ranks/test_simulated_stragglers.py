@@ -12,6 +12,8 @@ from tests.ranks.job_model import FAULTS, SHAPES, Job
 from tests.ranks.judgement import Judged, judge
 from tests.ranks.simulated_jobs import balanced, with_straggler
 
+pytestmark = pytest.mark.slow
+
 FIRST_SEED, MOST_WRONG = 40, 1
 
 
@@ -20,7 +22,6 @@ def judged(seed: int, job: Job) -> Judged:
     return judge(job, per_host=(8, 2)[seed % 5 % 2], losses=seed % 3 == 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first_seed", range(FIRST_SEED, FIRST_SEED + examples(40), 40))
 def test_the_late_rank_and_its_cause_are_named(first_seed: int):
     """Each fault in each shape of a job. Of 120 such jobs, two are misjudged; none of these 40."""
@@ -32,7 +33,6 @@ def test_the_late_rank_and_its_cause_are_named(first_seed: int):
     assert len(wrong) <= MOST_WRONG, wrong
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first_seed", range(0, examples(15), 15))
 def test_nobody_is_named_where_all_ranks_do_the_same(first_seed: int):
     wrong = []

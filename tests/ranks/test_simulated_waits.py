@@ -17,6 +17,8 @@ from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.waits import USABLE_ERROR_NS, matched_communicators
 
+pytestmark = pytest.mark.slow
+
 DRIFT = 2e-4
 """Durations are on clocks that differ by up to 100 ppm; twice that for two of them."""
 

@@ -20,7 +20,7 @@ from traceview.recorders.options import RecordOptions
 from traceview.trace.schema.ranges import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 
 def without_nsys() -> dict[str, str]:
@@ -154,7 +154,6 @@ def test_steps_samples_and_the_run_are_there(record):
     assert torch.cuda.is_available() or not report.findings
 
 
-@pytest.mark.programs
 def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record, monkeypatch):
     monkeypatch.setattr(interrupts, "subprocess", subprocess)
     seen = "print('torch._inductor' in sys.modules, torch._inductor.config is not None)"
@@ -185,7 +184,6 @@ def assert_failed(done, path, status):
     assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 2
 
 
-@pytest.mark.programs
 def test_workers_and_subprocesses_run_as_without_recording(record):
     done, path = record(programs.WORKERS)
     assert done.returncode == 0, done.stderr
@@ -200,7 +198,6 @@ def test_workers_and_subprocesses_run_as_without_recording(record):
     assert trace.ranges.texts("name").isin(["aten::linear"]).sum() == 8
 
 
-@pytest.mark.programs
 def test_compiled_programs_compute_the_same(record):
     pytest.importorskip("nvtx")
     done, path = record(programs.COMPILED, "--annotate", "auto")

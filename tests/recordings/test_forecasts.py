@@ -12,6 +12,8 @@ from tests.recordings.reports import report_of
 from traceview import intervals
 from traceview.analyses.verdict.loops import loop_times
 
+pytestmark = pytest.mark.slow
+
 FOLDER = DATA / "forecasts"
 CASES = tomllib.loads((FOLDER / "forecasts.toml").read_text())
 SHIPPED = [name for name, case in CASES.items() if case.get("shipped")]

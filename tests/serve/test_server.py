@@ -26,7 +26,10 @@ from traceview.serve.brevity import (
 )
 from traceview.serve.folder import ServedFolder
 
-pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed"),
+    pytest.mark.programs,
+]
 
 RECORDING = "runs/training.sqlite.xz"
 TOOLS = {

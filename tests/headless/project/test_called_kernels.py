@@ -6,9 +6,12 @@ import pytest
 
 import traceview
 
-pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
+    ),
+    pytest.mark.programs,
+]
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
 QUANTIZED = """@triton.jit
 def unpacked(word):

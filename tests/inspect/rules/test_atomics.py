@@ -12,6 +12,8 @@ from traceview.inspect.kernel import inspect
 from traceview.inspect.rules.atomics import has_wider_form
 from traceview.toolchain.ptxas import assemble
 
+pytestmark = pytest.mark.programs
+
 POINTERS = "*fp32:16, *fp32:16"
 HALVES = "*fp16:16, *fp16:16"
 

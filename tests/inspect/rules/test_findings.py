@@ -13,6 +13,8 @@ from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.inspect.rules import ranked
 from traceview.ptx.model import Argument, SourceLine
 
+pytestmark = pytest.mark.programs
+
 POINTERS = "*fp32:16, *fp32:16"
 
 

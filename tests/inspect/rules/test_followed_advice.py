@@ -9,6 +9,8 @@ import pytest
 from tests.inspect.retried import Retried, allow
 from traceview.findings import SEVERITIES, Finding
 
+pytestmark = pytest.mark.programs
+
 SETTING = re.compile(r"\b([A-Za-z_]\w*)=(\d+)\b")
 OPTIONS = ("num_warps", "num_stages")
 
@@ -59,14 +61,12 @@ def of_matmul(element, tile, **options):
         pytest.param(
             "grouped_gemm",
             of_matmul("fp16", (64, 128, 64), num_warps=2, num_stages=4),
-            marks=pytest.mark.programs,
             id="gemm-fp16",
         ),
         # Shared loads want 4 warps, and fp32 is then transposed element by element.
         pytest.param(
             "grouped_gemm",
             of_matmul("fp32", (64, 64, 32), num_warps=2, num_stages=2),
-            marks=pytest.mark.programs,
             id="gemm-fp32",
         ),
         # Stores want 2 warps, loads 4.

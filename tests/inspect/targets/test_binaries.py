@@ -12,6 +12,8 @@ from traceview.inspect.targets.binaries import binary_kernels
 from traceview.toolchain import tools
 from traceview.toolchain.ptxas import assemble
 
+pytestmark = pytest.mark.programs
+
 PTX = ptx_kernel("ld.global.f32 %r3, [%rd3];")
 HOST = """
 template <class T> __global__ void twice(const T* x, T* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }

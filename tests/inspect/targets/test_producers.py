@@ -10,6 +10,8 @@ import pytest
 import traceview
 from tests.inspect.rules.written_ptx import need
 
+pytestmark = pytest.mark.programs
+
 FOLDER = Path(__file__).parents[2] / "data" / "producers"
 # Kernel, producer, and (kind, source line, bits) of what it moves in global memory; None is a line
 # that the code does not tell.

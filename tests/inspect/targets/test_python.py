@@ -21,6 +21,8 @@ from tests.places import TRITON_KERNELS
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.python import compile_python
 
+pytestmark = pytest.mark.programs
+
 
 def accesses(ptx: str) -> Counter:
     return Counter(re.findall(r"\b(?:ld|st)\.global[\w.:]*", ptx))

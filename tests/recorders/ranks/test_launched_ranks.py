@@ -22,7 +22,7 @@ from tests.recorders.ranks.conftest import PROFILE
 from traceview import load, scrub
 from traceview.trace.rank_identity import RankIdentity, pseudonym
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.programs]
 # Waits for the program, which no signal reaches.
 DEAF = PROFILE.replace('exec "$@"', """trap '' INT; setsid "$@"; exit $?""")
 SAYS = """
@@ -157,7 +157,6 @@ def test_nproc_starts_ranks_as_torchrun_does(environment, tmp_path):
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.programs
 def test_a_file_in_the_way_stops_all_ranks_before_they_start(environment, tmp_path):
     (tmp_path / "train.py").write_text(SAYS)
     (tmp_path / "train.rank1.sqlite").touch()
@@ -170,7 +169,6 @@ def test_a_file_in_the_way_stops_all_ranks_before_they_start(environment, tmp_pa
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.programs
 def test_a_rank_that_fails_stops_the_others(environment, tmp_path):
     (tmp_path / "train.py").write_text(FAILS)
     begun = time.monotonic()
@@ -201,7 +199,6 @@ def _wait_for_both(folder, name):
         time.sleep(0.05)
 
 
-@pytest.mark.programs
 @pytest.mark.parametrize("how", ["a rank fails", "aborted"])
 def test_a_program_that_nsys_cannot_stop_is_killed(how, environment, tmp_path, request):
     """Such as one that waits for another rank inside of NCCL."""
@@ -230,7 +227,6 @@ def _still_running(folder):
     return running
 
 
-@pytest.mark.programs
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_path):
     (tmp_path / "train.py").write_text(SLEEPS if times == 1 else DEFIES)
@@ -251,7 +247,6 @@ def test_ctrl_c_stops_all_ranks_and_twice_discards_them(times, environment, tmp_
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.programs
 def test_a_rank_that_cannot_be_recorded_stops_no_other(environment, tmp_path):
     """Its export fails; the other's program runs to its end."""
     nsys = Path(environment["TRACEVIEW_NSYS"])
@@ -285,7 +280,6 @@ def test_a_module_is_recorded_by_name(environment, tmp_path):
     assert traces(tmp_path) == ["train.sqlite"]
 
 
-@pytest.mark.programs
 def test_scrubbing_hides_the_host_and_keeps_hosts_apart(environment, tmp_path):
     (tmp_path / "train.py").write_text(SAYS)
     host = os.uname().nodename

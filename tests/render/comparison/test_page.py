@@ -10,6 +10,8 @@ from tests.places import DATA
 from tests.render.chromium import needs_axe, needs_chromium, opened, serious_violations
 from tests.render.example_report import CONTROLS, HOSTILE
 
+pytestmark = pytest.mark.programs
+
 SIDES = (DATA / "mlp_print_loss.sqlite.xz", DATA / "mlp_nosync.sqlite.xz")
 LANES = ".timeline.ready"
 ON_STEPS = 34

@@ -9,7 +9,7 @@ from traceview import units
 from traceview.ranks.job import FailedRank
 from traceview.render.ranks.html import render_html
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.programs]
 MAP, LANES = "#heat-map canvas", "#aligned-ranks canvas"
 READY = "() => document.querySelectorAll('.heat.ready, .aligned.ready').length === 2"
 CELL_HEIGHT = 22

@@ -15,7 +15,10 @@ from tests.render.example_report import HOSTILE, a_report
 from traceview.render.report.html import render_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.programs,
+]
 FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -21,7 +21,7 @@ from traceview.render.report.html import render_html
 from traceview.render.report.json import render_json
 from traceview.timeline.timeline import timeline
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.programs]
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
 # Findings of these have every table, kind of subject and time window that those of REST have.

@@ -11,6 +11,8 @@ from traceview.cli import run
 from traceview.cli.schema import OUTPUTS
 from traceview.render.schemas.documents import SCHEMAS
 
+pytestmark = pytest.mark.slow
+
 
 def printed(capsys, *arguments):
     assert run([str(each) for each in arguments]) == 0

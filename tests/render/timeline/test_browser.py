@@ -15,7 +15,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.programs]
 
 
 def expected_sums(trace, start, end):

@@ -10,7 +10,7 @@ import pytest
 from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.programs]
 MARGIN, AXIS = 190, 24
 MAP, MAP_WINDOW = ".tl-map", ".tl-window"
 # The places of the pixels that are others than when it was last asked.

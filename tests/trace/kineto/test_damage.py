@@ -15,6 +15,8 @@ from traceview.report import analyze
 from traceview.trace.kineto import chunks
 from traceview.trace.load import load
 
+pytestmark = pytest.mark.slow
+
 PACKERS = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,

@@ -31,6 +31,8 @@ if not importlib.util.find_spec("triton"):
 
 from tests.ptx.kernels import widths
 
+pytestmark = pytest.mark.programs
+
 Counts = Counter[tuple[str, int]]
 
 TRITON = tuple(int(part) for part in importlib.metadata.version("triton").split(".")[:2])
