@@ -23,8 +23,8 @@ NSYS_HOME := .cache/nsys
 BIN := .venv/bin
 # Nobody imports most modules of PyTorch and others: Python compiles those that are imported.
 PIP := $(BIN)/python -m pip install --quiet --no-compile -c requirements-ci.txt
-# What .venv/all installs; the stamps of these are those of the targets below.
-EXTRAS ?= dev dask workloads ptx site mcp
+# What .venv/all installs; ALSO=release adds what make dist needs.
+EXTRAS := $(strip dev dask workloads ptx site mcp $(ALSO))
 comma := ,
 space := $() $()
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \

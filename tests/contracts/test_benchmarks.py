@@ -168,7 +168,6 @@ def each_command_once(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_WORK", "sum(range(1_000))")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("each_command_once")
 def test_an_interrupted_benchmark_goes_on(tmp_path, monkeypatch, capsys):
     written = tmp_path / "results.json"

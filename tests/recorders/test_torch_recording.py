@@ -20,7 +20,7 @@ from traceview.recorders.options import RecordOptions
 from traceview.trace.schema.ranges import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.programs]
+pytestmark = pytest.mark.programs
 
 
 def without_nsys() -> dict[str, str]:

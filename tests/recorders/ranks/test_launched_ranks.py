@@ -22,7 +22,7 @@ from tests.recorders.ranks.conftest import PROFILE
 from traceview import load, scrub
 from traceview.trace.rank_identity import RankIdentity, pseudonym
 
-pytestmark = [pytest.mark.slow, pytest.mark.programs]
+pytestmark = pytest.mark.programs
 # Waits for the program, which no signal reaches.
 DEAF = PROFILE.replace('exec "$@"', """trap '' INT; setsid "$@"; exit $?""")
 SAYS = """

@@ -79,8 +79,10 @@ class TextForms:
 
     def _read_numbers(self, begin: Integers, digits: Integers, result: Integers) -> None:
         """Write the number of each text whose form has one, of these digits from there on."""
-        content, starts, form, begin, digits = map(
-            np.ascontiguousarray, (self.texts.content, self.texts.starts, self.form, begin, digits)
+        content = np.ascontiguousarray(self.texts.content, np.uint8)
+        starts, form, begin, digits = (
+            np.ascontiguousarray(each, np.int64)
+            for each in (self.texts.starts, self.form, begin, digits)
         )
         library.call(
             "traceview_read_numbers",

@@ -226,8 +226,8 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
     return sweeps
 
 
-def _of_several_names(kind: RowNumbers, name: Array, kinds: int) -> Integers:
+def _of_several_names(kind: RowNumbers, name: RowNumbers, kinds: int) -> Integers:
     """The rows of the kinds whose rows have more than one name."""
-    varied = groups.varied(kind, kinds, row_numbers(name))
+    varied = groups.varied(kind, kinds, name)
     rows = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
     return np.concatenate([np.zeros(0, np.int64), *rows])
