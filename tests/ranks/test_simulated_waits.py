@@ -68,7 +68,8 @@ def test_waits_equal_brute_force(seed: int):
     assert given == there
 
 
-@pytest.mark.parametrize("seed", range(15, 25))
+# 33: two stages lose different messages at the end of the shorter recording.
+@pytest.mark.parametrize("seed", [*range(15, 25), 33])
 def test_waits_where_collectives_are_missing(seed: int):
     lines, recorded = job(seed)
     recorded = lossy(recorded, lines, seed)
@@ -79,7 +80,8 @@ def test_waits_where_collectives_are_missing(seed: int):
     assert given >= 0.95 * there
 
 
-@pytest.mark.parametrize("seed", range(30, 40))
+# 3: 100 ms from one collective to the next, so that clocks drift in between; 18: short messages.
+@pytest.mark.parametrize("seed", [3, 18, *range(30, 40)])
 def test_waits_without_names_of_communicators(seed: int):
     """Groups that work in step are told apart as far as their ends are: none waits for long."""
     lines, recorded = job(seed)

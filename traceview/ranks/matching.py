@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview import groups
-from traceview.facts.collectives.matching import CollectiveTimes, MatchedRows, matched_rows
+from traceview.facts.collectives.fitting import CollectiveTimes
+from traceview.facts.collectives.matching import MatchedRows, matched_rows
 from traceview.ranks.figures import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -102,6 +103,7 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
     member = np.repeat(np.arange(len(ranks)), counts)
     communicator = np.concatenate([each.communicator for each in every])
     number, virtual = _virtual_numbers(ranks, member, kind, communicator)
+    is_message = np.isin(kind, POINT_TO_POINT)
     sizes = np.concatenate([each.bytes for each in every])
     clocks = {name: place for place, name in enumerate(dict.fromkeys(r.name.clock for r in ranks))}
     times = CollectiveTimes(
@@ -109,7 +111,9 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
         lane=np.where(virtual == NULL, np.concatenate([each.stream for each in every]), -1),
         start_ns=np.concatenate([each.start_ns for each in every]),
         end_ns=np.concatenate([each.end_ns for each in every]),
-        kind=np.where(np.isin(kind, POINT_TO_POINT), SEND_RECEIVE, kind),
+        kind=np.where(is_message, SEND_RECEIVE, kind),
+        is_message=is_message,
+        direction=(kind == SEND).astype(np.int64) - (kind == RECEIVE),
         bytes=np.where(np.isin(kind, _SIZED), sizes, UNKNOWN),
         communicator=virtual,
         step=np.concatenate([_step_numbers(each) for each in ranks]),

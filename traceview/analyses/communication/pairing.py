@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.collectives.matching import (
-    CollectiveTimes,
-    MatchedRows,
-    ends_together,
-    matched_rows,
-)
+from traceview.facts.collectives.fitting import CollectiveTimes
+from traceview.facts.collectives.matching import MatchedRows, ends_together, matched_rows
+from traceview.facts.collectives.messages import SEND_RECEIVE
 from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.collectives.waits import waits_of
 from traceview.facts.operations.hosts import device_hosts
@@ -67,6 +64,8 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
         start_ns=moved.start_ns[rows],
         end_ns=moved.end_ns[rows],
         kind=moved.kind[rows],
+        is_message=np.array([kind == SEND_RECEIVE for kind in moved.kinds])[moved.kind[rows]],
+        direction=moved.sends[rows].astype(np.int64) - moved.receives[rows],
         bytes=np.full(len(rows), -1, np.int64),
         communicator=moved.communicator[rows],
         step=np.full(len(rows), -1, np.int64),

@@ -177,14 +177,20 @@ def _fitted(
     at = int(ends[len(ends) // 2])
     apart = (one.end_ns[places] - ends).astype(np.int64)
     middle = median(apart)
-    slope, third = 0.0, len(rows) // _THIRD
-    if third:
-        since: npt.NDArray[np.float64] = (ends - at).astype(np.float64)
-        run = median(since[-third:]) - median(since[:third])
-        rise = median(apart[-third:] - middle) - median(apart[:third] - middle)
-        slope = rise / run if run > 0 else 0.0
+    slope = drift(ends, apart)
     rest = apart - middle - slope * (ends - at)
     return _Line(middle + median(rest), slope, at)
+
+
+def drift(ends: Integers, apart: Integers) -> float:
+    """How fast `apart` grows with `ends`, by the medians of their first and last third."""
+    third = len(ends) // _THIRD
+    if not third:
+        return 0.0
+    since: npt.NDArray[np.float64] = (ends - ends[0]).astype(np.float64)
+    run = median(since[-third:]) - median(since[:third])
+    rise = median(apart[-third:] - apart[0]) - median(apart[:third] - apart[0])
+    return float(rise / run) if run > 0 else 0.0
 
 
 def _filled(one: CollectiveStream, other: CollectiveStream, places: Integers) -> Integers:

@@ -21,7 +21,8 @@ from traceview.tables import NULL, Array, Integers, Mask, Table, object_array
 from traceview.trace import Trace
 
 UNKNOWN = -1
-_POINT_TO_POINT = "send-receive"
+SEND_RECEIVE = "send-receive"
+"""NCCL's kernel for messages, which may be a part of another collective."""
 _PARTS = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 # NCCL runs these kinds as messages between ranks, in its send/receive kernel.
 _AS_MESSAGES = ("all-to-all", "gather", "scatter", "send", "receive")
@@ -170,16 +171,16 @@ def _coalesced(
 
 def _classes(calls: Table) -> Integers:
     kinds = calls.texts("kind")
-    alike = [_POINT_TO_POINT if kind in _AS_MESSAGES else str(kind) for kind in kinds.values]
+    alike = [SEND_RECEIVE if kind in _AS_MESSAGES else str(kind) for kind in kinds.values]
     return _numbered(object_array(alike)[kinds.codes])
 
 
 def _kernel_classes(kinds: Array) -> Integers:
-    alike = [_POINT_TO_POINT if kind in _AS_MESSAGES else kind for kind in kinds.tolist()]
+    alike = [SEND_RECEIVE if kind in _AS_MESSAGES else kind for kind in kinds.tolist()]
     return _numbered(object_array(alike))
 
 
-_CLASSES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", _POINT_TO_POINT)
+_CLASSES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", SEND_RECEIVE)
 
 
 def _numbered(kinds: Array) -> Integers:

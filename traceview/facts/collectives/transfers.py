@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.facts.collectives.messages import messages
+from traceview.facts.collectives.messages import SEND_RECEIVE, messages
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
@@ -36,8 +36,6 @@ _KINDS = (
 _RULES = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _KINDS)
 # torch names the collective in a range around its launch: nccl:all_to_all.
 _TORCH_RANGE = re.compile(r"(?:^|/)nccl:(\w+)")
-# NCCL's kernel for point-to-point transfers may be part of another collective.
-_PART_OF_MORE = "send-receive"
 _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
 
@@ -82,7 +80,7 @@ def transfers(trace: Trace) -> Transfers:
     named = _names(trace, rows, is_kernel)
     called = messages(trace, rows[is_kernel], named[is_kernel])
     any_kind = _each_once(_short_names(trace, rows[is_kernel]), _of_any_kind) != ""
-    open_kind = (named[is_kernel] == _PART_OF_MORE) | any_kind
+    open_kind = (named[is_kernel] == SEND_RECEIVE) | any_kind
     named[is_kernel] = np.where(open_kind & (called.kind != ""), called.kind, named[is_kernel])
     kinds = Texts.of(named)
     copied = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
@@ -117,7 +115,7 @@ def _names(trace: Trace, rows: Integers, is_kernel: Mask) -> Array:
     by_name = _each_once(_short_names(trace, rows[is_kernel]), kind_of_kernel)
     of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
     result = object_array([PEER_COPY] * len(rows))
-    result[is_kernel] = np.where((by_name == _PART_OF_MORE) & (of_range != ""), of_range, by_name)
+    result[is_kernel] = np.where((by_name == SEND_RECEIVE) & (of_range != ""), of_range, by_name)
     return result
 
 

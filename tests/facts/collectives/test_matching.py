@@ -1,0 +1,71 @@
+"""Streams of GPUs that belong together, where the recordings name no communicator."""
+
+import numpy as np
+import pytest
+
+from traceview.facts.collectives.fitting import CollectiveTimes
+from traceview.facts.collectives.matching import matched_rows
+from traceview.tables import NULL
+
+MS = 1_000_000
+SENT, RECEIVED = 1, -1
+
+
+def times(ends: list[np.ndarray], directions: list[np.ndarray] | None = None) -> CollectiveTimes:
+    """One stream per member, each with a clock of its own; messages where directions are given."""
+    counts = [len(each) for each in ends]
+    end, total = np.concatenate(ends), sum(counts)
+    unknown = np.full(total, -1)
+    return CollectiveTimes(
+        member=np.repeat(np.arange(len(ends)), counts),
+        lane=np.full(total, 7),
+        start_ns=end - 10_000,
+        end_ns=end,
+        kind=np.zeros(total, np.int64),
+        is_message=np.full(total, directions is not None),
+        direction=np.zeros(total, np.int64) if directions is None else np.concatenate(directions),
+        bytes=unknown,
+        communicator=np.full(total, NULL),
+        step=unknown,
+        clock=np.arange(len(ends)),
+    )
+
+
+@pytest.mark.parametrize("drift", [-1.8e-4, 0.0, 1.8e-4])
+def test_a_drift_of_the_clocks_is_no_difference(drift: float):
+    """Up to 18 µs from one collective to the next, 100 ms later."""
+    ends = np.arange(1, 17) * 100 * MS + np.random.default_rng(1).integers(0, 5 * MS, 16)
+    other = (ends * (1 + drift)).astype(np.int64) + 77 * MS
+    (matched,) = matched_rows(times([ends, other]))
+    assert matched.rows.tolist() == [[*range(16)], [*range(16, 32)]]
+
+
+def test_what_one_sends_another_receives():
+    ends = np.cumsum(np.random.default_rng(2).integers(MS, 5 * MS, 12))
+    sent, received = np.full(12, SENT), np.full(12, RECEIVED)
+    assert len(matched_rows(times([ends, ends + 9 * MS], [sent, received]))) == 1
+    assert not matched_rows(times([ends, ends + 9 * MS], [sent, sent]))
+
+
+def test_a_message_has_two_ends():
+    ends = np.cumsum(np.random.default_rng(3).integers(MS, 5 * MS, 12))
+    sent, received = np.full(12, SENT), np.full(12, RECEIVED)
+    three = times([ends, ends + 9 * MS, ends + 11 * MS], [sent, received, received])
+    assert [each.members for each in matched_rows(three)] == [(0, 1)]
+
+
+def test_messages_with_two_neighbours_are_not_those_of_one():
+    """Every other message is with the other neighbour, and ends 20 to 40 µs from its own."""
+    draw = np.random.default_rng(4)
+    ends = np.cumsum(draw.integers(MS, 5 * MS, 24))
+    off = np.where(np.arange(24) % 2, draw.integers(20_000, 40_000, 24), 0)
+    assert not matched_rows(times([ends, ends + off], [np.zeros(24, np.int64)] * 2))
+
+
+def test_a_last_message_without_its_partner_stays_alone():
+    """One recording lacks a message, and the other one ends with it."""
+    ends = np.cumsum(np.random.default_rng(5).integers(MS, 5 * MS, 24))
+    shorter, other = ends[:21], np.delete(ends, 20) + 9 * MS
+    (matched,) = matched_rows(times([shorter, other]))
+    assert (matched.rows[:, :20] == [[*range(20)], [*range(21, 41)]]).all()
+    assert not (matched.rows[:, 20:] >= 0).all(axis=0).any()
