@@ -41,7 +41,7 @@ def test_every_row_has_its_name_and_class(first, second, data):
         ),
     ]
     numbers = table.place[np.concatenate(rows)].tolist()
-    columns = (table.texts, table.classes.tolist(), table.whole, table.launch.tolist())
+    columns = (table.texts(), table.classes.tolist(), table.whole, table.launch.tolist())
     assert [tuple(each[number] for each in columns) for number in numbers] == expected
     assert len(table) == len(set(numbers))
     assert [names.text(number) for row in rows for number in row.tolist()] == [
@@ -53,5 +53,5 @@ def test_every_row_has_its_name_and_class(first, second, data):
 def test_names_of_no_row_are_left_out():
     names = RowNames()
     row = names.add(Texts.of(["a", "b", "c"]), 1)
-    assert names.table([row[1:2]]).texts == ["b"]
-    assert names.table([]).texts == []
+    assert names.table([row[1:2]]).texts() == ["b"]
+    assert names.table([]).texts() == []

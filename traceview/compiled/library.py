@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import c_char_p, c_int64
+from ctypes import c_char_p, c_int, c_int64
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -28,6 +28,8 @@ _RESULTS: dict[str, Any] = {
     "traceview_number_texts": c_char_p,
     "traceview_zero_numbers": None,
     "traceview_read_numbers": None,
+    "traceview_holds": c_int,
+    "traceview_pick_texts": None,
     "traceview_number_values": c_char_p,
     "traceview_union": c_char_p,
     "traceview_union_on_lanes": c_char_p,
@@ -84,6 +86,12 @@ def address(array: np.ndarray[Any, Any]) -> int:
 def pointer(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
     """The address of the data of a C-contiguous array, as an argument of `call`."""
     return ctypes.c_void_p(address(array))
+
+
+def answer(name: str, *given: Any) -> int:
+    """Call a function that returns a number."""
+    result: int = _functions()[name](*given)
+    return result
 
 
 @cache

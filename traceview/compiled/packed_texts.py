@@ -6,15 +6,19 @@ A million str take half a second and a hundred MB, and a report shows a handful 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from ctypes import c_int64
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.compiled import library
+from traceview.compiled.library import pointer
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, Texts, TextValues, object_array, picked, thrifty
+from traceview.tables import Array, Integers, Texts, TextValues, object_array, picked, thrifty
 
 Bytes = npt.NDArray[np.uint8]
+_SPACE, _DELETE = 0x20, 0x7F
 
 
 @record
@@ -59,11 +63,32 @@ class PackedTexts:
         for start, end in zip(self.starts.tolist(), ends, strict=True):
             yield bytes(content[start:end])
 
-    def chosen(self, mask: Mask) -> PackedTexts:
-        """The texts where `mask` is True. Requires `separated`."""
-        sizes = self.sizes[mask]
-        content = self.content[np.repeat(mask, self.sizes + 1)]
-        return PackedTexts(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
+    @classmethod
+    def joined(cls, parts: Sequence[PackedTexts]) -> PackedTexts:
+        """The texts of all parts, in order. Requires `separated` of each."""
+        if len(parts) == 1:
+            return parts[0]
+        content = np.concatenate([np.zeros(0, np.uint8), *(each.content for each in parts)])
+        sizes = np.concatenate([np.zeros(0, np.int64), *(each.sizes for each in parts)])
+        return cls(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
+
+    def picked(self, numbers: Array) -> PackedTexts:
+        """The texts of these numbers, in that order."""
+        sizes = self.sizes[numbers]
+        ends = np.cumsum(sizes + 1)
+        starts = ends - sizes - 1
+        if not library.has("traceview_pick_texts"):
+            # Each byte is as far from its text's start here as there, and a NUL follows each text.
+            content = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
+            to = np.delete(np.arange(len(content)), ends - 1)
+            content[to] = self.content[to + np.repeat(self.starts[numbers] - starts, sizes)]
+            return PackedTexts(content, starts, sizes, separated=True)
+        content = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        given = (np.ascontiguousarray(e, np.int64) for e in (self.starts, self.sizes, numbers))
+        arrays: list[Array] = [self.content, *given]
+        addresses, count = map(pointer, arrays), c_int64(len(numbers))
+        library.call("traceview_pick_texts", *addresses, count, pointer(content))
+        return PackedTexts(content, starts, sizes, separated=True)
 
     def slice(self, part: slice) -> PackedTexts:
         """A slice of the texts, which shares `content`."""
@@ -81,7 +106,21 @@ class PackedTexts:
 
     def holds(self, part: bytes) -> bool:
         """Whether `part`, which has no NUL, occurs in any text. Requires `separated`."""
-        return part in self.content.tobytes()
+        if part not in self._held:
+            self._held[part] = _occurs(part, self.content)
+        return self._held[part]
+
+    @cached_property
+    def _held(self) -> dict[bytes, bool]:
+        return {}
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every character is printable ASCII. Requires `separated`."""
+        content = self.content
+        return not len(content) or (
+            int(content.max()) < _DELETE and int(np.count_nonzero(content < _SPACE)) == len(self)
+        )
 
     @cached_property
     def is_utf8(self) -> bool:
@@ -143,12 +182,12 @@ class PackedTextColumn(Texts):
             return texts
         used = np.zeros(len(self.packed) + 1, bool)
         used[self.codes] = True
-        if not callable(self._values) or used[:-1].all() or not self.packed.separated:
+        if not callable(self._values) or used[:-1].all():
             return super().decode()
         # The last element is that of code −1, an absent text.
         place = np.cumsum(used) - 1
         place[-1] = -1
-        some = object_array([*self.packed.chosen(used[:-1]).every, None])
+        some = object_array([*self.packed.picked(np.flatnonzero(used[:-1])).every, None])
         decoded: npt.NDArray[np.object_] = some[place[self.codes]]
         return decoded
 
@@ -164,3 +203,10 @@ def packed(texts: Texts) -> PackedTexts:
     if isinstance(texts, PackedTextColumn):
         return texts.packed
     return PackedTexts.encoded(texts.values.tolist())
+
+
+def _occurs(part: bytes, content: Bytes) -> bool:
+    if not library.has("traceview_holds"):
+        return part in content.tobytes()
+    given = (pointer(content), c_int64(len(content)), part, c_int64(len(part)))
+    return library.answer("traceview_holds", *given) != 0

@@ -4,6 +4,7 @@
  * The texts are any bytes and are compared as such. The caller allocates all buffers and states
  * their sizes, which are never exceeded. Knows nothing of Python, and may run in several threads.
  */
+#define _GNU_SOURCE /* memmem of glibc */
 #include "texts.h"
 
 #include <string.h>
@@ -205,5 +206,32 @@ EXPORTED void traceview_read_numbers(const uint8_t *content, const int64_t *star
             number = number * 10 + (digit[each] - '0');
         if (count)
             result[text] = number;
+    }
+}
+
+/* Whether some bytes occur in others. */
+EXPORTED int traceview_holds(const uint8_t *content, int64_t bytes, const uint8_t *part,
+                             int64_t part_bytes)
+{
+#ifdef _WIN32
+    for (int64_t at = 0; at + part_bytes <= bytes; at++)
+        if (memcmp(content + at, part, (size_t)part_bytes) == 0)
+            return 1;
+    return 0;
+#else
+    return memmem(content, (size_t)bytes, part, (size_t)part_bytes) != NULL;
+#endif
+}
+
+/* Copy the texts of some numbers, each followed by a NUL, to `result`. */
+EXPORTED void traceview_pick_texts(const uint8_t *content, const int64_t *starts,
+                                   const int64_t *sizes, const int64_t *numbers, int64_t count,
+                                   uint8_t *result)
+{
+    for (int64_t i = 0; i < count; i++) {
+        size_t bytes = (size_t)sizes[numbers[i]];
+        memcpy(result, content + starts[numbers[i]], bytes);
+        result[bytes] = 0;
+        result += bytes + 1;
     }
 }

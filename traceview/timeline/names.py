@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview import groups
+from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, row_numbers
 
@@ -18,18 +19,23 @@ _LONGEST = 4_000
 class NameTable:
     """The names in use, renumbered: `place` maps a number of RowNames to the new number.
 
-    `texts` are the labels, `classes` numbers of CLASSES, `whole` the full name where it differs
+    `packed` are the labels, `classes` numbers of CLASSES, `whole` the full name where it differs
     (else empty). `launch` is the launch configuration of a kernel (see stream_lanes), −1 for none.
     """
 
-    texts: list[str]
+    packed: PackedTexts
     classes: Integers
     whole: list[str]
     launch: Integers
     place: RowNumbers
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.packed)
+
+    def texts(self) -> list[str]:
+        """The labels, decoded."""
+        texts: list[str] = self.packed.every.tolist()
+        return texts
 
 
 @record
@@ -115,18 +121,29 @@ class RowNames:
         used = np.zeros(len(self), bool)
         for some in numbers:
             used[some] = True
-        texts: list[str] = []
+        texts: list[PackedTexts] = []
         whole: list[str] = []
         launch, first = [np.zeros(0, np.int64)], 0
         for part in self._parts:
             chosen = np.flatnonzero(used[first : first + len(part.row)])
             rows = part.row[chosen]
-            texts += _bounded(part.texts.take(rows))
+            texts.append(_packed(part.texts.take(rows)))
             whole += [""] * len(rows) if part.whole is None else _bounded(part.whole.take(rows))
             launch.append(part.launch[chosen])
             first += len(part.row)
         place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        return NameTable(texts, self.classes[used], whole, np.concatenate(launch), place)
+        return NameTable(
+            PackedTexts.joined(texts), self.classes[used], whole, np.concatenate(launch), place
+        )
+
+
+def _packed(texts: Texts) -> PackedTexts:
+    """The names like `_bounded`, in bytes."""
+    if isinstance(texts, PackedTextColumn) and not (texts.codes < 0).any():
+        picked = texts.packed.picked(texts.codes)
+        if int(picked.sizes.max(initial=0)) <= _LONGEST:
+            return picked
+    return PackedTexts.encoded(_bounded(texts))
 
 
 def _bounded(texts: Texts) -> list[str]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceview.analyses.gpu_idle.wording import MEANINGS
-from traceview.render.base.safe_text import all_visible, visible
+from traceview.compiled.packed_texts import PackedTexts
+from traceview.render.base.safe_text import MOST, all_visible, visible
 from traceview.render.timeline.columns import columns, leaves_of_calls, waits_column
-from traceview.render.timeline.packing import differences, packed_numbers, packed_texts, zigzag
+from traceview.render.timeline.packing import (
+    differences,
+    packed_lines,
+    packed_numbers,
+    packed_texts,
+    zigzag,
+)
 from traceview.tables import Integers
 from traceview.timeline.classes import CLASSES
 from traceview.timeline.counters import Counter
@@ -44,12 +51,19 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
 
 def _names(names: NameTable, launches: LaunchConfigurations) -> Document:
     return {
-        "texts": packed_texts(all_visible(names.texts)),
+        "texts": _visible_texts(names.packed),
         "classes": packed_numbers(names.classes),
         "whole": packed_texts(all_visible(names.whole, 4_000)),
         "launch": packed_numbers(names.launch + 1),
         "launches": launches.rows.tolist(),
     }
+
+
+def _visible_texts(texts: PackedTexts) -> dict[str, bytes | int]:
+    """The texts made visible; short ones of plain characters are so as they are."""
+    if texts.is_plain and int(texts.sizes.max(initial=0)) <= MOST:
+        return packed_lines(texts.content, len(texts))
+    return packed_texts(all_visible(texts.every.tolist()))
 
 
 def _lanes(trace: Trace, lanes: Sequence[Lane], every: Sequence[Leaves]) -> list[Document]:

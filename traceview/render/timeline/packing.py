@@ -21,6 +21,7 @@ _TOGETHER = 1 << 15
 """Parts with fewer rows are packed together with the following ones."""
 _LEVEL = 3
 """The zlib level. Higher levels take more than twice the time to save a twentieth."""
+_LINE_BREAK = 0x0A
 _PLACE = "\0packed\0"
 """Placeholder for packed data in a document. No visible text contains a NUL character."""
 
@@ -73,6 +74,13 @@ def _packed_bytes(data: bytes | memoryview, strategy: int = zlib.Z_DEFAULT_STRAT
 def packed_texts(texts: Sequence[str]) -> dict[str, bytes | int]:
     """Pack texts as lines in UTF-8; visible texts have no line breaks or lone surrogates."""
     return {"rows": len(texts), "data": _packed_bytes("\n".join(texts).encode())}
+
+
+def packed_lines(content: npt.NDArray[np.uint8], texts: int) -> dict[str, bytes | int]:
+    """Pack visible texts in UTF-8, each followed by a NUL in `content`, like `packed_texts`."""
+    lines = content[:-1].copy()
+    lines[lines == 0] = _LINE_BREAK
+    return {"rows": texts, "data": _packed_bytes(lines.data)}
 
 
 def packed_json(value: object) -> bytes:

@@ -56,9 +56,10 @@ def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
 
 
 def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Iterator[bytes]:
-    whole = [text or short for text, short in zip(names.whole, names.texts, strict=True)]
+    texts = names.texts()
+    whole = [text or short for text, short in zip(names.whole, texts, strict=True)]
     launched = map(_launch_text, launches.rows.tolist())
-    yield packets.interned(names.texts, CLASSES, _KEYS, [*whole, *launched])
+    yield packets.interned(texts, CLASSES, _KEYS, [*whole, *launched])
     yield packets.track(_RUN, 0, "Run", rank=0)
     for device in range(len(trace.devices)):
         yield packets.track(_FIRST_DEVICE + device, 0, device_title(trace, device), rank=1 + device)
