@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceview import groups
 from traceview.errors import ToolNotFoundError
-from traceview.tables import NULL, Column, Table, Texts, null_of, object_array, unbroken
+from traceview.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
 from traceview.tables import table as tables
 
 COUNT = Column("calls", "int64", "times it ran")
@@ -54,21 +55,34 @@ def test_absent_values_are_told_apart_from_zero(table):
 
 
 def test_a_table_in_order_is_that_of_the_rows_taken(table):
-    rows = np.arange(len(table))[::-1]
-    ordered, taken = table.in_order(rows), table.take(rows)
-    few = np.array([len(table) - 1, 0])
+    order = groups.MostFirst(np.array([5, 9, 7]))
+    ordered, taken = table.in_order(order), table.take(np.array([1, 2, 0]))
     assert len(ordered) == len(taken)
-    assert list(ordered.take(few).rows()) == list(taken.take(few).rows())
-    assert list(ordered.in_order(few).rows()) == list(taken.take(few).rows())
+    for few in ([0], [1, 0], [2, 0], []):
+        rows = np.array(few, np.int64)
+        assert list(ordered.take(rows).rows()) == list(taken.take(rows).rows())
+        assert ordered.total("calls", rows) == taken.total("calls", rows)
+        assert ordered.total("share_pct", rows) == taken.total("share_pct", rows)
     assert list(ordered.rows()) == list(taken.rows())
     every = np.ones(len(table), bool)
     assert list(ordered.take(every).rows()) == list(taken.rows())
 
 
+def test_a_share_is_computed_when_it_is_read(table):
+    columns = [*COLUMNS, Column("calls_pct", "float64", "percentage of all calls")]
+    calls = sum(row["calls"] for row in ROWS)
+    order = groups.MostFirst(np.array([5, 9, 7]))
+    ordered = table.in_order(order, columns, calls_pct=Share("calls", calls))
+    expected = [100.0 * ROWS[row]["calls"] / calls for row in (1, 2, 0)]
+    assert ordered["calls_pct"].tolist() == expected
+    assert ordered.take(np.array([2, 0]))["calls_pct"].tolist() == [expected[2], expected[0]]
+    assert ordered.total("calls_pct", np.array([0])) == pytest.approx(sum(expected[1:]))
+
+
 def test_of_a_table_in_order_only_what_is_read_is_put_in_order(table, monkeypatch):
     put_in_order = []
     monkeypatch.setattr(tables, "rows_of", lambda values, rows: put_in_order.append(rows) or values)
-    ordered = table.in_order(np.arange(len(table)))
+    ordered = table.in_order(groups.MostFirst(np.arange(len(table))))
     assert put_in_order == []
     assert len(ordered["calls"]) == len(ordered) == len(table)
     assert len(put_in_order) == 1

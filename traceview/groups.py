@@ -6,6 +6,7 @@ table with one slot per key does both in a few linear passes.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,9 @@ def most_first(values: Integers) -> Integers:
 
     Sorting value and row packed into one integer is many times faster than argsort.
     """
+    order = sorting.most_first(values)
+    if order is not None:
+        return order
     rows = len(values)
     most, bits = int(values.max(initial=0)), rows.bit_length()
     if (most - int(values.min(initial=0))).bit_length() + bits > 62:
@@ -58,6 +62,32 @@ def most_first(values: Integers) -> Integers:
     sorting.sort(key, bits)
     key &= (1 << bits) - 1
     return key
+
+
+class MostFirst:
+    """The order of `most_first`, of which the first rows are found without sorting all."""
+
+    def __init__(self, values: Integers) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @cached_property
+    def every(self) -> Integers:
+        """All rows in order."""
+        return most_first(self._values)
+
+    def first(self, count: int) -> Integers:
+        """The first rows in order."""
+        values, others = self._values, len(self._values) - count
+        if not count:
+            return np.zeros(0, np.int64)
+        if others <= 0:
+            return self.every
+        # Among the least of them there may be more of equal value.
+        rows = np.flatnonzero(values >= np.partition(values, others)[others])
+        return rows[most_first(values[rows])[:count]]
 
 
 class Groups(NamedTuple):
@@ -290,9 +320,19 @@ def opens(*keys: Array) -> Mask:
 
 def sums(groups: Groups, values: Array) -> Integers:
     """Exact int64 sum of each group."""
-    result = np.zeros(groups.size, np.int64)
-    np.add.at(result, groups.ids, values)
-    return result
+    return added(groups.ids, values, groups.size)
+
+
+def added(numbers: Array, values: Array, size: int) -> Integers:
+    """Exact int64 sum of the values of each number from 0 to size − 1, without those below 0."""
+    if numbers.dtype not in (np.int32, np.int64):
+        numbers = numbers.astype(np.int32)
+    if grouping.is_available():
+        return grouping.added(numbers, values, size)
+    # A number of −1 picks the last sum.
+    result = np.zeros(size + 1, np.int64)
+    np.add.at(result, np.maximum(numbers, -1), values)
+    return result[:-1]
 
 
 def count(groups: Groups, mine: Mask | None = None) -> Integers:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.timeline.test_tracks import track_of
 from traceview import intervals
 from traceview.timeline.levels import densest, in_runs, single, within
+from traceview.timeline.tracks import Track
 
 lengths = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=40)
 
@@ -20,13 +21,23 @@ def following(drawn):
     return track_of(spans)
 
 
+def of_some_rows(track):
+    """The same as every second row of other columns."""
+    start, end, name = (np.repeat(each, 2) for each in (track.start_ns, track.end_ns, track.name))
+    return Track.some("ranges", start, end, name, np.arange(0, 2 * len(track), 2))
+
+
 @given(lengths, st.integers(2, 7), st.data())
 def test_a_run_sums_up_its_rows(drawn, run, data):
     track = following(drawn)
-    mask = st.lists(st.booleans(), min_size=len(track), max_size=len(track))
-    whole = np.array(data.draw(mask))
+    last = int(track.end_ns[-1])
+    times = sorted(data.draw(st.sets(st.integers(0, last), max_size=6)))
+    windows = intervals.union(np.array(times[::2][: len(times) // 2]), np.array(times[1::2]))
+    whole = intervals.inside(windows, track.start_ns)
     classes = np.arange(len(track)) % 3
-    leaves = in_runs(track, whole, run)
+    if data.draw(st.booleans()):
+        track = of_some_rows(track)
+    leaves = in_runs(track, windows, run)
     by_class = leaves.busy_by_class(classes)
     rows = [list(range(f, f + n)) for f, n in zip(leaves.first, leaves.count, strict=True)]
     assert [row for own in rows for row in own] == list(range(len(track)))
@@ -60,7 +71,9 @@ def test_short_tracks_stay_whole_and_long_ones_are_summed():
 
 def test_the_densest_windows_are_kept():
     start = np.concatenate((np.arange(0, 512_000, 1_000), np.arange(100_000, 104_000, 10)))
-    windows = densest([np.sort(start)], 405)
+    track = track_of([(time, 1) for time in np.sort(start).tolist()])
+    windows = densest([of_some_rows(track)], 405)
+    assert densest([track], 405) == windows
     assert windows.total() <= 6_000
     assert 99_000 <= windows.start[0] < windows.end[-1] <= 106_000
     assert intervals.inside(windows, np.arange(100_000, 104_000, 10)).mean() > 0.95

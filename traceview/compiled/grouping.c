@@ -215,3 +215,22 @@ EXPORTED void traceview_different_in_groups(const int64_t *ids, const uint8_t *v
             counts[group]++;
     }
 }
+
+/* Add the value of each row to the sum of its number; rows with a negative number are left out.
+ *
+ * `bytes` is the size of a number: 4, else 8. */
+EXPORTED void traceview_add_by_number(const void *numbers, int64_t bytes, const int64_t *values,
+                                      int64_t rows, int64_t *sums)
+{
+    const int32_t *narrow = numbers;
+    const int64_t *wide = numbers;
+    if (bytes == 4) {
+        for (int64_t row = 0; row < rows; row++)
+            if (narrow[row] >= 0)
+                sums[narrow[row]] += values[row];
+    } else {
+        for (int64_t row = 0; row < rows; row++)
+            if (wide[row] >= 0)
+                sums[wide[row]] += values[row];
+    }
+}

@@ -22,6 +22,7 @@ _FUNCTIONS = (
     "traceview_order",
     "traceview_group_statistics",
     "traceview_different_in_groups",
+    "traceview_add_by_number",
 )
 MOST_DIFFERENT = 64
 """Exclusive upper bound of the values that `different_in_groups` can count."""
@@ -124,6 +125,24 @@ def ordered_rows(values: Array, least: int, span: int) -> tuple[Integers, Intege
         pointer(order),
     )
     return order, places
+
+
+def added(numbers: Array, values: Array, count: int) -> Integers:
+    """The sum of the values of each number below `count`; negative numbers have none.
+
+    `numbers` are int32 or int64.
+    """
+    numbers, values = np.ascontiguousarray(numbers), np.ascontiguousarray(values, np.int64)
+    sums = np.zeros(count, np.int64)
+    library.call(
+        "traceview_add_by_number",
+        pointer(numbers),
+        c_int64(numbers.itemsize),
+        pointer(values),
+        c_int64(len(values)),
+        pointer(sums),
+    )
+    return sums
 
 
 def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:

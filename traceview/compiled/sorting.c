@@ -54,6 +54,30 @@ EXPORTED void traceview_sort(uint64_t *numbers, uint64_t *room, int64_t rows, in
         memcpy(numbers, from, sizeof *numbers * (size_t)rows);
 }
 
+/* The rows of values in descending order, equal ones in order of row. `room` is as long as `order`.
+ *
+ * Returns 0 if the range of values and the number of rows do not fit into 62 bits together. */
+EXPORTED int traceview_most_first(const int64_t *values, int64_t rows, uint64_t *order,
+                                  uint64_t *room)
+{
+    int bits = 0;
+    int64_t least = rows ? values[0] : 0, most = least;
+    for (int64_t row = 1; row < rows; row++) {
+        least = values[row] < least ? values[row] : least;
+        most = values[row] > most ? values[row] : most;
+    }
+    while (rows >> bits)
+        bits++;
+    if (((uint64_t)most - (uint64_t)least) >> (62 - bits))
+        return 0;
+    for (int64_t row = 0; row < rows; row++)
+        order[row] = ((uint64_t)most - (uint64_t)values[row]) << bits | (uint64_t)row;
+    traceview_sort(order, room, rows, bits);
+    for (int64_t row = 0; row < rows; row++)
+        order[row] &= ((uint64_t)1 << bits) - 1;
+    return 1;
+}
+
 /* The number of intervals begun and not ended, at each time of a begin or an end; both ascend.
  * `changes` receives the number of these times, at most `begins` + `ends`. */
 EXPORTED void traceview_running(const int64_t *begun, int64_t begins, const int64_t *ended,

@@ -30,6 +30,16 @@ def sort(numbers: Integers, first_bit: int = 0) -> None:
     )
 
 
+def most_first(values: Integers) -> Integers | None:
+    """Stable argsort in descending order; None for few values, and those of too great a range."""
+    if len(values) < _FEW or not library.has("traceview_most_first"):
+        return None
+    values = np.ascontiguousarray(values, np.int64)
+    order, room = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
+    given = (pointer(values), c_int64(len(values)), pointer(order), pointer(room))
+    return order if library.answer("traceview_most_first", *given) else None
+
+
 def running(begun: Integers, ended: Integers) -> tuple[Integers, Integers]:
     """Each time at which an interval begins or ends, and how many are open from then on.
 

@@ -23,7 +23,7 @@ from traceview.tables.arrays import (
     thrifty,
     unbroken,
 )
-from traceview.tables.table import Cell, Column, Dtype, Table
+from traceview.tables.table import Cell, Column, Dtype, Share, Table
 from traceview.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "MadeTexts",
     "Mask",
     "RowNumbers",
+    "Share",
     "Table",
     "TextSource",
     "TextValues",

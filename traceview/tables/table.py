@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview import display
 from traceview.errors import ToolNotFoundError
-from traceview.tables.arrays import Array, Integers, Mask, null_of, object_array
+from traceview.tables.arrays import Array, Integers, Mask, null_of, object_array, picked
 from traceview.tables.texts import Texts, rows_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,34 @@ class Column:
     meaning: str
     nullable: bool = False
     prose: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """A float64 column that is made when it is read: the percentage of `whole` in a column."""
+
+    of: str
+    whole: int
+
+    def percent(self, part: Array) -> Array:
+        share: Array = 100.0 * part
+        share /= max(self.whole, 1)
+        return share
+
+
+class RowOrder(Protocol):
+    """The rows of a table in order, which may be known for its beginning only."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def every(self) -> Integers:
+        """All rows in order."""
+        ...
+
+    def first(self, count: int) -> Integers:
+        """The first rows in order."""
+        ...
 
 
 class Table:
@@ -68,7 +96,7 @@ class Table:
 
     def __len__(self) -> int:
         if isinstance(self._data, _InOrder):
-            return len(self._data.rows)
+            return len(self._data.order)
         return len(next(iter(self._data.values()))) if self._data else 0
 
     def __getitem__(self, name: str) -> Array:
@@ -119,14 +147,24 @@ class Table:
         taken = {name: rows_of(values, rows) for name, values in self._data.items()}
         return Table(self.columns, taken)
 
-    def in_order(self, rows: Array) -> Table:
-        """The rows of an index array, in that order; each column is reordered when it is read.
+    def in_order(self, order: RowOrder, columns: Sequence[Column] = (), **shares: Share) -> Table:
+        """The rows in an order; each column is reordered when it is read.
 
-        A page shows a thousand of a million ordered rows.
+        `columns` are those of the result: these and the `shares`, which are computed when they are
+        read. A page shows a thousand of a million ordered rows.
         """
-        ordered = Table.empty(self.columns)
-        ordered._data = _InOrder(self._data, rows)
+        ordered = Table.empty(columns or self.columns)
+        ordered._data = _InOrder({**self._data, **shares}, order)
         return ordered
+
+    def total(self, name: str, without: Array) -> Cell:
+        """The sum of a numeric column over all rows but some, by number; absent values are 0."""
+        if isinstance(self._data, _InOrder) and not self.column(name).nullable:
+            return self._data.total(name, without)
+        others = ~self.is_null(name)
+        others[without] = False
+        values = self[name][others]
+        return float(values.sum()) if values.dtype.kind == "f" else int(values.sum())
 
     def with_columns(self, **replaced: Array | Texts) -> Table:
         return Table(self.columns, {**self._data, **replaced})
@@ -181,15 +219,23 @@ class Table:
 class _InOrder(Mapping[str, Array | Texts]):
     """The columns of a table, each reordered when it is first read."""
 
-    def __init__(self, columns: Mapping[str, Array | Texts], rows: Array) -> None:
-        self.rows = rows
-        self._columns = columns
+    def __init__(self, columns: Mapping[str, Array | Texts | Share], order: RowOrder) -> None:
+        self._columns, self.order = columns, order
         self._ordered: dict[str, Array | Texts] = {}
+        self._first = np.zeros(0, np.int64)
 
     def __getitem__(self, name: str) -> Array | Texts:
         if name not in self._ordered:
-            self._ordered[name] = rows_of(self._columns[name], self.rows)
+            self._ordered[name] = self._of(name, self.order.every)
         return self._ordered[name]
+
+    def _of(self, name: str, rows: Array) -> Array | Texts:
+        values = self._columns[name]
+        if not isinstance(values, Share):
+            return rows_of(values, rows)
+        part = self._columns[values.of]
+        assert isinstance(part, np.ndarray)
+        return values.percent(picked(part, rows))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -197,9 +243,28 @@ class _InOrder(Mapping[str, Array | Texts]):
     def __len__(self) -> int:
         return len(self._columns)
 
-    def take(self, rows: Array) -> dict[str, Array | Texts]:
+    def _rows(self, places: Array) -> Array:
+        """The rows at some places in the order."""
+        count = int(places.max(initial=-1)) + 1
+        if count > len(self._first):
+            self._first = self.order.first(count)
+        rows: Array = self._first[places]
+        return rows
+
+    def total(self, name: str, without: Array) -> Cell:
+        """The sum of a column over all rows but some of the ordered ones, without reordering."""
+        values = self._columns[name]
+        if isinstance(values, Share):
+            part = self.total(values.of, without)
+            return float(values.percent(np.array([part]))[0])
+        assert isinstance(values, np.ndarray)
+        left: Cell = (values.sum() - picked(values, self._rows(without)).sum()).item()
+        return left
+
+    def take(self, places: Array) -> dict[str, Array | Texts]:
         """The columns at some of the ordered rows, without reordering the others."""
-        return {name: rows_of(each, self.rows[rows]) for name, each in self._columns.items()}
+        rows = self._rows(places)
+        return {name: self._of(name, rows) for name in self._columns}
 
 
 def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Texts:

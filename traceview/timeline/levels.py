@@ -14,7 +14,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.intervals import Intervals, Timed
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, constant
+from traceview.tables import Array, Integers, RowNumbers, constant
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import Track
 
@@ -30,7 +30,8 @@ class Leaves(Timed):
     """Rows of a track, singly or in runs: one row per leaf, in order of time.
 
     `first` is the first track row of each leaf, which ends before that of the next leaf; a slice
-    where each row is a leaf. `name` is that of its longest row.
+    where each row is a leaf. `name` is that of its longest row, `busy_ns` the total duration of its
+    rows.
     """
 
     track: Track
@@ -38,6 +39,7 @@ class Leaves(Timed):
     start_ns: Integers
     end_ns: Integers
     name: RowNumbers
+    busy_ns: Integers
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -54,11 +56,6 @@ class Leaves(Timed):
             return constant(1, len(self), np.int64)
         return np.diff(np.append(self.first, len(self.track)))
 
-    @property
-    def busy_ns(self) -> Integers:
-        """The total duration of the rows of each leaf."""
-        return self.sums(self.track.duration_ns)
-
     def sums(self, values: Integers) -> Integers:
         """The sum of `values`, one per track row, over each leaf."""
         if isinstance(self.first, slice):
@@ -68,10 +65,11 @@ class Leaves(Timed):
 
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
         """Duration of the rows of each leaf by class; `classes` has the class of each name."""
+        same = self.track.class_of_all(classes)
+        if same is not None:
+            return {same: self.busy_ns}
         of_row, duration = classes[self.track.name], self.track.duration_ns
         every = groups.different(of_row).tolist()
-        if len(every) == 1:
-            return {every[0]: self.busy_ns}
         return {kind: self.sums(np.where(of_row == kind, duration, 0)) for kind in every}
 
 
@@ -95,14 +93,11 @@ def within(tracks: Sequence[Track], most: int) -> list[Leaves]:
     limit = _longest_whole(list(map(len, tracks)), most // 2)
     long = [track for track in tracks if len(track) > limit]
     short = sum(len(track) for track in tracks if len(track) <= limit)
-    windows = densest([track.start_ns for track in long], most - short)
+    windows = densest(long, most - short)
     rows = sum(map(len, long))
     run = max(_LEAST_RUN, -(-rows // _MOST_RUNS))
     return [
-        single(track)
-        if len(track) <= limit
-        else in_runs(track, intervals.inside(windows, track.start_ns), run)
-        for track in tracks
+        single(track) if len(track) <= limit else in_runs(track, windows, run) for track in tracks
     ]
 
 
@@ -117,12 +112,12 @@ def _longest_whole(lengths: Iterable[int], most: int) -> int:
     return longest
 
 
-def densest(starts: Sequence[Integers], most: int) -> Intervals:
+def densest(tracks: Sequence[Track], most: int) -> Intervals:
     """The windows with most rows, up to `most` rows in all, of _WINDOWS equal windows."""
-    first = min(int(start[0]) for start in starts)
-    last = max(int(start[-1]) for start in starts) + 1
+    first = min(int(track.take(slice(0, 1)).start_ns[0]) for track in tracks)
+    last = max(int(track.take(slice(len(track) - 1, None)).start_ns[0]) for track in tracks) + 1
     edges = np.linspace(first, last, _WINDOWS + 1).astype(np.int64)
-    rows = sum(np.diff(np.searchsorted(start, edges)) for start in starts)
+    rows = sum(np.diff(track.starting_before(edges)) for track in tracks)
     order = np.argsort(-np.asarray(rows), kind="stable")
     kept = np.sort(order[: int(np.searchsorted(np.cumsum(np.asarray(rows)[order]), most, "right"))])
     return intervals.union(edges[kept], edges[kept + 1])
@@ -130,21 +125,27 @@ def densest(starts: Sequence[Integers], most: int) -> Intervals:
 
 def single(track: Track) -> Leaves:
     """The leaves of a track, one per row."""
-    return Leaves(track, slice(None), track.start_ns, track.end_ns, track.name)
+    start, end = track.start_ns, track.end_ns
+    return Leaves(track, slice(None), start, end, track.name, end - start)
 
 
-def in_runs(track: Track, whole: Mask, run: int) -> Leaves:
-    """The leaves of a track: one per row where `whole`, and one per run of at most `run` others."""
-    changes = np.flatnonzero(whole[1:] != whole[:-1]) + 1
-    stretches = pairwise([0, *changes.tolist(), len(track)])
-    first = np.concatenate([np.arange(a, b, 1 if whole[a] else run) for a, b in stretches])
-    duration = track.duration_ns
+def in_runs(track: Track, whole: Intervals, run: int) -> Leaves:
+    """The leaves of a track: one per row that starts within `whole`, a union, and one per run of
+    at most `run` others."""
+    edges = track.starting_before(np.stack((whole.start, whole.end), axis=1).ravel())
+    stretches = pairwise([0, *edges.tolist(), len(track)])
+    first = np.concatenate(
+        [np.arange(a, b, (run, 1)[n % 2]) for n, (a, b) in enumerate(stretches) if a < b]
+    )
+    start, end = track.start_ns, track.end_ns
+    duration = end - start
     return Leaves(
         track,
         first,
-        track.start_ns[first],
-        np.maximum.reduceat(track.end_ns, first),
-        track.name[_longest(duration, first)],
+        start[first],
+        np.maximum.reduceat(end, first),
+        track.take(_longest(duration, first)).name,
+        np.add.reduceat(duration, first),
     )
 
 

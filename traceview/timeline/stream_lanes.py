@@ -101,8 +101,7 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
     )
     ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
     apart = _apart(every, ends)
-    total = np.zeros(len(ops.streams), np.int64)
-    np.add.at(total, ops.stream, ops.duration_ns)
+    total = groups.added(ops.stream, ops.duration_ns, len(ops.streams))
     order = np.lexsort((-total, ops.streams[:, 1])).tolist()
     processes = len(groups.different(ops.process)) > 1
     for stream in order:

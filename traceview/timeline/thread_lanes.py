@@ -62,12 +62,12 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     name = names.add(ranges.texts("name").take(tree.row), NUMBER["range"])
     depths = _shown_depths(trace, tree)
     for thread, (first, last) in enumerate(pairwise(nesting.bounds.tolist())):
-        depth = depths[first:last]
-        for deep in range(min(int(depth.max(initial=-1)) + 1, MOST_DEPTH)):
-            at = np.flatnonzero(depth == deep) + first
-            start, end = picked(nesting.start, at), picked(nesting.end, at)
-            track = Track.of("ranges", start, end, picked(name, at), at)
-            yield from ((thread, each) for each in spread(track))
+        for deep, at in groups.rows_of(depths[first:last]).items():
+            if 0 <= deep < MOST_DEPTH:
+                at += np.int32(first)
+                track = Track.some("ranges", nesting.start, nesting.end, name, at)
+                apart = thread not in nesting.walked
+                yield from ((thread, each) for each in ((track,) if apart else spread(track)))
 
 
 def _shown_depths(trace: Trace, tree: RangeTree) -> RowNumbers:

@@ -62,7 +62,7 @@ def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
         )
     lanes, counted = tuple(lane for lane in lanes if lane.rows), counting.result()
     tracks = [track for lane in lanes for track in lane.tracks]
-    starts = [int(track.start_ns[0]) for track in tracks]
+    starts = [int(track.take(slice(0, 1)).start_ns[0]) for track in tracks]
     ends = [int(track.end_ns.max()) for track in tracks]
     times = [int(counter.time_ns[-1]) for counter in counted if len(counter.time_ns)]
     return Timeline(

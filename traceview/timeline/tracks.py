@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,23 +20,63 @@ Content = Literal["operations", "gaps", "ranges", "calls", "python", "steps", "p
 
 
 @record
+class _Columns:
+    """Columns that tracks have rows of; `source` is None where it is the row itself."""
+
+    start_ns: Integers
+    end_ns: Integers
+    name: RowNumbers
+    source: RowNumbers | None
+    bytes: Integers
+
+    @cached_property
+    def names(self) -> slice:
+        """The numbers among which all names are."""
+        return slice(int(self.name.min()), int(self.name.max()) + 1) if len(self.name) else slice(0)
+
+
+@record
 class Track(Timed):
     """Rows in order of start, none of which overlap.
 
     `name` is a number of RowNames. `source` is the row that is shown, of the fact that `content`
     names: operations, api_calls, every_gap, the range tree or steps. `bytes` is the amount of a
-    copy or memset, else 0.
+    copy or memset, else 0. The columns of a track of some `rows` are made each time they are read:
+    those of five million ranges take 130 MB.
     """
 
     content: Content
-    start_ns: Integers
-    end_ns: Integers
-    name: RowNumbers
-    source: RowNumbers
-    bytes: Integers
+    columns: _Columns
+    rows: Array | None = None
 
     def __len__(self) -> int:
-        return len(self.start_ns)
+        return len(self.columns.start_ns) if self.rows is None else len(self.rows)
+
+    @property
+    def start_ns(self) -> Integers:  # type: ignore[override]
+        return self._of(self.columns.start_ns)
+
+    @property
+    def end_ns(self) -> Integers:  # type: ignore[override]
+        return self._of(self.columns.end_ns)
+
+    @property
+    def name(self) -> RowNumbers:
+        return self._of(self.columns.name)
+
+    @property
+    def source(self) -> RowNumbers:
+        if self.columns.source is None:
+            assert self.rows is not None
+            return row_numbers(self.rows)
+        return self._of(self.columns.source)
+
+    @property
+    def bytes(self) -> Integers:
+        return self._of(self.columns.bytes)
+
+    def _of(self, column: Array) -> Array:
+        return column if self.rows is None else picked(column, self.rows)
 
     @classmethod
     def of(
@@ -48,17 +89,43 @@ class Track(Timed):
         amount: Integers | None = None,
     ) -> Track:
         amount = constant(0, len(start), np.int64) if amount is None else amount
-        return cls(content, start, end, name, row_numbers(source), amount)
+        return cls(content, _Columns(start, end, name, row_numbers(source), amount))
+
+    @classmethod
+    def some(
+        cls, content: Content, start: Integers, end: Integers, name: RowNumbers, rows: Array
+    ) -> Track:
+        """A track of some rows of these columns; `source` are the rows."""
+        amount = constant(0, len(start), np.int64)
+        return cls(content, _Columns(start, end, name, None, amount), rows)
+
+    def class_of_all(self, classes: Array) -> int | None:
+        """The class of all rows if it is plain to see that they have the same.
+
+        `classes` has the class of each name.
+        """
+        near = classes[self.columns.names]
+        return int(near[0]) if len(near) and bool((near == near[0]).all()) else None
+
+    def starting_before(self, times: Integers) -> Integers:
+        """The number of rows that start before each time."""
+        if self.rows is None:
+            return np.searchsorted(self.columns.start_ns, times)
+        low, high = np.zeros(len(times), np.int64), np.full(len(times), len(self))
+        while (low < high).any():
+            middle = (low + high) // 2
+            start = self.columns.start_ns[self.rows[np.minimum(middle, len(self) - 1)]]
+            before, ahead = start < times, low < high
+            low = np.where(ahead & before, middle + 1, low)
+            high = np.where(ahead & ~before, middle, high)
+        return low
 
     def take(self, rows: Array | slice) -> Track:
-        return Track(
-            self.content,
-            picked(self.start_ns, rows),
-            picked(self.end_ns, rows),
-            picked(self.name, rows),
-            picked(self.source, rows),
-            picked(self.bytes, rows),
-        )
+        if self.rows is not None:
+            return Track(self.content, self.columns, picked(self.rows, rows))
+        columns = (self.start_ns, self.end_ns, self.name, self.source, self.bytes)
+        start, end, name, source, amount = (picked(column, rows) for column in columns)
+        return Track.of(self.content, start, end, name, source, amount)
 
 
 def spread(rows: Track) -> tuple[Track, ...]:

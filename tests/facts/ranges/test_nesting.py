@@ -85,6 +85,10 @@ def check_nesting(rows: list[Row], found: Nesting) -> None:
     own = [max(length - other, 0) for length, other in zip(lengths, inner, strict=True)]
     assert found.own_ns.tolist() == own
 
+    numbers = np.arange(len(rows)) % 3
+    for found_ns, of_rows in zip(found.sums(numbers, 3), (lengths, own), strict=True):
+        assert found_ns.tolist() == [sum(of_rows[number::3]) for number in range(3)]
+
 
 @given(nested())
 def test_ranges_that_nest(rows):

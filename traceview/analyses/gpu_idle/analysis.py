@@ -142,8 +142,7 @@ def _sample_notes(trace: Trace) -> tuple[str, ...]:
 def _lines(trace: Trace, gaps: Gaps) -> Table:
     lines = sum_lines(trace, idle_samples(trace))
     on_cpu = np.isin(gaps.cause, CPU_CAUSES)
-    waiting = np.zeros(len(trace.devices) + 1, np.int64)
-    np.add.at(waiting, gaps.device[on_cpu], gaps.idle_ns[on_cpu])
+    waiting = groups.added(gaps.device[on_cpu], gaps.idle_ns[on_cpu], len(trace.devices) + 1)
     data: dict[str, Array | Texts] = {
         **line_cells(trace, lines),
         "samples": lines.samples,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Deferred, Result
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.kernel_share.attention import attention_findings
 from traceview.analyses.kernel_share.convolutions import convolution_findings
@@ -43,9 +43,11 @@ from traceview.findings import Finding
 from traceview.tables import (
     NULL,
     Array,
+    Column,
     Integers,
     Mask,
     RowNumbers,
+    Share,
     Table,
     Texts,
     picked,
@@ -152,8 +154,7 @@ def _by_class(
     device, kind = kernels["device"], kernel_classes(trace)[chosen]
     by_class = groups.group(device, kind)
     figures = groups.stats(by_class, duration_ns)
-    of_device = np.zeros(len(trace.devices), np.int64)
-    np.add.at(of_device, device, duration_ns)
+    of_device = groups.added(device, duration_ns, len(trace.devices))
     devices = device[by_class.first]
     names = [KernelClass(number).label for number in kind[by_class.first].tolist()]
     table = Table(
@@ -199,19 +200,18 @@ def _exclusive(
     by_kernel = groups.group(path, kernels.texts("short_name").codes)
     total = groups.sums(by_kernel, duration_ns)
     table = Table(
-        RANGES.columns,
+        _without_share(RANGES),
         {
             "range_path": tree.paths.texts(path[by_kernel.first]),
             "short_name": kernels.texts("short_name").take(by_kernel.first),
             "calls": groups.count(by_kernel),
             "total_ns": total,
-            "share_pct": _pct_of(total, duration_ns),
             "inferred_calls": thrifty(groups.count(by_kernel, inferred)),
             "inferred_ns": thrifty(groups.sums(by_kernel, np.where(inferred, duration_ns, 0))),
             "processes": thrifty(groups.distinct(by_kernel, kernels["process"])),
         },
     )
-    return table.in_order(groups.most_first(total))
+    return _ordered(table, RANGES, total, duration_ns)
 
 
 def _inclusive_table(
@@ -221,15 +221,20 @@ def _inclusive_table(
     path = picked(np.arange(len(calls), dtype=np.int32), rows)
     calls, total = picked(calls, rows), picked(total, rows)
     table = Table(
-        INCLUSIVE.columns,
-        {
-            "range_path": tree.paths.texts(path),
-            "calls": calls,
-            "total_ns": total,
-            "share_pct": _pct_of(total, duration_ns),
-        },
+        _without_share(INCLUSIVE),
+        {"range_path": tree.paths.texts(path), "calls": calls, "total_ns": total},
     )
-    return table.in_order(groups.most_first(total))
+    return _ordered(table, INCLUSIVE, total, duration_ns)
+
+
+def _without_share(spec: TableSpec) -> list[Column]:
+    return [column for column in spec.columns if column.name != "share_pct"]
+
+
+def _ordered(table: Table, spec: TableSpec, total: Integers, duration_ns: Integers) -> Table:
+    """The rows of most time first, with `share_pct`."""
+    share = Share("total_ns", int(duration_ns.sum()))
+    return table.in_order(groups.MostFirst(total), spec.columns, share_pct=share)
 
 
 def _entries(trace: Trace, tree: RangeTree) -> Integers:
@@ -250,9 +255,7 @@ def _patterns(
     patterns = len(tree.patterns)
     instances = np.append(_entries(trace, tree), NULL)
     outside = path < 0
-    launches, time = (np.zeros(patterns + 1, np.int64) for _ in range(2))
-    np.add.at(launches, tree.path_pattern, calls)
-    np.add.at(time, tree.path_pattern, total)
+    launches, time = (groups.added(tree.path_pattern, of, patterns + 1) for of in (calls, total))
     launches[-1], time[-1] = outside.sum(), duration_ns[outside].sum()
     each = np.rint(time / np.maximum(instances, 1)).astype(np.int64)
     rows = np.flatnonzero(launches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations
 from traceview.facts.ranges.selection import selected_operations, selected_ranges
 from traceview.tables import Integers, Mask, RowNumbers
@@ -18,11 +19,8 @@ def inclusive(
     `path` and `duration_ns` have one entry per launch; path is -1 outside all ranges.
     """
     paths = tree.paths
-    calls = np.bincount(path + 1, minlength=len(paths) + 1).astype(np.int64, copy=False)[1:]
-    # The path −1 is the last.
-    total = np.zeros(len(paths) + 1, np.int64)
-    np.add.at(total, path, duration_ns)
-    total = total[:-1]
+    calls = groups.added(path, np.ones(len(path), np.int64), len(paths))
+    total = groups.added(path, duration_ns, len(paths))
     for numbers in (calls, total):
         paths.add_up(numbers)
     return calls, total

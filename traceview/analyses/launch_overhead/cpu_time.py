@@ -91,10 +91,7 @@ def range_table(trace: Trace) -> Table:
         # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
     cuda, launches = _calls_inside(trace, pattern, size)
-    duration, own = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
-    np.add.at(own, pattern, tree.nesting.own_ns)
-    for part in groups.parts(len(pattern)):
-        np.add.at(duration, pattern[part], tree.nesting.end[part] - tree.nesting.start[part])
+    duration, own = tree.nesting.sums(pattern, size + 1)
     instances = groups.frequencies(pattern, size + 1)
     rows = np.flatnonzero(instances[:size])
     table = Table(
@@ -118,9 +115,8 @@ def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, In
     count.
     """
     calls, inside = api_calls(trace), attributed_calls(trace)
-    cuda = np.zeros(size + 1, np.int64)
     within = (inside.range >= 0) & ~inside.inferred
     of_calls = pattern[inside.range[within]]
-    np.add.at(cuda, of_calls, calls.duration_ns[within])
+    cuda = groups.added(of_calls, calls.duration_ns[within], size + 1)
     launches = np.bincount(of_calls[calls.does[within] == CallKind.LAUNCH], minlength=size + 1)
     return cuda, launches

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.analyses.verdict.parts import steady_operations
 from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
@@ -107,8 +107,7 @@ def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
     reached = np.maximum.accumulate(end) if len(end) else end
     own = end - start
     own[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = np.zeros(_GRAPH + 1, np.int64)
-    np.add.at(sums, labels, own)
+    sums = groups.added(labels, own, _GRAPH + 1)
     names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
     return dict(zip(names, sums.tolist(), strict=True))
 
@@ -116,6 +115,5 @@ def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
 def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
-    sums = np.zeros(len(CAUSES), np.int64)
-    np.add.at(sums, every.cause[steady], every.idle_ns[steady])
+    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSES))
     return dict(zip(CAUSES, sums.tolist(), strict=True))

@@ -115,3 +115,28 @@ EXPORTED void traceview_own_time(const int64_t *start, const int64_t *end, const
     for (int64_t row = 0; row < count; row++)
         own[row] = own[row] > 0 ? own[row] : 0;
 }
+
+/* Add each interval's time, and its time outside those inside it, to the sums of its number.
+ *
+ * An interval without a parent and all those inside it are rows one after another. `room` is as
+ * long as the longest such run; only that much of it is touched. */
+EXPORTED void traceview_sum_nested(const int64_t *start, const int64_t *end, const int32_t *parent,
+                                   const int32_t *number, int64_t count, int64_t *room,
+                                   int64_t *total, int64_t *own)
+{
+    for (int64_t first = 0, next; first < count; first = next) {
+        next = first;
+        do {
+            int64_t duration = end[next] - start[next];
+            total[number[next]] += duration;
+            room[next - first] = duration;
+            if (parent[next] >= 0)
+                room[parent[next] - first] -= duration;
+            next++;
+        } while (next < count && parent[next] >= 0);
+        /* Intervals that overlap without nesting share time. */
+        for (int64_t row = first; row < next; row++)
+            if (room[row - first] > 0)
+                own[number[row]] += room[row - first];
+    }
+}

@@ -61,6 +61,27 @@ class Nesting:
         )
         return own
 
+    def sums(self, number: RowNumbers, size: int) -> tuple[Integers, Integers]:
+        """Time of the intervals of each number below `size`, and their time outside inner ones."""
+        if not library.has("traceview_sum_nested"):
+            duration = self.end - self.start
+            return groups.added(number, duration, size), groups.added(number, self.own_ns, size)
+        start, end = (np.ascontiguousarray(each, np.int64) for each in (self.start, self.end))
+        number, room = np.ascontiguousarray(number, np.int32), np.empty(len(start), np.int64)
+        total, own = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        library.call(
+            "traceview_sum_nested",
+            pointer(start),
+            pointer(end),
+            pointer(self.parent),
+            pointer(number),
+            c_int64(len(start)),
+            pointer(room),
+            pointer(total),
+            pointer(own),
+        )
+        return total, own
+
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
         find = _innermost_compiled if library.has("traceview_innermost") else _innermost

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview.analyses.base import TableSpec
 from traceview.records import record
-from traceview.tables import Array, Cell, Integers, Table
+from traceview.tables import Cell, Integers, Table
 
 MOST_ROWS = 10_000
 
@@ -44,10 +44,8 @@ def limited(
     if most is None or len(table) <= most:
         return LimitedTable(table)
     chosen, kept = _chosen(spec, table, most)
-    others = np.ones(len(table), bool)
-    others[chosen] = others[list(also)] = False
-    rows = np.flatnonzero(~others)
-    sums = {name: _sum(table, name, others) for name in spec.adds}
+    rows = np.array(sorted({*chosen.tolist(), *also}), np.int64)
+    sums = {name: table.total(name, without=rows) for name in spec.adds}
     return LimitedTable(table.take(rows), len(table) - len(rows), kept, sums, rows)
 
 
@@ -60,8 +58,3 @@ def _chosen(spec: TableSpec, table: Table, most: int) -> tuple[Integers, str]:
     best = np.argsort(-worth, kind="stable")[:most]
     which = "greatest" if spec.keep.greatest else "least"
     return np.sort(best), f"those of the {which} {spec.keep.column}"
-
-
-def _sum(table: Table, name: str, rows: Array) -> Cell:
-    values = table[name][rows & ~table.is_null(name)]
-    return float(values.sum()) if values.dtype.kind == "f" else int(values.sum())
