@@ -9,7 +9,7 @@ from traceview.analyses.base import TableSpec
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected_calls, selected_ranges
-from traceview.tables import Array, Column, Integers, Table, Texts, row_numbers, unbroken
+from traceview.tables import Array, Column, Integers, Table, Texts, picked, row_numbers, unbroken
 from traceview.trace import Trace
 
 _DOES = {
@@ -86,7 +86,7 @@ def range_table(trace: Trace) -> Table:
     """The selected ranges by path pattern. Those that never ended count until the last event."""
     tree, size = range_tree(trace), len(range_tree(trace).patterns)
     chosen = selected_ranges(trace)
-    pattern = np.append(tree.path_pattern, np.int32(size))[tree.path]
+    pattern = picked(np.append(tree.path_pattern, np.int32(size)), tree.path)
     if trace.selection:
         # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
@@ -115,8 +115,9 @@ def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, In
     count.
     """
     calls, inside = api_calls(trace), attributed_calls(trace)
-    within = (inside.range >= 0) & ~inside.inferred
-    of_calls = pattern[inside.range[within]]
-    cuda = groups.added(of_calls, calls.duration_ns[within], size + 1)
-    launches = np.bincount(of_calls[calls.does[within] == CallKind.LAUNCH], minlength=size + 1)
+    within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
+    of_calls = picked(pattern, picked(inside.range, within))
+    launching = picked(calls.does, within) == CallKind.LAUNCH
+    cuda = groups.added(of_calls, picked(calls.duration_ns, within), size + 1)
+    launches = groups.added(of_calls, launching, size + 1)
     return cuda, launches
