@@ -395,12 +395,20 @@ def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > 8 * (len(key) + len(wanted)) + 1024:
-        order = np.argsort(key, kind="stable")
-        place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
-        hit = key[order][place] == wanted
-        return np.where(hit, rows[order[place]], -1)
+        return np.append(rows, -1)[_places_of_sparse(key, wanted)]
     slots = np.full(span, -1, np.int32)
     slots[key[::-1] - least] = rows[::-1]
     inside = (wanted >= least) & (wanted < least + span)
     result: Integers = np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
     return result
+
+
+def _places_of_sparse(key: Integers, wanted: Integers) -> RowNumbers:
+    """The first place of each wanted key among the keys, −1 for none."""
+    matched = grouping.matched(key, wanted) if grouping.is_available() else None
+    if matched is not None:
+        return matched
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    place = np.minimum(np.searchsorted(ordered, wanted), len(key) - 1)
+    return row_numbers(np.where(ordered[place] == wanted, order[place], -1))

@@ -234,3 +234,35 @@ EXPORTED void traceview_add_by_number(const void *numbers, int64_t bytes, const 
                 sums[wide[row]] += values[row];
     }
 }
+
+/* The first of `rows` keys that equals each wanted one, -1 for none.
+ *
+ * `slots` is room for 2^bits numbers, at least twice `rows`. Returns 0 for keys that are made to
+ * collide, which this does not match. */
+EXPORTED int traceview_match_keys(const int64_t *keys, int64_t rows, const int64_t *wanted,
+                                  int64_t count, int32_t *slots, int64_t bits, int32_t *result)
+{
+    const uint64_t mix = 0x9E3779B97F4A7C15u, mask = ((uint64_t)1 << bits) - 1;
+    const int64_t most_probes = 256;
+    memset(slots, 0xFF, sizeof *slots << bits);
+    for (int64_t row = 0; row < rows; row++) {
+        uint64_t slot = (uint64_t)keys[row] * mix >> (64 - bits);
+        int64_t probes = 0;
+        while (slots[slot] >= 0 && keys[slots[slot]] != keys[row]) {
+            if (++probes == most_probes)
+                return 0;
+            slot = (slot + 1) & mask;
+        }
+        if (slots[slot] < 0)
+            slots[slot] = (int32_t)row;
+    }
+    for (int64_t row = 0; row < count; row++) {
+        uint64_t slot = (uint64_t)wanted[row] * mix >> (64 - bits);
+        int64_t probes = 0;
+        while (slots[slot] >= 0 && keys[slots[slot]] != wanted[row] && probes++ < most_probes)
+            slot = (slot + 1) & mask;
+        /* No key is farther from its slot than the most probes. */
+        result[row] = probes > most_probes ? -1 : slots[slot];
+    }
+    return 1;
+}

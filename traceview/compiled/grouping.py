@@ -23,6 +23,7 @@ _FUNCTIONS = (
     "traceview_group_statistics",
     "traceview_different_in_groups",
     "traceview_add_by_number",
+    "traceview_match_keys",
 )
 MOST_DIFFERENT = 64
 """Exclusive upper bound of the values that `different_in_groups` can count."""
@@ -143,6 +144,24 @@ def added(numbers: Array, values: Array, count: int) -> Integers:
         pointer(sums),
     )
     return sums
+
+
+def matched(keys: Integers, wanted: Integers) -> RowNumbers | None:
+    """For each wanted key, the first row of `keys` that has it, or −1; None if keys collide."""
+    keys, wanted = np.ascontiguousarray(keys, np.int64), np.ascontiguousarray(wanted, np.int64)
+    bits = max(len(keys), 1).bit_length() + 1
+    slots, result = np.empty(1 << bits, np.int32), np.empty(len(wanted), np.int32)
+    is_done = library.answer(
+        "traceview_match_keys",
+        pointer(keys),
+        c_int64(len(keys)),
+        pointer(wanted),
+        c_int64(len(wanted)),
+        pointer(slots),
+        c_int64(bits),
+        pointer(result),
+    )
+    return result if is_done else None
 
 
 def statistics_of(ids: Integers, count: int, values: Integers) -> tuple[Integers, ...]:

@@ -47,6 +47,7 @@ _RESULTS: dict[str, Any] = {
     "traceview_group_statistics": None,
     "traceview_different_in_groups": None,
     "traceview_add_by_number": None,
+    "traceview_match_keys": c_int,
     "traceview_sort": None,
     "traceview_most_first": c_int,
     "traceview_running": None,
