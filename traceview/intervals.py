@@ -145,8 +145,11 @@ def _runs(first: Integers, end: Integers) -> Integers:
 
 
 def ascending(times: Integers) -> Integers:
-    """The times sorted. They mostly ascend already, so a merge sort takes a tenth of the time."""
-    return np.sort(times, kind="stable") if np.any(times[1:] < times[:-1]) else times
+    """The times sorted.
+
+    They mostly ascend already, but numpy's vectorized sort is faster than its merge sort even so.
+    """
+    return np.sort(times) if np.any(times[1:] < times[:-1]) else times
 
 
 class Depth(NamedTuple):

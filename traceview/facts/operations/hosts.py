@@ -11,16 +11,18 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Cell, Column, Integers
-from traceview.trace import Trace
+from traceview.trace import Trace, fact_without_ranges
 
 HOST = Column("host_id", "int64", "machine, where the trace holds several", nullable=True)
 
 
+@fact_without_ranges
 def process_hosts(trace: Trace) -> Integers:
     """Host of each row of processes, absent where the trace has just one."""
     return _hosts_of(trace, "processes")
 
 
+@fact_without_ranges
 def device_hosts(trace: Trace) -> Integers:
     """Host of each row of devices, absent where the trace has just one."""
     return _hosts_of(trace, "devices")
