@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview import groups
-from traceview.compiled import grouping, sorting
+from traceview.compiled import sorting
 from traceview.compiled.library import SWITCH
 from traceview.tables import parts
 
@@ -46,43 +46,6 @@ def test_figures_of_each_group(rows):
         assert (figures.least[number], figures.most[number]) == (mine[0], mine[-1])
         middle = (mine[(len(mine) - 1) // 2], mine[len(mine) // 2])
         assert figures.median[number] == (middle[0] + middle[1]) // 2
-
-
-process = st.integers(0, 2)
-key = st.integers(0, 9) | wide
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-@given(
-    st.lists(st.tuples(process, key), max_size=30),
-    st.lists(st.tuples(process, key, st.booleans()), max_size=30),
-)
-def test_a_join_finds_the_first_row_of_the_same_process(compiled, have, wanted):
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setenv(SWITCH, "1")
-        found = groups.match(
-            np.array([p for p, _ in have], np.int32),
-            np.array([k for _, k in have], np.int64),
-            np.array([p for p, _, _ in wanted], np.int32),
-            np.array([k for _, k, _ in wanted], np.int64),
-            np.array([usable for _, _, usable in wanted], bool),
-        )
-
-    expected = [have.index((p, k)) if usable and (p, k) in have else -1 for p, k, usable in wanted]
-    assert found.tolist() == expected
-
-
-@pytest.mark.parametrize("count", [200, 5_000])
-def test_a_join_of_keys_that_are_made_to_collide(count):
-    """All of them, and absent ones, belong in one slot of the hash table of the C code."""
-    inverse = pow(0x9E3779B97F4A7C15, -1, 2**64)
-    keys = np.array([number * inverse % 2**64 for number in range(2 * count)], np.uint64)
-    have, process = keys[:count].view(np.int64), np.zeros(2 * count, np.int32)
-    found = groups.match(process[:count], have, process, keys.view(np.int64), process == 0)
-    assert found.tolist() == [*range(count), *[-1] * count]
-    if grouping.is_available():
-        assert (grouping.matched(have, have) is None) == (count > 256)
 
 
 @given(st.lists(st.tuples(small, small | wide), max_size=40))

@@ -1,7 +1,7 @@
-"""Group and join rows by small integer keys: direct addressing where keys are dense.
+"""Group and order rows by small integer keys: direct addressing where keys are dense.
 
 Hashing and comparison sorts make trace tools slow. Ids in traces are nearly always dense, so a
-table with one slot per key does both in a few linear passes.
+table with one slot per key groups them in a few linear passes.
 """
 
 from __future__ import annotations
@@ -44,24 +44,9 @@ def order_of(numbers: Array) -> Integers:
 
 
 def most_first(values: Integers) -> Integers:
-    """Stable argsort in descending order.
-
-    Sorting value and row packed into one integer is many times faster than argsort.
-    """
+    """Stable argsort in descending order."""
     order = sorting.most_first(values)
-    if order is not None:
-        return order
-    rows = len(values)
-    most, bits = int(values.max(initial=0)), rows.bit_length()
-    if (most - int(values.min(initial=0))).bit_length() + bits > 62:
-        return np.argsort(-values, kind="stable")
-    # In place, as at ten million rows each copy takes 80 MB. Shifts are faster than products.
-    key = most - values
-    key <<= bits
-    key |= np.arange(rows, dtype=np.int32)
-    sorting.sort(key, bits)
-    key &= (1 << bits) - 1
-    return key
+    return np.argsort(-values, kind="stable") if order is None else order
 
 
 class MostFirst:
@@ -370,45 +355,3 @@ def distinct(groups: Groups, values: Array) -> Integers:
         return grouping.different_in_groups(groups.ids, groups.size, values)
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)
-
-
-def match(
-    process: Array, key: Integers, wanted_process: Array, wanted_key: Integers, usable: Mask
-) -> Integers:
-    """For each wanted (process, key), the first row that has it, or −1.
-
-    `usable` is False for the wanted rows without a key.
-    """
-    first_row = np.full(len(wanted_key), -1, np.int64)
-    if not len(key) or not usable.any():
-        return first_row
-    known = rows_of(process)
-    for number, rows_wanted in rows_of(wanted_process).items():
-        rows_wanted = rows_wanted[picked(usable, rows_wanted)]
-        if number in known and len(rows_wanted):
-            rows, keys = known[number], picked(wanted_key, rows_wanted)
-            first_row[rows_wanted] = _match_one(picked(key, rows), rows, keys)
-    return first_row
-
-
-def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
-    least = int(key.min())
-    span = int(key.max()) - least + 1
-    if span > 8 * (len(key) + len(wanted)) + 1024:
-        return np.append(rows, -1)[_places_of_sparse(key, wanted)]
-    slots = np.full(span, -1, np.int32)
-    slots[key[::-1] - least] = rows[::-1]
-    inside = (wanted >= least) & (wanted < least + span)
-    result: Integers = np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
-    return result
-
-
-def _places_of_sparse(key: Integers, wanted: Integers) -> RowNumbers:
-    """The first place of each wanted key among the keys, −1 for none."""
-    matched = grouping.matched(key, wanted) if grouping.is_available() else None
-    if matched is not None:
-        return matched
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    place = np.minimum(np.searchsorted(ordered, wanted), len(key) - 1)
-    return row_numbers(np.where(ordered[place] == wanted, order[place], -1))

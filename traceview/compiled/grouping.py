@@ -1,4 +1,4 @@
-"""Grouping of rows by small integers, and statistics per group, in a few passes of C code.
+"""Grouping of rows by small integers, statistics per group, and joins, in a few passes of C code.
 
 These functions need the compiled library: see `is_available`.
 """

@@ -1,5 +1,5 @@
-/* C code of text_numbers.py and facts/ranges/name_forms.py: texts numbered in order of appearance,
- * digits in names zeroed, and numbers read.
+/* C code of text_numbers.py, packed_texts.py and facts/ranges/name_forms.py: texts numbered in order
+ * of appearance, picked and searched, digits in names zeroed, and numbers read.
  *
  * The texts are any bytes and are compared as such. The caller allocates all buffers and states
  * their sizes, which are never exceeded. Knows nothing of Python, and may run in several threads.

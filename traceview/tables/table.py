@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Share:
-    """A float64 column that is made when it is read: the percentage of `whole` in a column."""
+    """A float64 column made when it is read: what percentage of `whole` the column `of` is."""
 
     of: str
     whole: int

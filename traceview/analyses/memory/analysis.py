@@ -29,6 +29,7 @@ from traceview.facts.memory.levels import (
 )
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.hosts import HOST, gpu_cells
+from traceview.facts.operations.joins import match
 from traceview.facts.ranges.paths import UNATTRIBUTED
 from traceview.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected
@@ -163,7 +164,7 @@ def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
     if last < 0 or not len(calls):
         return UNATTRIBUTED
     row = level.events[[last]]
-    call = groups.match(
+    call = match(
         calls["process"],
         calls["correlation_id"],
         events["process"][row],

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
+from traceview.facts.operations.joins import match
 from traceview.facts.operations.operations import operations
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Table, object_array
@@ -295,9 +296,9 @@ def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
     created, called = numbers[: len(created_rows)], numbers[len(created_rows) :]
     usable = calls["communicator"] != NULL
     anywhere = (np.zeros(len(part), np.int64) for part in (created_rows, calls))
-    row = groups.match(next(anywhere), created, next(anywhere), called, usable)
+    row = match(next(anywhere), created, next(anywhere), called, usable)
     ranks[row >= 0] = created_rows["ranks"][row[row >= 0]]
-    row = groups.match(created_rows["process"], created, calls["process"], called, usable)
+    row = match(created_rows["process"], created, calls["process"], called, usable)
     # A process may hold several ranks, each on a GPU of its own.
     in_process = groups.group(created_rows["process"], created)
     single = groups.count(in_process)[in_process.ids] == 1

@@ -7,6 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.copies import pageable_copies
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
+from traceview.facts.operations.joins import match
 from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
 from traceview.records import record
@@ -88,12 +89,12 @@ def _device_of_context(trace: Trace, call: Integers) -> Integers:
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")
     keyed = ~calls.is_null("correlation_id")[call]
     process = calls["process"][call]
-    row = groups.match(
+    row = match(
         syncs["process"], syncs["correlation_id"], process, calls["correlation_id"][call], keyed
     )
     if not len(syncs):
         return row
     streams = operations(trace).streams
     context = syncs["context_id"][np.maximum(row, 0)]
-    home = groups.match(streams[:, 0], streams[:, 2], process, context, row >= 0)
+    home = match(streams[:, 0], streams[:, 2], process, context, row >= 0)
     return np.where(home >= 0, streams[:, 1][np.maximum(home, 0)], -1)

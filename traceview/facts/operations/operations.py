@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
+from traceview.facts.operations.joins import match
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Table, joined, picked, row_numbers
@@ -130,7 +131,7 @@ def _calls(trace: Trace, parts: list[Table]) -> Integers:
     calls = trace.recorded("api_calls")
     absent = calls.is_null("correlation_id")
     keyed = calls.take(~absent) if absent.any() else calls
-    call = groups.match(
+    call = match(
         keyed["process"],
         keyed["correlation_id"],
         _column(parts, "process"),
