@@ -97,7 +97,7 @@ def test_a_copy_that_took_no_time_has_no_rate(tmp_path):
 
 
 def test_a_rate_that_no_integer_holds_ends_at_the_greatest(tmp_path):
-    trace = Export().copy((0, 1), (10, 11), bytes=2**62).set((2, 3), (20, 21), bytes=2**62)
+    trace = Export().copy((0, 1), (10, 11), bytes=2**44).set((2, 3), (20, 21), bytes=2**44)
     result = ask(ANALYSIS, trace, tmp_path)
 
     assert rows(result, "copies", "bytes_per_s") == [(2**62,)]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from traceview import display
 from traceview.errors import MissingTableError
 from traceview.tables import Table
+from traceview.trace.impossible_rows import ImpossibleRows
 from traceview.trace.rank_identity import RankIdentity
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import OWN_TORCH_REMEDIES, TORCH_PROFILER, TORCH_REMEDIES
@@ -74,6 +75,7 @@ class Trace:
     is empty where the trace has none.
 
     For a `strict` trace nothing is inferred: work of a thread without ranges is in no range.
+    `impossible` counts the rows that cannot be true, which no table has.
     `peaks` are figures of the GPU that the user gave (see hardware.FIGURES), by name. `absent`
     names tables that were not recorded, though inference has filled them since; `unread` maps
     tables that were recorded in a form that cannot be read to the reason.
@@ -87,6 +89,7 @@ class Trace:
     run: Mapping[str, str] = field(default_factory=dict)
     capture: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    impossible: tuple[ImpossibleRows, ...] = ()
     selection: Selection = Selection()
     strict: bool = False
     peaks: Mapping[str, float] = field(default_factory=dict)

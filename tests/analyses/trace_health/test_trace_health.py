@@ -71,14 +71,16 @@ def test_a_too_new_nvtx_package_is_named(tmp_path, nvtx, expected):
     assert status(result, "NVTX ranges")[0][0] == expected
 
 
-def test_operations_recorded_twice_are_counted(tmp_path):
-    export = Export().launch((0, 2), (10, 20), correlation=7).launch((30, 32), (40, 50))
-    export.kernel_without_launch((10, 20), correlation=7)
+def test_operations_recorded_twice_count_once(tmp_path):
+    export = Export().launch((0, 2), (11, 20), correlation=7).launch((30, 32), (40, 50))
+    export.kernel_without_launch((11, 20), correlation=7)
 
-    [(state, detail)] = status(ask(ANALYSIS, export, tmp_path), "rows")
+    result = ask(ANALYSIS, export, tmp_path)
 
-    assert state == "warning"
-    assert detail.startswith("1 operation")
+    assert status(result, "rows") == [
+        ("note", "The recording holds 1 row twice; each counts once.")
+    ]
+    assert not result.findings
 
 
 def test_nodes_of_a_graph_are_no_repetition(tmp_path):
@@ -87,38 +89,24 @@ def test_nodes_of_a_graph_are_no_repetition(tmp_path):
     assert not status(ask(ANALYSIS, export, tmp_path), "rows")
 
 
-def of_length(length, *spans):
-    """A recording of that length with these kernels."""
-    export = Export()
-    export.raw("ANALYSIS_DETAILS", globalVid=1, duration=length, startTime=0, stopTime=length)
-    for span in spans:
-        export.launch((span[0] - 20, span[0] - 10), span)
-    return export
-
-
 SECOND = 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("spans", "wrong"),
-    [
-        ([(SECOND, SECOND + 10), (2 * SECOND, 3 * SECOND)], 0),
-        ([(SECOND, SECOND + 10), (SECOND + 20, 9 * SECOND)], 1),
-        ([(SECOND, SECOND + 10)] * 3 + [(50 * SECOND, 50 * SECOND + 10)], 1),
-        ([(-50 * SECOND, 10 - 50 * SECOND)] + [(SECOND, SECOND + 10)] * 3, 1),
-    ],
-)
-def test_times_beyond_the_length_of_the_recording_are_warned_of(tmp_path, spans, wrong):
-    result = ask(ANALYSIS, of_length(3 * SECOND, *spans), tmp_path)
+@pytest.mark.parametrize(("wrong", "severity"), [(1, "medium"), (5, "high")])
+def test_rows_that_cannot_be_true_are_no_small_matter(tmp_path, wrong, severity):
+    export = Export()
+    export.raw("ANALYSIS_DETAILS", globalVid=1, duration=SECOND, startTime=0, stopTime=SECOND)
+    for step in range(40):
+        late = 9 * SECOND if step < wrong else 0
+        export.launch((31 * step, 31 * step + 5), (late + 31 * step + 7, late + 31 * step + 20))
 
-    found = [
-        row for row in rows(result, "checks", "check", "status", "detail") if row[0] == "times"
-    ]
-    assert len(found) == bool(wrong)
-    for _, status_of_times, detail in found:
-        assert status_of_times == "warning"
-        assert detail.startswith(f"The times of {wrong} operation")
-        assert "recording of 3.00 s" in detail
+    result = ask(ANALYSIS, export, tmp_path)
+
+    [(state, detail)] = status(result, "rows")
+    assert state == "blind"
+    assert detail.startswith(f"The report leaves out {wrong} row")
+    [finding] = [each for each in result.findings if each.evidence.row["check"] == "rows"]
+    assert finding.severity == severity
 
 
 def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):

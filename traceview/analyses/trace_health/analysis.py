@@ -17,12 +17,11 @@ from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health.checks import STATUSES, Check
 from traceview.analyses.trace_health.completeness import (
-    beyond_capture,
+    impossible_rows,
     lost_events,
     missing_copies,
     record_less,
     recorded_window,
-    repeated_rows,
     warning_texts,
     warnings,
 )
@@ -309,8 +308,7 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     lost_events,
     recorded_window,
     missing_copies,
-    beyond_capture,
-    repeated_rows,
+    impossible_rows,
     _profiler_overhead,
     recording_cost,
 )

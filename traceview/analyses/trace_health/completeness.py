@@ -1,4 +1,4 @@
-"""Events that a recording lost, by process and kind; copies without records, and repeated rows."""
+"""Events that a recording lost, by process and kind; copies without records, impossible rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.recorder_wording import by_recorder, flush, of_torch
-from traceview.analyses.trace_health.checks import Check
+from traceview.analyses.trace_health.checks import Check, Status
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.operations.operations import operations
 from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.facts.phases.compilation import compiling
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
-from traceview.trace.nsys.export_info import LENGTH
 from traceview.trace.nsys.importer_errors import (
     INCOMPLETE,
     import_error,
@@ -45,9 +44,13 @@ def _otherwise(trace: Trace) -> str:
     return f"Record again: a shorter run, fewer kinds of events{fewer}, or another version of nsys."
 
 
-_CLOCKS_APART_NS = 100_000_000
 LEAST_LOST, LEAST_LOST_FRACTION = 3, 0.1
 """So many copies without a record are a loss, not a call that failed or copied nothing."""
+IN_DOUBT_FRACTION = 0.1
+"""Where so many rows of a table cannot be true, its other rows are not trusted either."""
+_FIGURES = frozenset(
+    {"kernels", "copies", "sets", "graph_launches", "api_calls", "synchronizations", "ranges"}
+)
 
 
 def warnings(trace: Trace) -> Table:
@@ -186,42 +189,24 @@ def missing_copies(trace: Trace) -> list[Check]:
     return [Check("copies", "warning", template, flush(trace), {"lost": lost, "calls": calls})]
 
 
-def beyond_capture(trace: Trace) -> list[Check]:
-    """Operations that cannot have run in a recording of that length: a damaged clock or end."""
-    length, ops = trace.capture.get(LENGTH, ""), operations(trace)
-    if not length.isdecimal() or not len(ops):
-        return []
-    capture_ns = int(length)
-    longest_ns = capture_ns + capture_ns // 100 + _CLOCKS_APART_NS
-    middle = int(np.median(ops.start_ns))
-    wrong = (ops.duration_ns > longest_ns) | (np.abs(ops.start_ns - middle) > longest_ns)
-    wrong |= np.abs(ops.end_ns - middle) > longest_ns
-    number = int(wrong.sum())
-    if not number:
-        return []
-    template = (
-        "The times of {operations:operation} do not fit into the recording of {capture_ns}, so "
-        "busy and idle time are wrong."
-    )
-    values: dict[str, Value] = {"operations": number, "capture_ns": capture_ns}
-    return [Check("times", "warning", template, _otherwise(trace), values)]
-
-
-def repeated_rows(trace: Trace) -> list[Check]:
-    """Operations that are in the recording twice."""
-    ops = operations(trace)
-    if not len(ops):
-        return []
-    # Nodes of a graph may start and end together on one stream only if they are the same row.
-    together = ops.start_ns[1:] == ops.start_ns[:-1]
-    rows = np.flatnonzero(np.append(False, together) | np.append(together, False))
-    rows = rows[ops.launched[rows] & (ops.end_ns[rows] > ops.start_ns[rows])]
-    keys = (ops.stream, ops.kind, ops.start_ns, ops.end_ns, ops.call)
-    repeated = len(rows) - groups.group(*(key[rows] for key in keys)).size
-    if not repeated:
-        return []
-    template = (
-        "{repeated:operation} are recorded twice, with the same times, stream and launch call, so "
-        "kernel-share and memory-copies count them twice."
-    )
-    return [Check("rows", "warning", template, _otherwise(trace), {"repeated": repeated})]
+def impossible_rows(trace: Trace) -> list[Check]:
+    """What the rows that the reader left out mean for the figures."""
+    lost = [each for each in trace.impossible if each.reason != "twice"]
+    repeated = sum(each.rows for each in trace.impossible if each.reason == "twice")
+    checks = []
+    if lost:
+        template = (
+            "The report leaves out {lost:row} that cannot be true, so times and counts lack that "
+            "work."
+        )
+        values: dict[str, Value] = {"lost": sum(each.rows for each in lost)}
+        status: Status = "blind" if any(each.table in _FIGURES for each in lost) else "warning"
+        in_doubt = any(
+            each.table in _FIGURES and each.rows >= IN_DOUBT_FRACTION * each.of for each in lost
+        )
+        remedy = _otherwise(trace)
+        checks.append(Check("rows", status, template, remedy, values, all_in_doubt=in_doubt))
+    if repeated:
+        template = "The recording holds {repeated:row} twice; each counts once."
+        checks.append(Check("rows", "note", template, None, {"repeated": repeated}))
+    return checks

@@ -12,7 +12,14 @@ import numpy as np
 from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
-from traceview.tables import MOST_ROWS, Array, Table, Texts, picked, rows_of, thrifty
+from traceview.tables import MOST_ROWS, Array, Table, Texts, picked, thrifty
+from traceview.trace.impossible_rows import (
+    ImpossibleRows,
+    Window,
+    warnings_of,
+    window,
+    without_impossible,
+)
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
@@ -28,6 +35,7 @@ from traceview.trace.kineto.stacks.tables import python_tables
 from traceview.trace.kineto.values import integers
 from traceview.trace.model import Trace
 from traceview.trace.rank_identity import HOST
+from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.units import counted
@@ -175,8 +183,8 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
         )
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
-    tables, origin = _tables(gathered, source.metadata)
-    warnings = _warnings(source, gathered)
+    tables, origin, impossible = _tables(gathered, source.metadata)
+    warnings = (*warnings_of(impossible), *_warnings(source, gathered))
     return Trace(
         path=path,
         recorder=TORCH_PROFILER,
@@ -185,6 +193,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
         tables={name: tables[name] for name in TABLES if name in tables},
         run=_run(source.metadata, origin),
         warnings=warnings,
+        impossible=impossible,
     )
 
 
@@ -200,8 +209,13 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
     return run | {"gpu_vendor": "AMD"} if _on_amd(metadata) else run
 
 
-def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, Table], int]:
-    """The tables that were recorded, and the time of the first event, which becomes 0."""
+def _tables(
+    gathered: Gathered, metadata: Mapping[str, Any]
+) -> tuple[dict[str, Table], int, tuple[ImpossibleRows, ...]]:
+    """The tables that were recorded, the time that becomes 0, and the rows that are left out.
+
+    That is the time of the first event, of those that are possible.
+    """
     gpus = groups.different(
         np.concatenate([parts.distinct("device") for parts in gathered.gpu.parts])
     )
@@ -210,19 +224,25 @@ def _tables(gathered: Gathered, metadata: Mapping[str, Any]) -> tuple[dict[str, 
     )
     staged = _staged(gathered, settled, metadata)
     device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
-    origin = min((_first(columns) for columns in staged.values() if _rows(columns)), default=0)
-    tables = {}
+    within = window(staged, None)
+    origin = min((_first(columns, within) for columns in staged.values()), default=0)
+    tables: dict[str, Table] = {}
+    impossible: list[ImpossibleRows] = []
     for name, columns in staged.items():
         _shift(columns, origin)
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
-        tables[name] = Table(TABLES[name].columns, _ordered(name, columns))
+        possible, found = without_impossible(
+            name, _thrifty(ordered(name, columns)), within.since(origin)
+        )
+        impossible += found
+        tables[name] = Table(TABLES[name].columns, possible)
     fixed = {
         "devices": settled.devices,
         "processes": settled.processes,
         "threads": settled.threads,
     }
-    return {**tables, **fixed}, origin
+    return {**tables, **fixed}, origin, tuple(impossible)
 
 
 def _staged(
@@ -289,11 +309,16 @@ def _rows(columns: Staged) -> int:
     return len(next(iter(columns.values())))
 
 
-def _first(columns: Staged) -> int:
-    for name in _TIMES:
-        if name in columns:
-            return int(numbers_of(columns, name).min())
-    return int(np.iinfo(np.int64).max)
+def _first(columns: Staged, within: Window) -> int:
+    """The first possible time of a table; of one without, a time after all others."""
+    name = next((each for each in _TIMES if each in columns), None)
+    if name is None or not _rows(columns):
+        return within.last_ns
+    times = numbers_of(columns, name)
+    first = int(times.min())
+    if within.holds(first):
+        return first
+    return int(times[times >= within.first_ns].min(initial=within.last_ns))
 
 
 def _shift(columns: Staged, origin: int) -> None:
@@ -317,31 +342,12 @@ def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array
     return picked(rows, each.ids)
 
 
-def _ordered(name: str, columns: Staged) -> Staged:
-    """Sort the rows as their table requires, and store constant columns once."""
-    order = None
-    if name in ("ranges", "call_sites"):
-        start, end, thread = (
-            numbers_of(columns, each) for each in ("start_ns", "end_ns", "thread")
-        )
-        if not _in_range_order(thread, start, end):
-            order = np.lexsort((-end, start, thread))
-    elif "start_ns" in columns:
-        start = numbers_of(columns, "start_ns")
-        if not groups.in_order(start):
-            order = np.argsort(start, kind="stable")
-    if order is not None:
-        columns = {column: rows_of(columns.pop(column), order) for column in [*columns]}
+def _thrifty(columns: Staged) -> Staged:
+    """The columns with constant ones stored once."""
     return {
         column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
         for column, values in columns.items()
     }
-
-
-def _in_range_order(thread: Array, start: Array, end: Array) -> bool:
-    """Whether rows are sorted by thread, then start, then the later end."""
-    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))
-    return bool(((thread[1:] > thread[:-1]) | ((thread[1:] == thread[:-1]) & later)).all())
 
 
 def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _VARIABLE_OF = re.compile(r"PROCESS_(\d+):ENVIRONMENT_VARIABLE")
 _SCRUBBED = "(removed)"
 _MOST_NAMED = 3
+# Of a number that fits into int64.
+_LONGEST_DIGITS = 18
 
 
 @record
@@ -155,8 +157,14 @@ def _capture(database: Database) -> dict[str, str]:
 def _length_ns(database: Database) -> int | None:
     """Length of the recording, the longest of several machines; None if not in the export."""
     lines = database.lines("ANALYSIS_DETAILS", ("duration",))
-    known = [length for (length,) in lines if isinstance(length, int) and length > 0]
+    known = [length for (length,) in lines if isinstance(length, int) and 0 < length < 1 << 57]
     return max(known, default=None)
+
+
+def length_of(capture: Mapping[str, str]) -> int | None:
+    """Length of the recording in ns, from `Trace.capture`; None if unknown."""
+    length = capture.get(LENGTH, "")
+    return int(length) if length.isdecimal() and len(length) <= _LONGEST_DIGITS else None
 
 
 def _of_environment(name: str, value: str) -> bool:

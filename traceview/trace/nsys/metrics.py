@@ -10,8 +10,7 @@ from traceview.compiled.numbers import numbered
 from traceview.errors import TraceFormatError
 from traceview.tables import Mask, Table, Texts, object_array
 from traceview.trace.nsys.processes import host_of
-from traceview.trace.nsys.rows import Export, ExportTable, Rows
-from traceview.trace.schema.gpu_work import GPU_METRICS
+from traceview.trace.nsys.rows import Export, ExportTable, Rows, Staged
 
 SAMPLES = ExportTable("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
 # Matched by name: ids differ between metric sets.
@@ -20,10 +19,9 @@ METRICS = {
     "dram-write": re.compile(r"DRAM Write \w+ \[Throughput %\]"),
 }
 _GPU_BITS = 0xFF
-_FARTHEST_NS = 1 << 57
 
 
-def gpu_metrics(export: Export, devices: Table) -> Table | None:
+def gpu_metrics(export: Export, devices: Table) -> Staged | None:
     """Samples of METRICS in time order; None if none were recorded.
 
     Host and GPU are encoded in the bits of the type id.
@@ -70,16 +68,13 @@ def _devices(devices: Table) -> dict[tuple[int, int], int]:
     return {key: row for row, key in enumerate(keys)}
 
 
-def _table(rows: Rows, metric: np.ndarray, device: np.ndarray, kept: Mask) -> Table:
-    time = rows.integer("timestamp")[kept].clip(-_FARTHEST_NS, _FARTHEST_NS)
+def _table(rows: Rows, metric: np.ndarray, device: np.ndarray, kept: Mask) -> Staged:
+    time = rows.nullable("timestamp")[kept]
     order = np.argsort(time, kind="stable")
     value = rows.integer("value")[kept].clip(0, 100).astype(np.int16)
-    return Table(
-        GPU_METRICS.columns,
-        {
-            "time_ns": time[order],
-            "device": device[kept][order],
-            "metric": Texts(metric[kept][order], object_array(list(METRICS))),
-            "value_pct": value[order],
-        },
-    )
+    return {
+        "time_ns": time[order],
+        "device": device[kept][order],
+        "metric": Texts(metric[kept][order], object_array(list(METRICS))),
+        "value_pct": value[order],
+    }

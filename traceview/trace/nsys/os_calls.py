@@ -16,11 +16,9 @@ def os_calls(reader: Reader) -> Staged | None:
     if rows is None:
         return None
     rows = rows.where(reader.owners.has_threads(rows))
-    start, end = reader.export.spans(rows, "OS runtime calls")
     thread, process = reader.owners.threads(rows)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "thread": thread,
         "process": process,
         "name": filled(reader.names.texts(rows.numbers("nameId")), UNNAMED),

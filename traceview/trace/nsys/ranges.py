@@ -72,12 +72,10 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
     distinct, code = numbered(events.rows.cells("eventType"))
     known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
     rows, domains = events.rows if known.all() else events.rows.where(known), events.domains
-    start, end = reader.export.spans(rows, "ranges", may_stay_open=True)
     thread, process = reader.owners.threads(rows)
     names = filled(_texts(reader.names, rows), UNNAMED)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "thread": thread,
         "process": process,
         "end_thread": _end_threads(reader, rows),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
-import numpy.typing as npt
 
 from traceview import groups
 from traceview.stages import in_stage
-from traceview.tables import NULL, Array, Table, Texts, rows_of, thrifty
+from traceview.tables import Table, Texts, thrifty
+from traceview.trace.impossible_rows import ImpossibleRows, warnings_of, window, without_impossible
 from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, tables
 from traceview.trace.nsys.absent_tables import empty_tables, unread_tables
@@ -24,6 +21,7 @@ from traceview.trace.nsys.cpu.thread_runs import thread_runs
 from traceview.trace.nsys.export_info import (
     ExportMeta,
     clock_origin,
+    length_of,
     rank_of_program,
     read_meta,
     version_warnings,
@@ -36,13 +34,10 @@ from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
 from traceview.trace.nsys.source_excerpts import source_excerpts
 from traceview.trace.nsys.syncs import synchronizations
+from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
-from traceview.trace.sqlite.page_reader import THREADS
 
-MARK_KIND = "mark"
-_BY_START = ("kernels", "copies", "sets", "graph_launches", "api_calls")
-_NESTED = ("ranges", "call_sites")
 _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "kernels": tables.kernels,
     "copies": tables.copies,
@@ -71,7 +66,7 @@ def read(database: Database, path: str) -> Trace:
     # The longest tables in the order of `_staged`: while one is processed, the pages of the next
     # are decoded. Ranges take longest to process.
     export.read_ahead(RANGES, tables.KERNELS, tables.API_CALLS)
-    staged = _staged(tables.Reader(export), meta)
+    staged, impossible = _staged(tables.Reader(export), meta)
     return Trace(
         path=path,
         recorder="nsys",
@@ -80,7 +75,8 @@ def read(database: Database, path: str) -> Trace:
         tables=staged,
         run=_run(database, meta, staged),
         capture=meta.capture,
-        warnings=(*_import_warnings(staged), *export.warnings),
+        warnings=(*_import_warnings(staged), *warnings_of(impossible), *export.warnings),
+        impossible=impossible,
         unread=unread_tables(export),
     )
 
@@ -106,34 +102,38 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
     return [f"nsys failed to import all events, so every figure covers only part of them: {error}"]
 
 
-def _staged(reader: tables.Reader, meta: ExportMeta) -> dict[str, Table]:
+def _staged(
+    reader: tables.Reader, meta: ExportMeta
+) -> tuple[dict[str, Table], tuple[ImpossibleRows, ...]]:
+    """The tables, and the rows that they leave out."""
     unsettled = {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
     unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
     for name, read_table in in_stage("Reading the trace", _READERS.items()):
-        staged = _thrifty(read_table(reader))
-        if staged is not None and name in _BY_START:
-            staged = _sorted(staged, _by_start(staged))
-        unsettled[name] = staged
+        unsettled[name] = _thrifty(read_table(reader))
     unsettled["synchronizations"] = synchronizations(reader, unsettled["api_calls"])
     unsettled["thread_runs"] = thread_runs(reader)
     unsettled |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     recorded: dict[str, Table] = {}
+    impossible: list[ImpossibleRows] = []
+    within = window(unsettled, length_of(meta.capture))
     for name in TABLES:
         staged = unsettled.pop(name, None)
         if staged is not None:
             # Rebind the name: unsorted columns can be freed only if nothing else refers to them.
-            staged = settled.renumber(staged)
-            if name in _NESTED:
-                staged = _sorted(staged, _nested(staged))
+            staged = ordered(name, settled.renumber(staged))
+            staged, found = without_impossible(name, staged, within)
+            impossible += found
             recorded[name] = Table(TABLES[name].columns, staged)
     for name in empty_tables(reader.export, meta, recorded):
         recorded[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
     if sampled is not None:
-        recorded["gpu_metrics"] = sampled
-    return {**recorded, **settled.tables}
+        sampled, found = without_impossible("gpu_metrics", sampled, within)
+        impossible += found
+        recorded["gpu_metrics"] = Table(TABLES["gpu_metrics"].columns, sampled)
+    return {**recorded, **settled.tables}, tuple(impossible)
 
 
 def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
@@ -168,54 +168,3 @@ def _thrifty(staged: Staged | None) -> Staged | None:
         column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
         for column, values in staged.items()
     }
-
-
-def _sorted(staged: Staged, order: npt.NDArray[np.intp] | None) -> Staged:
-    """The rows in that order, if any; frees each unsorted column."""
-    if order is None:
-        return staged
-    with ThreadPoolExecutor(THREADS) as pool:
-        taken = {name: pool.submit(rows_of, staged.pop(name), order) for name in [*staged]}
-        return {name: column.result() for name, column in taken.items()}
-
-
-def _by_start(staged: Staged) -> npt.NDArray[np.intp] | None:
-    start = _numbers(staged, "start_ns")
-    if (start[1:] >= start[:-1]).all():
-        return None
-    return np.argsort(start, kind="stable")
-
-
-def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
-    """Order by thread and start, the longest first; an unended range is longest.
-
-    Marks come after all ranges, so that the columns of the ranges are slices of the table's.
-    """
-    start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
-    lane = _marks_last(thread, staged.get("kind"))
-    order = groups.order_of(lane)
-    rows_of_parts = (order[part] for part in groups.overlapping_parts(len(start)))
-    if all(
-        groups.in_order(lane[rows], start[rows], _longest_first(end[rows]))
-        for rows in rows_of_parts
-    ):
-        return None if groups.in_order(lane) else order
-    return np.lexsort((_longest_first(end), start, lane))
-
-
-def _marks_last(thread: Array, kind: Array | Texts | None) -> Array:
-    """The thread of each range; for marks, the thread plus the number of threads."""
-    if not isinstance(kind, Texts) or MARK_KIND not in kind.values:
-        return thread
-    threads = int(thread.max(initial=0)) + 1
-    return np.where(kind.isin([MARK_KIND]), thread + np.int32(threads), thread)
-
-
-def _longest_first(end: Array) -> Array:
-    return np.where(end == NULL, -np.iinfo(np.int64).max, -end)
-
-
-def _numbers(staged: Staged, name: str) -> Array:
-    values = staged[name]
-    assert not isinstance(values, Texts)
-    return values

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from traceview.groups import parts
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Texts, constant, picked
 from traceview.trace.sqlite.file import Database
@@ -15,9 +14,6 @@ from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
 
 Staged = dict[str, Array | Texts]
 INT32 = np.iinfo(np.int32)
-# Far beyond any recording, yet differences fit into int64.
-MOST_BYTES = 1 << 44
-FARTHEST_NS = 1 << 57
 
 
 @record
@@ -90,9 +86,9 @@ class Rows:
             values = values.clip(INT32.min + 1, INT32.max)
         return _typed(values, np.int32)
 
-    def size(self, name: str) -> Integers:
-        """A column of bytes, clipped so that sums of damaged values do not overflow."""
-        return self.integer(name).clip(0, MOST_BYTES)
+    def span(self) -> dict[str, Integers]:
+        """The columns start_ns and end_ns, as recorded: see `impossible_rows`."""
+        return {"start_ns": self.nullable("start"), "end_ns": self.nullable("end")}
 
     def where(self, mask: Mask) -> Rows:
         """The rows where `mask` is True."""
@@ -146,40 +142,6 @@ class Export:
             self.warnings.append(f"table {source.table} was not read: it {lacks}")
             return None
         return Rows(self.database.read(source.table, _wanted(source, stored)))
-
-    def spans(
-        self, rows: Rows, what: str, *, may_stay_open: bool = False
-    ) -> tuple[Integers, Integers]:
-        """Start and end times in ns, with no end before its start; open ends may stay NULL."""
-        start = self._near(rows.integer("start"), what)
-        ends = rows.nullable("end")
-        wrong = _wrong_ends(start, ends, rows.numbers("end").null if may_stay_open else None)
-        if len(wrong):
-            self.warnings.append(
-                f"{len(wrong)} of the {what} end before they start; their duration is set to 0"
-            )
-            ends = ends.copy()
-            ends[wrong] = start[wrong]
-        return start, ends
-
-    def _near(self, times: Integers, what: str) -> Integers:
-        if not len(times) or -FARTHEST_NS <= times.min() <= times.max() <= FARTHEST_NS:
-            return times
-        self.warnings.append(
-            f"times of {what} are out of range and were clipped; the trace is damaged"
-        )
-        return times.clip(-FARTHEST_NS, FARTHEST_NS)
-
-
-def _wrong_ends(start: Integers, end: Integers, open_: Mask | None) -> Integers:
-    """The rows whose end is before their start or out of range, except those in `open_`."""
-    rows = []
-    for part in parts(len(start)):
-        wrong = (end[part] < start[part]) | (end[part] > FARTHEST_NS)
-        if open_ is not None:
-            wrong &= ~open_[part]
-        rows.append(np.flatnonzero(wrong) + part.start)
-    return np.concatenate([np.zeros(0, np.int64), *rows])
 
 
 def _wanted(source: ExportTable, there: tuple[str, ...]) -> Mapping[str, Kind]:

@@ -41,13 +41,11 @@ def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
     rows = reader.export.rows(SYNCHRONIZATIONS)
     if rows is None:
         return None
-    start, end = reader.export.spans(rows, "synchronizations")
     process = reader.owners.processes(rows)
     correlation = rows.nullable("correlationId")
     stream = rows.nullable("streamId")
     staged: Staged = {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "process": process,
         "context_id": rows.identity("contextId"),
         "stream_id": np.where(stream == NOTHING, NULL, stream),

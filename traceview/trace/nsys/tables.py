@@ -89,7 +89,7 @@ def kernels(reader: Reader) -> Staged | None:
     rows = reader.export.rows(KERNELS)
     if rows is None:
         return None
-    staged = _on_stream(reader, rows, "kernels")
+    staged = _on_stream(reader, rows)
     name = filled(reader.names.texts(rows.numbers("demangledName")), UNNAMED)
     staged["name"] = name
     short = reader.names.texts(rows.numbers("shortName"))
@@ -158,8 +158,8 @@ def copies(reader: Reader) -> Staged | None:
     kinds = memory_kinds(reader.export.database)
     directions = copy_directions(reader.export.database)
     return {
-        **_on_stream(reader, rows, "copies"),
-        "bytes": rows.size("bytes"),
+        **_on_stream(reader, rows),
+        "bytes": rows.nullable("bytes"),
         "direction": meanings(rows.integer("copyKind"), directions),
         "source_memory": meanings(rows.integer("srcKind", NULL), {**kinds, NULL: "unknown"}),
         "destination_memory": meanings(rows.integer("dstKind", NULL), {**kinds, NULL: "unknown"}),
@@ -180,8 +180,8 @@ def sets(reader: Reader) -> Staged | None:
     if rows is None:
         return None
     return {
-        **_on_stream(reader, rows, "memsets"),
-        "bytes": rows.size("bytes"),
+        **_on_stream(reader, rows),
+        "bytes": rows.nullable("bytes"),
         "graph_node_id": _graph_node(rows),
     }
 
@@ -191,18 +191,16 @@ def graph_launches(reader: Reader) -> Staged | None:
     if rows is None:
         return None
     return {
-        **_on_stream(reader, rows, "graph launches"),
+        **_on_stream(reader, rows),
         "graph_id": rows.integer("graphId"),
         "graph_exec_id": rows.integer("graphExecId"),
     }
 
 
-def _on_stream(reader: Reader, rows: Rows, what: str) -> Staged:
-    start, end = reader.export.spans(rows, what)
+def _on_stream(reader: Reader, rows: Rows) -> Staged:
     process = reader.owners.processes(rows)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "process": process,
         "device": reader.owners.devices(rows, process),
         "context_id": rows.identity("contextId"),
@@ -225,11 +223,9 @@ def api_calls(reader: Reader) -> Staged | None:
         return None
     repeats = rows.cells("eventClass") == BACKTRACE_CLASS
     calls = rows.where(~repeats) if repeats.any() else rows
-    start, end = reader.export.spans(calls, "API calls")
     thread, process = reader.owners.threads(calls)
     staged: Staged = {
-        "start_ns": start,
-        "end_ns": end,
+        **calls.span(),
         "thread": thread,
         "process": process,
         "correlation_id": calls.nullable("correlationId"),
@@ -282,10 +278,10 @@ def memory_events(reader: Reader) -> Staged | None:
     operations = memory_operations(reader.export.database)
     kinds = memory_kinds(reader.export.database)
     return {
-        "time_ns": rows.integer("start"),
+        "time_ns": rows.nullable("start"),
         "process": process,
         "device": reader.owners.devices(rows, process),
-        "bytes": rows.size("bytes"),
+        "bytes": rows.nullable("bytes"),
         "operation": meanings(rows.integer("memoryOperationType"), operations),
         "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
         "correlation_id": rows.nullable("correlationId"),
@@ -304,7 +300,6 @@ def _overheads(reader: Reader, source: ExportTable) -> Staged | None:
     rows = reader.export.rows(source)
     if rows is None:
         return None
-    start, end = reader.export.spans(rows, "profiler overheads")
     known = ~rows.null("globalTid")
     thread = np.full(len(rows), ABSENT, np.int32)
     process = thread.copy()
@@ -314,8 +309,7 @@ def _overheads(reader: Reader, source: ExportTable) -> Staged | None:
     known_kinds = {QUEUE_FULL: "queue-full"} if kind == "cupti" else {}
     types = rows.integer("overheadType").tolist()
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "thread": thread,
         "process": process,
         "name": filled(names, UNNAMED),

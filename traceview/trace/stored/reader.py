@@ -13,10 +13,19 @@ import numpy as np
 
 from traceview.errors import TraceFormatError
 from traceview.tables import Array, Column, Mask, Table, Texts, null_of, thrifty
+from traceview.trace.impossible_rows import (
+    MEASURED,
+    ImpossibleRows,
+    warnings_of,
+    window,
+    without_impossible,
+)
 from traceview.trace.model import Trace
 from traceview.trace.nsys import kernel_code, source_excerpts
 from traceview.trace.nsys.cpu.own_samples import with_sources
+from traceview.trace.nsys.export_info import length_of
 from traceview.trace.nsys.rows import Staged
+from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
@@ -45,7 +54,8 @@ def read(database: Database, path: str) -> Trace:
     """
     about = _pairs(database, ABOUT)
     _check_format(about.get("format", ""))
-    tables = _tables(database)
+    capture = {str(k): str(v) for k, v in _json(about.get("capture"), dict).items()}
+    tables, impossible = _tables(database, capture)
     for name in _ALWAYS:
         tables.setdefault(name, Table.empty(TABLES[name].columns))
     _check_rows(tables)
@@ -56,8 +66,9 @@ def read(database: Database, path: str) -> Trace:
         export_schema_version=about.get("export_schema_version"),
         tables={name: tables[name] for name in TABLES if name in tables},
         run=_pairs(database, RUN),
-        capture={str(k): str(v) for k, v in _json(about.get("capture"), dict).items()},
-        warnings=tuple(map(str, _json(about.get("warnings"), list))),
+        capture=capture,
+        warnings=(*map(str, _json(about.get("warnings"), list)), *warnings_of(impossible)),
+        impossible=impossible,
     )
 
 
@@ -83,20 +94,28 @@ def _json(text: str | None, kind: Callable[[], Any]) -> Any:
     return value if isinstance(value, type(kind())) else kind()
 
 
-def _tables(database: Database) -> dict[str, Table]:
+def _tables(
+    database: Database, capture: Mapping[str, str]
+) -> tuple[dict[str, Table], tuple[ImpossibleRows, ...]]:
+    """The tables, and the rows that they leave out."""
     texts = _texts(database)
-    tables = {}
-    for name in NUMBERED:
-        if name in database.tables:
-            staged = _staged(database, name, texts)
-            if name == "python_frames":
-                staged = with_sources(database, staged)
-            tables[name] = Table(TABLES[name].columns, staged)
+    numbered = {
+        name: _staged(database, name, texts) for name in NUMBERED if name in database.tables
+    }
+    if "python_frames" in numbered:
+        numbered["python_frames"] = with_sources(database, numbered["python_frames"])
+    within = window(numbered, length_of(capture))
+    tables: dict[str, Table] = {}
+    impossible: list[ImpossibleRows] = []
+    for name in [*numbered]:
+        staged, found = without_impossible(name, ordered(name, numbered.pop(name)), within)
+        impossible += found
+        tables[name] = Table(TABLES[name].columns, staged)
     for name, staged_of in _OWN_LAYOUT.items():
         staged_own = staged_of(database)
         if staged_own is not None:
             tables[name] = Table(TABLES[name].columns, staged_own)
-    return tables
+    return tables, tuple(impossible)
 
 
 def _texts(database: Database) -> Texts:
@@ -129,7 +148,7 @@ def _column(table: str, column: Column, columns: Columns, rows: int, texts: Text
     absent = Numbers(np.zeros(rows, np.int64), np.ones(rows, bool))
     numbers = _numbers(columns, column.name) if column.name in columns else absent
     null = np.zeros(rows, bool) if numbers.null is None else numbers.null
-    if null.any() and not column.nullable:
+    if null.any() and not column.nullable and column.name not in MEASURED:
         raise TraceFormatError(f"column {column.name} of table {table} has no value", _AGAIN)
     if column.dtype == "text":
         return _numbered(table, column.name, numbers.values, null, texts)

@@ -32,11 +32,9 @@ def host_functions(reader: Reader) -> Staged | None:
     rows = reader.export.rows(ON_STREAM)
     if rows is None:
         return _callbacks(reader)
-    start, end = reader.export.spans(rows, "host functions")
     process = reader.owners.processes(rows)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "process": process,
         "device": reader.owners.devices(rows, process),
         "stream_id": rows.nullable("streamId"),
@@ -48,11 +46,9 @@ def _callbacks(reader: Reader) -> Staged | None:
     rows = reader.export.rows(ON_THREAD)
     if rows is None:
         return None
-    start, end = reader.export.spans(rows, "host callbacks")
     _, process = reader.owners.threads(rows)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "process": process,
         "device": np.full(len(rows), ABSENT, np.int32),
         "stream_id": np.full(len(rows), NULL),
@@ -67,12 +63,10 @@ def jit_compilations(reader: Reader) -> Staged | None:
         return None
     # CUPTI leaves both times 0 if it could not measure them.
     rows = rows.where(rows.integer("start") > 0)
-    start, end = reader.export.spans(rows, "JIT compilations")
     thread, process = reader.owners.threads(rows)
     kinds = jit_operations(reader.export.database)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "thread": thread,
         "process": process,
         "correlation_id": rows.nullable("correlationId"),

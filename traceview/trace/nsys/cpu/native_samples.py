@@ -11,7 +11,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Integers, Mask, Texts
-from traceview.trace.nsys.rows import FARTHEST_NS, ExportTable, Rows, Staged
+from traceview.trace.nsys.rows import ExportTable, Rows, Staged
 from traceview.trace.nsys.tables import Reader
 from traceview.trace.sqlite.row_reader import Numbers
 
@@ -30,7 +30,7 @@ def native_samples(reader: Reader) -> Staged | None:
         return None
     rows = rows.where(reader.owners.has_threads(rows))
     thread, process = reader.owners.threads(rows)
-    time = rows.integer("start").clip(-FARTHEST_NS, FARTHEST_NS)
+    time = rows.nullable("start")
     order = np.argsort(time, kind="stable")
     return {
         "time_ns": time[order],

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview.tables import Array, Texts
 from traceview.trace.nsys.names import UNNAMED, filled
-from traceview.trace.nsys.rows import FARTHEST_NS, INT32, ExportTable, Staged
+from traceview.trace.nsys.rows import INT32, ExportTable, Staged
 from traceview.trace.nsys.tables import Reader
 from traceview.trace.sqlite.file import Database
 
@@ -29,7 +29,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
     order = np.lexsort((depth, stack))
     distinct, number = np.unique(stack[order], return_inverse=True)
     samples = samples.where(np.isin(samples.integer("stack"), distinct))
-    time = samples.integer("start").clip(-FARTHEST_NS, FARTHEST_NS)
+    time = samples.nullable("start")
     thread, process = reader.owners.threads(samples)
     by_time = np.argsort(time, kind="stable")
     place = np.searchsorted(distinct, samples.integer("stack")).astype(np.int32)

@@ -19,7 +19,7 @@ from traceview import groups
 from traceview.compiled.numbers import numbered
 from traceview.tables import Integers, Mask, RowNumbers, Texts, constant
 from traceview.trace.nsys.names import first_of
-from traceview.trace.nsys.rows import FARTHEST_NS, INT32, ExportTable, Rows, Staged
+from traceview.trace.nsys.rows import INT32, ExportTable, Rows, Staged
 from traceview.trace.nsys.tables import Reader
 
 PERIODIC = "Python Periodic Sampling"
@@ -77,7 +77,7 @@ def python_samples(reader: Reader, sampled: Mask) -> tuple[Staged, Staged] | Non
 
 def _samples(reader: Reader, marks: Rows, stack: RowNumbers, state: Texts) -> Staged:
     """The samples in order of time."""
-    time = marks.integer("start").clip(-FARTHEST_NS, FARTHEST_NS)
+    time = marks.nullable("start")
     thread, process = reader.owners.threads(marks)
     order = np.argsort(time, kind="stable")
     return {

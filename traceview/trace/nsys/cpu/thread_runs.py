@@ -21,7 +21,7 @@ def thread_runs(reader: Reader) -> Staged | None:
         return None
     rows = rows.where(reader.owners.has_threads(rows))
     thread, process = reader.owners.threads(rows)
-    time, enters = rows.integer("start"), rows.integer("isSchedIn") != 0
+    time, enters = rows.nullable("start"), rows.integer("isSchedIn") != 0
     order = np.lexsort((time, thread))
     thread, process = thread[order], process[order]
     time, enters = time[order], enters[order]

@@ -14,6 +14,7 @@ import numpy as np
 
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant
+from traceview.trace.impossible_rows import MOST_BYTES
 from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.nvtx.payloads import (
     FIRST_STATIC_ID,
@@ -25,7 +26,7 @@ from traceview.trace.nsys.nvtx.payloads import (
     schemas_of,
 )
 from traceview.trace.nsys.ranges import NvtxEvents
-from traceview.trace.nsys.rows import INT32, MOST_BYTES, Rows, Staged
+from traceview.trace.nsys.rows import INT32, Rows, Staged
 from traceview.trace.nsys.tables import Reader
 
 DOMAIN = "NCCL"
@@ -141,12 +142,10 @@ def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Intege
     kinds = names.map([KINDS.get(str(name)) for name in names.values])
     chosen: Mask = kinds.codes >= 0
     rows = rows.where(chosen)
-    start, end = reader.export.spans(rows, "calls of NCCL")
     thread, process = reader.owners.threads(rows)
     peer = np.where(fields[_PEER] == NULL, fields[_ROOT], fields[_PEER])
     return {
-        "start_ns": start,
-        "end_ns": end,
+        **rows.span(),
         "thread": thread,
         "process": process,
         "kind": kinds.take(chosen),
