@@ -59,7 +59,7 @@ def most_content(packed_size: int) -> int:
 def too_dense(archive: str) -> TraceFormatError:
     """The error for an archive of more content than that."""
     return TraceFormatError(
-        f"the {archive} archive unpacks to over {MOST_RATIO} times its size, more than a trace does",
+        f"the {archive} archive unpacks to over {MOST_RATIO} times its size, unlike any trace",
         "unpack it first if it is one",
     )
 

@@ -19,7 +19,7 @@ from traceview.trace.archives import (
     unpacked_pieces,
 )
 from traceview.trace.kineto import USE_TRACE
-from traceview.trace.memory.requirement import check_fits
+from traceview.trace.memory.requirement import check_fits, check_json_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file
@@ -77,13 +77,19 @@ def load_torch(path: Path) -> Trace:
     archive, size = _archive(path), path.stat().st_size
     try:
         if archive is None:
+            check_json_fits(size, 0, shown)
             with path.open("rb") as plain:
                 return kineto.read(unpacked_pieces(plain, None), shown, plain)
         with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:
 
             def counted() -> Iterator[bytes]:
+                unpacked_size, checked = 0, 1 << 26
                 for piece in pieces:
                     stage("Reading the trace", packed.tell(), size)
+                    unpacked_size += len(piece)
+                    if unpacked_size > checked:
+                        check_json_fits(unpacked_size, unpacked_size, shown)
+                        checked *= 2
                     yield piece
 
             return kineto.read(counted(), shown)
