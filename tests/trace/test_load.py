@@ -333,3 +333,43 @@ def test_zlib_errors_inside_gzip_are_told(export: Path, tmp_path: Path) -> None:
     with pytest.raises((zlib.error, gzip.BadGzipFile, EOFError)):
         gzip.decompress(packed)
     assert "damaged or truncated" in message(path)
+
+
+@pytest.mark.parametrize("suffix", ARCHIVES)
+def test_an_archive_of_more_than_a_trace_is_refused_before_it_is_unpacked(
+    export: Path, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    monkeypatch.setattr("traceview.trace.archives.FREE_BYTES", 1 << 22)
+    header = bytearray(export.read_bytes()[:100])
+    stale = bytes(header[:92]) + b"\xff" * 8
+    huge = bytes(header[:28]) + b"\x10\0\0\0" + bytes(header[32:])
+    zeros = bytes(1 << 24)
+    for content, said in (
+        (zeros, "not an SQLite file"),
+        (b" " * (1 << 24), "not an SQLite file"),
+        (export.read_bytes() + zeros, "more than the"),
+        (huge + zeros, "over 256 times its size"),
+        (stale + zeros, "over 256 times its size"),
+        (b'{"traceEvents": [' + b" " * (1 << 24), "over 256 times its size"),
+    ):
+        packed = tmp_path / f"t.sqlite{suffix}"
+        packed.write_bytes(ARCHIVES[suffix](content))
+        assert said in message(packed)
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b'{"a": "', "in its first 16 MiB"),
+        (b'{"traceEvents": [{"name": "', "one of its events is longer than 16 MiB"),
+        (b'{"traceEvents": [{}], "a": "', "behind its events is longer than 16 MiB"),
+    ],
+)
+def test_a_name_without_end_is_refused(start: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(start + b"a" * (40 << 20))
+    assert said in message(path)

@@ -10,9 +10,16 @@ from pathlib import Path
 from traceview.errors import TraceFormatError
 from traceview.outputs import REPORT_SUFFIXES
 from traceview.stages import stage
-from traceview.trace.archives import ARCHIVES, ahead, damage, unpacked_pieces
+from traceview.trace.archives import (
+    ARCHIVES,
+    ahead,
+    damage,
+    most_content,
+    too_dense,
+    unpacked_pieces,
+)
 from traceview.trace.kineto import USE_TRACE
-from traceview.trace.memory.requirement import check_fits
+from traceview.trace.memory.requirement import check_fits, check_json_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file
@@ -22,6 +29,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
 SQLITE_HEADER_BYTES = 100
 _BOM = b"\xef\xbb\xbf"
+_MOST_SPACE_BYTES = 1 << 16
+"""White space before JSON; torch.profiler writes none."""
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
@@ -48,10 +57,11 @@ def is_json(path: Path) -> bool:
     archive = _archive(path)
     try:
         with path.open("rb") as packed:
-            start = b""
+            start, size = b"", 0
             for piece in unpacked_pieces(packed, archive):
                 start = (start + piece).removeprefix(_BOM).lstrip()
-                if start:
+                size += len(piece)
+                if start or size > _MOST_SPACE_BYTES:
                     break
     except damage(archive):
         # Not JSON: unpacking it as an SQLite file reports the damage.
@@ -67,13 +77,19 @@ def load_torch(path: Path) -> Trace:
     archive, size = _archive(path), path.stat().st_size
     try:
         if archive is None:
+            check_json_fits(size, 0, shown)
             with path.open("rb") as plain:
                 return kineto.read(unpacked_pieces(plain, None), shown, plain)
         with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:
 
             def counted() -> Iterator[bytes]:
+                unpacked_size, checked = 0, 1 << 26
                 for piece in pieces:
                     stage("Reading the trace", packed.tell(), size)
+                    unpacked_size += len(piece)
+                    if unpacked_size > checked:
+                        check_json_fits(unpacked_size, unpacked_size, shown)
+                        checked *= 2
                     yield piece
 
             return kineto.read(counted(), shown)
@@ -108,17 +124,24 @@ def is_trace(path: Path) -> bool:
 @contextmanager
 def unpacked_report(path: Path) -> Iterator[Path]:
     """Decompress a report for the duration of the block. Raises TraceFormatError."""
-    with _errors_naming(str(path)), _plain(path) as plain:
+    with _errors_naming(str(path)), _plain(path, _archive(path)) as plain:
         yield plain
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Decompress an SQLite file for the duration of the block."""
-    with _plain(path) as plain:
+    """Decompress an SQLite file for the duration of the block. Raises TraceFormatError.
+
+    Nothing is written unless the content begins like one, and no more than that says it has.
+    """
+    archive = _archive(path)
+    header = _header(path, archive)
+    if not header.startswith(SQLITE_MAGIC):
+        raise _other_kind((path.stem if archive else path.name).lower(), header)
+    with _plain(path, archive, _stored_size(header)) as plain:
         # A log lies beside the file itself, not beside a link to it.
         file = plain.resolve()
-        _check_sqlite(file, path.name if plain == path else path.stem)
+        _check_size(file, _stored_size(header) or SQLITE_HEADER_BYTES)
         yield file
 
 
@@ -135,18 +158,39 @@ def _errors_naming(shown: str) -> Iterator[None]:
 
 
 @contextmanager
-def _plain(path: Path) -> Iterator[Path]:
-    """The file itself, or its decompressed copy in a temporary folder."""
-    archive = _archive(path)
+def _plain(path: Path, archive: str | None, size: int = 0) -> Iterator[Path]:
+    """The file itself, or its decompressed copy in a temporary folder.
+
+    `size` is that of the content in bytes, 0 if unknown.
+    """
     if archive is None:
         yield path
         return
+    from shutil import disk_usage
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="traceview-") as folder:
         plain = Path(folder, path.stem)
-        _unpack(path, archive, plain)
+        if size > most_content(path.stat().st_size):
+            raise too_dense(archive)
+        if size > disk_usage(folder).free:
+            raise _no_space(plain)
+        _unpack(path, archive, plain, size)
         yield plain
+
+
+def _header(path: Path, archive: str | None) -> bytes:
+    """The first bytes of the content, as many as an SQLite header has."""
+    start = b""
+    try:
+        with path.open("rb") as packed:
+            for piece in unpacked_pieces(packed, archive):
+                start += piece
+                if len(start) >= SQLITE_HEADER_BYTES:
+                    break
+    except damage(archive) as error:
+        raise _damaged(archive, error) from error
+    return start[:SQLITE_HEADER_BYTES]
 
 
 def _archive(path: Path) -> str | None:
@@ -174,33 +218,45 @@ def _named(path: Path) -> str | None:
     return _SUFFIXES.get(path.suffix.lower())
 
 
-def _unpack(path: Path, archive: str, plain: Path) -> None:
+def _unpack(path: Path, archive: str, plain: Path, stored: int) -> None:
+    """Unpack an archive; `stored` is the size of its content, 0 if unknown."""
     try:
         with plain.open("wb") as target, path.open("rb") as packed:
-            size = path.stat().st_size
+            size, unpacked_size = path.stat().st_size, 0
             for piece in unpacked_pieces(packed, archive):
                 stage("Unpacking the trace", packed.tell(), size)
+                unpacked_size += len(piece)
+                if 0 < stored < unpacked_size:
+                    raise TraceFormatError(
+                        f"the {archive} archive unpacks to more than the {stored:,} bytes that the "
+                        "SQLite file in it has by its header",
+                        "copy or compress the file again",
+                    )
                 target.write(piece)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise TraceFormatError(
-            f"there is no space left to unpack it into {plain.parent.parent}",
-            "free some, or set TMPDIR to another folder",
-        ) from error
+        raise _no_space(plain) from error
     except damage(archive) as error:
-        raise TraceFormatError(
-            f"the {archive} archive is damaged or truncated ({error})",
-            "copy or download the file again",
-        ) from error
+        raise _damaged(archive, error) from error
 
 
-def _check_sqlite(path: Path, name: str) -> None:
-    with path.open("rb") as file:
-        start = file.read(SQLITE_HEADER_BYTES)
-    if not start.startswith(SQLITE_MAGIC):
-        raise _other_kind(name.lower(), start)
-    stored, size = _stored_size(start), path.stat().st_size
+def _no_space(plain: Path) -> TraceFormatError:
+    return TraceFormatError(
+        f"there is no space left to unpack it into {plain.parent.parent}",
+        "free some, or set TMPDIR to another folder",
+    )
+
+
+def _damaged(archive: str | None, error: Exception) -> TraceFormatError:
+    return TraceFormatError(
+        f"the {archive} archive is damaged or truncated ({error})",
+        "copy or download the file again",
+    )
+
+
+def _check_size(path: Path, stored: int) -> None:
+    size = path.stat().st_size
     if size < stored and not sqlite_file.has_log(path):
         raise TraceFormatError(
             f"the SQLite file is truncated (its header says {stored:,} bytes, it has {size:,})",
@@ -209,12 +265,12 @@ def _check_sqlite(path: Path, name: str) -> None:
 
 
 def _stored_size(header: bytes) -> int:
-    """File size in bytes according to the SQLite header; at least one header."""
+    """File size in bytes according to the SQLite header, 0 if it does not tell."""
     page = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
     # Programs older than SQLite 3.7 leave a stale page count, which differing counters reveal.
-    current = header[24:28] == header[92:96]
-    return max(SQLITE_HEADER_BYTES, (65536 if page == 1 else page) * pages * current)
+    current = len(header) == SQLITE_HEADER_BYTES and header[24:28] == header[92:96]
+    return (65536 if page == 1 else page) * pages * current
 
 
 def _other_kind(name: str, start: bytes) -> TraceFormatError:

@@ -1,7 +1,7 @@
-"""A Chrome trace of any size, decoded chunk by chunk.
+"""A Chrome trace of any size, read chunk by chunk.
 
-The file is cut where an event seems to end and the next to begin. The decoder shows whether a cut
-lies inside a string instead: a chunk that begins at an event and ends inside one is not JSON.
+The file is cut where an event seems to end and the next to begin. The scanner, and decoder.py where
+it cannot read an event, take the events in order, and show whether a cut lies within one instead.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from traceview.errors import TraceFormatError
 from traceview.records import record
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
+from traceview.trace.kineto.decoder import (
+    CAREFUL_BYTES,
+    MOST_EVENT_BYTES,
+    EventDecoder,
+    Stop,
+    last_boundary,
+)
 from traceview.trace.kineto.events import KinetoEvent, decode_events
-from traceview.trace.kineto.file_blocks import BETWEEN_EVENTS, blocks_of_file
+from traceview.trace.kineto.file_blocks import blocks_of_file
 from traceview.trace.kineto.repair import repaired
 from traceview.trace.kineto.scan.blocks import Block, BlockScanner
 from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 
-Span = tuple[int, int]
 CHUNK_BYTES = 1 << 24
-MOST_SCANNED_BYTES = 2 * CHUNK_BYTES
-"""A longer event is left to the decoder: a scan starts over with each further piece of it."""
-MOST_HEADER_BYTES = 64 << 20
+MOST_DECODED_BYTES = 1 << 22
+"""Text that becomes objects at a time: the shortest events take 50 times their text."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-# After the last event: the next key of the trace, or its end.
-_LAST = re.compile(rb'(?:[\[}]|^)\s*(\])\s*(?=,\s*"|\}|$)')
-_CUTS_TRIED = 3
-_JOINED = 8
-"""Most neighboring spans that are repaired together, as a boundary may lie inside a string."""
 
 
 @record
@@ -77,21 +77,41 @@ class ChromeTrace:
     ) -> Iterator[list[KinetoEvent] | ScannedEvents]:
         """The events, scanned where `scanner` can, else as objects. Raises TraceFormatError."""
         blocks = self._blocks()
-        rest, ended, scans = b"", False, scanner is not None
+        decoder = EventDecoder(CAREFUL_BYTES if scanner else MOST_DECODED_BYTES)
+        rest, stop = b"", Stop.NEEDS_MORE
         for each in scanner.ahead(blocks) if scanner else blocks:
             # If an event continues into this block, the scan that was made ahead is invalid.
             block = Block(rest + each.content) if rest else each
-            if not ended and not scans:
-                length, ended = yield from self._decoded_part(block.content)
-                block = Block(block.content[length:])
-                scans = length > 0 and scanner is not None
-            if scanner and scans and not ended:
-                rest, stopped = yield from self._scanned(block, scanner)
-                ended = stopped == ScanStop.ENDED
-                scans = stopped == ScanStop.NEEDS_MORE and len(rest) < MOST_SCANNED_BYTES
-            else:
-                rest = block.content
-        yield from self._last(rest)
+            at, stop = yield from self._block(block, decoder, scanner)
+            rest = block.text[at : block.end]
+            if stop == Stop.ENDED:
+                break
+            if len(rest) > MOST_EVENT_BYTES:
+                raise _too_long(rest)
+        while stop != Stop.ENDED and rest:
+            part = decoder.part(rest, 0, len(rest), is_last=True)
+            yield part.events
+            rest, stop = rest[part.end :], part.stop
+        self._footer(rest)
+        self.truncated |= decoder.truncated or stop != Stop.ENDED
+        self.mended, self.unreadable = decoder.mended, decoder.unreadable
+
+    def _block(
+        self, block: Block, decoder: EventDecoder, scanner: BlockScanner | None
+    ) -> Generator[list[KinetoEvent] | ScannedEvents, None, tuple[int, Stop]]:
+        """Yield the events of a block that begins with an event; return where and why they end."""
+        at = 0
+        while True:
+            if scanner and not decoder.meets_many_unclosed:
+                at, stopped = yield from self._scanned(block, at, scanner)
+                if stopped == ScanStop.NEEDS_MORE and block.end - at <= MOST_EVENT_BYTES:
+                    return at, Stop.NEEDS_MORE
+            part = decoder.part(block.text, at, block.end, is_last=False)
+            if part.events:
+                yield part.events
+            at = part.end
+            if part.stop != Stop.HAS_MORE:
+                return at, part.stop
 
     def _blocks(self) -> Iterator[Block]:
         """The text from the first event on, cut where events seem to begin."""
@@ -102,42 +122,31 @@ class ChromeTrace:
             return
         while more := self._more(max(CHUNK_BYTES - len(rest), CHUNK_BYTES // 2)):
             text = rest + more
-            boundaries = _boundaries_from_behind(text, 1)
-            block = Block(text, boundaries[0][1] if boundaries else None)
+            block = Block(text, _seeming_end(text))
             yield block
             rest = text[block.end :]
         yield Block(rest)
 
-    def _decoded_part(self, text: bytes) -> Generator[list[KinetoEvent], None, tuple[int, bool]]:
-        """Yield the events up to a late boundary; return its position in the text and False.
-
-        Without a boundary, return 0 and whether the list of events has ended.
-        """
-        cut = self._cut(text)
-        if cut is None:
-            return 0, bool(_LAST.search(text)) or len(text) > MOST_HEADER_BYTES
-        events, length = cut
-        yield events
-        return length, False
-
     def _scanned(
-        self, block: Block, scanner: BlockScanner
-    ) -> Generator[ScannedEvents, None, tuple[bytes, ScanStop]]:
-        """Yield events until the scanner stops; return the rest of the text, and why it stopped."""
-        scans = scanner.scans(block)
+        self, block: Block, at: int, scanner: BlockScanner
+    ) -> Generator[ScannedEvents, None, tuple[int, ScanStop]]:
+        """Yield events until the scanner stops; return where and why it does."""
+        scans = scanner.scans(block, at)
         for scan in scans:
             if scan.events:
                 yield self._with_others(block.text, scan)
-        return block.text[scans[-1].end : block.end], scans[-1].stopped
+        return scans[-1].end, scans[-1].stopped
 
     def _with_others(self, text: bytes, scan: Scan) -> ScannedEvents:
-        others = list(self._decoded(b",".join(text[start:end] for start, end in scan.others)))
+        others = decode_events(
+            b"[" + b",".join(text[start:end] for start, end in scan.others) + b"]"
+        )
         details = [
             (table, row, event)
             for table, row, (start, end) in scan.details
             for event in decode_events(b"[" + text[start:end] + b"]")
         ]
-        return ScannedEvents(scan, others[0] if others else [], details)
+        return ScannedEvents(scan, others, details)
 
     def _more(self, least: int) -> bytes:
         parts, size = [], 0
@@ -159,8 +168,13 @@ class ChromeTrace:
         if start[:1] == b"[":
             return start[1:]
         while not (match := _EVENTS.search(text)):
-            more = self._more(BLOCK_BYTES) if len(text) < MOST_HEADER_BYTES else b""
-            if not more:
+            if len(text) > MOST_EVENT_BYTES:
+                raise TraceFormatError(
+                    f"it is JSON without traceEvents in its first {MOST_EVENT_BYTES >> 20} MiB, so "
+                    "not a trace of torch.profiler",
+                    USE_TRACE,
+                )
+            if not (more := self._more(BLOCK_BYTES)):
                 raise TraceFormatError(
                     "it is JSON without traceEvents, so not a trace of torch.profiler", USE_TRACE
                 )
@@ -169,134 +183,34 @@ class ChromeTrace:
         self.metadata |= _object(head.removeprefix(b"{").rstrip().rstrip(b","))
         return text[match.end() :]
 
-    def _cut(self, text: bytes) -> tuple[list[KinetoEvent], int] | None:
-        """The events up to a late boundary, and the length of their text."""
-        ends = _boundaries_from_behind(text, _CUTS_TRIED)
-        for last, after in ends:
-            try:
-                return decode_events(b"[" + text[:last] + b"]"), after
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-        # With so few of them, all may lie inside one string: the next text tells.
-        if len(ends) < _CUTS_TRIED or _LAST.search(text):
-            return None
-        last, after = ends[0]
-        return self._mended(text[:last]), after
-
-    def _last(self, text: bytes) -> Iterator[list[KinetoEvent]]:
-        """Yield the events at the end of the file; add the keys that follow them to `metadata`."""
-        text = text.rstrip()
-        chosen = None
-        for match in _LAST.finditer(text):
-            rest = text[match.end(1) :].strip()
-            footer = _object(rest.removeprefix(b",").removesuffix(b"}")) if rest else {}
-            whole = not rest or (rest.endswith(b"}") and (footer or rest == b"}"))
-            if whole:
-                self.metadata |= footer
-                chosen = match
-                break
-            chosen = chosen or match
-        if chosen is None:
-            self.truncated = True
-            cut = text.rfind(b"}")
-            yield from self._truncated(text[: cut + 1])
-            return
-        if text[chosen.end(1) :].strip() and not whole:
-            self.truncated = True
-        yield from self._decoded(text[: chosen.start(1)])
-
-    def _truncated(self, text: bytes) -> Iterator[list[KinetoEvent]]:
-        """The complete events of a truncated text, whose last brace may be inside an event."""
-        try:
-            yield decode_events(b"[" + text + b"]")
-            return
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        boundaries = _boundaries_from_behind(text, 1)
-        for last, _ in boundaries:
-            yield from self._decoded(text[:last])
-
-    def _decoded(self, text: bytes) -> Iterator[list[KinetoEvent]]:
-        if not text.strip():
-            return
-        try:
-            yield decode_events(b"[" + text + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            yield self._mended(text)
-
-    def _mended(self, text: bytes) -> list[KinetoEvent]:
-        """The events of a text that contains malformed ones, repaired where possible."""
-        edges = [0]
-        ends = []
-        for match in BETWEEN_EVENTS.finditer(text):
-            ends.append(match.start() + 1)
-            edges.append(match.end())
-        ends.append(len(text))
-        events: list[KinetoEvent] = []
-        broken: list[Span] = []
-        self._bisect(text, list(zip(edges, ends, strict=True)), events, broken)
-        self._joined(text, broken, events)
-        return events
-
-    def _bisect(
-        self,
-        text: bytes,
-        spans: list[Span],
-        events: list[KinetoEvent],
-        broken: list[Span],
-    ) -> None:
-        """Decode as many spans at a time as possible; append the undecodable ones to `broken`."""
-        work = [spans]
-        while work:
-            some = work.pop()
-            try:
-                events += decode_events(b"[" + text[some[0][0] : some[-1][1]] + b"]")
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                if len(some) == 1:
-                    broken.append(some[0])
-                    continue
-                half = len(some) // 2
-                work += [some[half:], some[:half]]
-
-    def _joined(self, text: bytes, broken: list[Span], events: list[KinetoEvent]) -> None:
-        """Repair broken spans, each alone or joined with the next ones."""
-        row = 0
-        while row < len(broken):
-            for count in range(1, min(_JOINED, len(broken) - row) + 1):
-                joined_text = text[broken[row][0] : broken[row + count - 1][1]]
-                try:
-                    decoded = decode_events(b"[" + repaired(joined_text) + b"]")
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue
-                events += decoded
-                self.mended += len(decoded)
-                row += count
-                break
-            else:
-                self.unreadable += 1
-                row += 1
+    def _footer(self, text: bytes) -> None:
+        """Add the keys behind the list of events to `metadata`; its `]` is the first character."""
+        rest = text[1:].strip()
+        footer = _object(rest.removeprefix(b",").removesuffix(b"}")) if rest else {}
+        self.metadata |= footer
+        self.truncated |= bool(rest) and not (rest.endswith(b"}") and (footer or rest == b"}"))
 
 
-def _boundaries_from_behind(text: bytes, most: int) -> list[Span]:
-    """(end of an event, start of the next) near the end of a text, the last pair first."""
-    boundaries: list[Span] = []
-    size = 1 << 13
-    while len(boundaries) < most:
-        start = max(len(text) - size, 0)
-        boundaries = [
-            (start + m.start() + 1, start + m.end()) for m in BETWEEN_EVENTS.finditer(text[start:])
-        ]
-        if not start:
-            break
-        size *= 8
-    return boundaries[: -most - 1 : -1]
+def _seeming_end(text: bytes) -> int | None:
+    """Offset at which the last event of a text seems to begin."""
+    boundary = last_boundary(text, 0, len(text))
+    return boundary.end() if boundary else None
+
+
+def _too_long(rest: bytes) -> TraceFormatError:
+    megabytes = f"{MOST_EVENT_BYTES >> 20} MiB"
+    what = "the text behind its events" if rest.lstrip()[:1] == b"]" else "one of its events"
+    return TraceFormatError(
+        f"{what} is longer than {megabytes}", "look for a damaged or foreign part in the file"
+    )
 
 
 def _object(inner: bytes) -> dict[str, Any]:
     """The items of a JSON object given without its braces; if malformed, those after a repair."""
-    for text in (inner, repaired(b"{" + inner + b"\n}").strip()[1:-1]):
+    text = b"{" + inner + b"\n}"
+    for repair in (bytes, lambda broken: repaired(broken)[0]):
         try:
-            decoded = msgspec.json.decode(b"{" + text + b"}")
+            decoded = msgspec.json.decode(repair(text))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(decoded, Mapping):

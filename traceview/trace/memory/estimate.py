@@ -8,6 +8,7 @@ from pathlib import Path
 from traceview.errors import TraceFormatError
 from traceview.outputs import ARCHIVE_SUFFIXES, unpacked_name
 from traceview.trace.memory.requirement import (
+    JSON_RATIO,
     PROGRAM_BYTES,
     needed_bytes,
     row_counts,
@@ -16,9 +17,9 @@ from traceview.trace.memory.requirement import (
 from traceview.trace.sqlite.file import opened
 
 # Bytes of memory per byte of the file: 2.5 for an SQLite export (3.6 M rows in 220 MB). xz makes
-# recordings 10 times smaller, gzip and zstd 6 times; a .nsys-rep exports to 5 times its size. JSON
-# takes 0.3 to read, and as much again for the report; gzip makes it 15 times smaller.
-_SQLITE, _JSON, _REPORT = 2.5, 0.6, 12.0
+# recordings 10 times smaller, gzip and zstd 6 times; a .nsys-rep exports to 5 times its size. gzip
+# makes JSON 15 times smaller.
+_SQLITE, _REPORT = 2.5, 12.0
 _UNPACKED = {".xz": 10.0, ".gz": 6.0, ".zst": 6.0}
 _UNPACKED_JSON = 15.0
 _HEADER_BYTES = 100
@@ -45,6 +46,6 @@ def _of_tables(path: Path) -> int:
 
 def _per_byte(path: Path, suffix: str) -> float:
     if suffix == ".json":
-        return _JSON * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
+        return JSON_RATIO * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
     plain = _SQLITE if suffix == ".sqlite" else _REPORT
     return plain * _UNPACKED.get(path.suffix, 1)

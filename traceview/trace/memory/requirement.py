@@ -60,6 +60,8 @@ BYTES_PER_ROW_OF = {
 # Per range name that occurs once, with its path and pattern: PyTorch's emit_nvtx numbers every op.
 BYTES_PER_TEXT, BYTES_PER_CHARACTER = 100, 2
 PROGRAM_BYTES = 60_000_000
+# Bytes of memory per byte of JSON: 0.3 to read it, and as much again for the report.
+JSON_RATIO = 0.6
 _SAMPLE = 500
 # Damaged files may claim any number of rows; each takes more than this in the file.
 _LEAST_ROW_BYTES = 10
@@ -88,6 +90,27 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
     needed += text_bytes(database, counts)
     if needed > free.size_bytes:
         raise _too_large(shown, rows, needed, free)
+
+
+def check_json_fits(
+    size: int, read: int, shown: str, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Raise TooLargeError if a report of `size` bytes of torch.profiler JSON needs too much memory.
+
+    `read` bytes of it have been read already: the memory of their events is taken.
+    """
+    needed = PROGRAM_BYTES + round(JSON_RATIO * size - JSON_RATIO / 2 * read)
+    if needed < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
+        return
+    free = free_memory()
+    if free is not None and needed > free.size_bytes:
+        raise TooLargeError(
+            f"a report of {shown} does not fit into memory: its {size / 1e9:.1f} GB of JSON need "
+            f"about {needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free "
+            f"{free.bound}",
+            f"use a machine with {_machine_gb(needed)} GB, or record fewer steps: see "
+            f"schedule(active=) ({IGNORE_MEMORY}=1 skips this check)",
+        )
 
 
 def row_counts(database: Database) -> dict[str, int]:

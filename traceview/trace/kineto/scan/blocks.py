@@ -62,15 +62,17 @@ class BlockScanner:
             while waiting:
                 yield waiting.popleft()
 
-    def scans(self, block: Block) -> Sequence[Scan]:
-        """The scans of a block that begins with an event, up to what the scanner cannot read."""
-        return block.scans.result() if block.scans else self._own.scan_all(block.text, block.end)
+    def scans(self, block: Block, at: int) -> Sequence[Scan]:
+        """The scans from offset `at` on, where an event begins, up to what cannot be scanned."""
+        if at == 0 and block.scans:
+            return block.scans.result()
+        return self._own.scan_all(block.text, at, block.end)
 
     def _scan(self, block: Block) -> list[Scan]:
         # No more blocks are scanned at a time than there are scanners.
         scanner = self._free.pop()
         try:
-            return scanner.scan_all(block.text, block.end)
+            return scanner.scan_all(block.text, 0, block.end)
         finally:
             self._free.append(scanner)
 

@@ -113,9 +113,9 @@ class EventScanner:
             detail_spans=address(self._details),
         )
 
-    def scan_all(self, text: bytes, limit: int) -> list[Scan]:
-        """Scans of all events that begin before `limit`, up to what the scanner cannot read."""
-        scans, at, stopped = [], 0, ScanStop.IS_FULL
+    def scan_all(self, text: bytes, at: int, limit: int) -> list[Scan]:
+        """Scans of the events between two offsets, up to what the scanner cannot read."""
+        scans, stopped = [], ScanStop.IS_FULL
         while stopped == ScanStop.IS_FULL:
             scan = self.scan(text, at, limit)
             at, stopped = scan.end, scan.stopped
