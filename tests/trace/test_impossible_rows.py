@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from random import Random
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.build import Export
+from tests.trace.kineto.traces import text, training
+from traceview.compiled import library
 from traceview.report import analyze
 from traceview.trace import Trace
+from traceview.trace.kineto.scan import scanner
 from traceview.trace.load import load
 from traceview.trace.stored.writer import write_trace
 
@@ -236,3 +240,47 @@ def test_each_kind_in_each_table_is_said_and_changes_no_sum(whole, tmp_path, kin
         assert bool(report.trace.warnings) == bool(lost), (kind, source.table)
         share = report["kernel-share"]
         assert sum(row["total_ns"] for row in share.tables["kernels"].rows()) == total
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    damages=st.lists(
+        st.tuples(
+            st.integers(0, 30),
+            st.sampled_from(["ts", "dur"]),
+            st.sampled_from(["-1", "-1e15", "1e15", "0", "9e17", "-7.5"]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_times_of_torch_profiler(tmp_path, compiled, damages):
+    """A trace of the profiler has no length: an hour from the other events is too far."""
+    events = [event for event in training() if event["ph"] == "X" and event["cat"] != "Trace"]
+    for place, field, value in damages:
+        events[place % len(events)][field] = float(value)
+    spans = [
+        (round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000), event["cat"])
+        for event in events
+    ]
+    path = tmp_path / "t.json"
+    path.write_text(text(events))
+
+    with patch.object(scanner, "is_available", lambda: compiled and library.has()):
+        trace = load(path)
+
+    middle = sorted(begin for begin, _, _ in spans)[len(spans) // 2]
+    possible_kernels = sum(
+        category == "kernel"
+        and begin <= end
+        and abs(begin - middle) <= HOUR_NS
+        and abs(end - middle) <= HOUR_NS
+        for begin, end, category in spans
+    )
+    assert len(trace.kernels) == possible_kernels

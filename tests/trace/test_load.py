@@ -20,6 +20,7 @@ from tests.trace.nsys.exports import call, kernel, nvtx, write_export
 from tests.zstd import compress
 from traceview.errors import TraceFormatError
 from traceview.trace import Trace
+from traceview.trace.kineto.events import KinetoEvent
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.sqlite import file as sqlite_file
@@ -373,3 +374,22 @@ def test_a_name_without_end_is_refused(start: bytes, said: str, tmp_path: Path) 
     path = tmp_path / "t.json"
     path.write_bytes(start + b"a" * (40 << 20))
     assert said in message(path)
+
+
+@pytest.mark.parametrize("value", ["{}", '{"ph":"X"}', "1", "[]", "null"])
+@pytest.mark.parametrize("between", ["", '{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1}'])
+def test_a_list_of_other_values_is_refused_early(
+    value: str, between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects of a hundred bytes for two bytes of text, if all were made."""
+    made = 0
+
+    def counted(self: KinetoEvent) -> None:
+        nonlocal made
+        made += 1
+
+    monkeypatch.setattr(KinetoEvent, "__post_init__", counted, raising=False)
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"traceEvents": [{between}{"," * bool(between)}{f"{value}," * 2_000_000}')
+    assert "over 10,000 values that are no events" in message(path)
+    assert made < 200_000

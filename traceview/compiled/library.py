@@ -19,7 +19,7 @@ import numpy as np
 # Environment variable: any value disables the library, e.g. to rule out a bug in the C code.
 SWITCH = "TRACEVIEW_NO_C"
 # The version in pages.c: an editable install may have a library built from older source.
-INTERFACE = 3
+INTERFACE = 4
 # Result type by function; the library of an editable install may lack some functions.
 _RESULTS: dict[str, Any] = {
     "traceview_count_rows": c_char_p,

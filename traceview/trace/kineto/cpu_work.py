@@ -64,12 +64,10 @@ class CpuWork:
     sync_kinds: Codes = field(default_factory=Codes)
     overhead_names: Codes = field(default_factory=Codes)
     undated: int = 0
-    negative: int = 0
 
     def timed(self, events: Events) -> tuple[Events, Integers, Integers]:
         """The events that have a time, and start and end of each."""
         spans = times(events)
-        self.negative += spans.negative
         self.undated += spans.undated
         return with_times(events, spans)
 

@@ -19,7 +19,7 @@ from enum import IntEnum
 import msgspec
 
 from traceview.records import record
-from traceview.trace.kineto.events import KinetoEvent, decode_events
+from traceview.trace.kineto.events import MANY, KinetoEvent, decode_events, no_events
 from traceview.trace.kineto.file_blocks import BETWEEN_EVENTS
 from traceview.trace.kineto.repair import repaired
 
@@ -79,6 +79,7 @@ class EventDecoder:
     unreadable: int = 0
     truncated: bool = False
     unclosed: int = 0
+    _foreign: int = 0
     _at_once: int = 1 << 62
 
     def part(self, text: bytes, at: int, end: int, *, is_last: bool) -> DecodedPart:
@@ -147,6 +148,10 @@ class EventDecoder:
             return _Item.NO_MORE, at, at
         if text[start] == _CLOSE:
             return _Item.CLOSING, at, start
+        if text[start] != _OPEN:
+            self._foreign += 1
+            if self._foreign > MANY:
+                raise no_events()
         stop, is_unclosed = self._end_of_value(text, at, end, is_last)
         if stop < 0:
             kind = _Item.UNCLOSED if is_unclosed else _Item.NO_MORE
@@ -223,7 +228,7 @@ class EventDecoder:
         return first[1]
 
 
-_COMMA, _CLOSE = b",]"
+_COMMA, _CLOSE, _OPEN = b",]{"
 _INCOMPLETE, _MALFORMED = -1, -2
 
 

@@ -14,6 +14,9 @@ from typing import Any, cast
 
 import msgspec
 
+from traceview.errors import TraceFormatError
+from traceview.trace.kineto import USE_TRACE
+
 Scalar = int | float | str | None
 NOTHING = msgspec.Raw(b"")
 
@@ -185,8 +188,20 @@ _VALUES = msgspec.json.Decoder(list[msgspec.Raw])
 _ONE = msgspec.json.Decoder(LooseEvent)
 
 
+MANY = 10_000
+"""So many values that are no events are no damage: the file is of another kind."""
+_LEAST_BYTES = 16
+"""Text of an event on average. The shortest that profilers write, a flow, takes 60 bytes and one
+`}`, one with arguments two of them."""
+
+
 def decode_events(text: bytes) -> list[KinetoEvent]:
-    """The events of a JSON array. Raises msgspec.DecodeError if it is not a JSON array."""
+    """The events of a JSON array.
+
+    Raises msgspec.DecodeError if it is not a JSON array, TraceFormatError if it holds many values
+    too short for events, whose objects would take a hundred times the memory of their text.
+    """
+    check_length(text.count(b"}"), len(text))
     try:
         for decoder in (_KNOWN, _EVENTS):
             try:
@@ -199,8 +214,22 @@ def decode_events(text: bytes) -> list[KinetoEvent]:
     return [event for raw in _VALUES.decode(text) if (event := _loose(raw))]
 
 
+def check_length(events: int, size: int) -> None:
+    """Raise TraceFormatError if so many events take so few bytes that they are none."""
+    if events > MANY and size < _LEAST_BYTES * events:
+        raise no_events()
+
+
+def no_events() -> TraceFormatError:
+    """The error for a list of many other values."""
+    what = f"its list of events holds over {MANY:,} values that are no events"
+    return TraceFormatError(what, USE_TRACE)
+
+
 def _loose(raw: msgspec.Raw) -> KinetoEvent | None:
     """An event with fields of unexpected types; None for anything that is not an object."""
+    if bytes(memoryview(raw)[:1]) != b"{":
+        return None
     try:
         return _EVENTS.decode(b"[" + bytes(raw) + b"]")[0]
     except (msgspec.DecodeError, RecursionError):

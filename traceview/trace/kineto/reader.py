@@ -369,8 +369,6 @@ def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:
     undated = gathered.gpu.undated + gathered.cpu.undated
     if undated:
         texts.append(f"the report leaves out {counted(undated, 'event')} without time or duration")
-    if negative := gathered.cpu.negative:
-        texts.append(f"the report sets the negative duration of {counted(negative, 'event')} to 0")
     if unsized := gathered.gpu.unsized:
         texts.append(
             f"the report counts {counted(unsized, 'copy', 'copies')} without a size as 0 bytes"

@@ -80,7 +80,6 @@ class Times:
     start: Integers
     end: Integers
     sound: np.ndarray[Any, np.dtype[np.bool_]]
-    negative: int
 
     @property
     def undated(self) -> int:
@@ -92,10 +91,9 @@ def times(events: Events) -> Times:
     start = nanoseconds([event.ts for event in events])
     length = nanoseconds([event.dur for event in events])
     sound = (start != NULL) & (length != NULL)
-    negative = sound & (length < 0)
-    length = np.where(sound, length, 0).clip(0, FARTHEST_NS)
+    length = np.where(sound, length, 0).clip(-FARTHEST_NS, FARTHEST_NS)
     start = np.where(sound, start, 0).clip(-FARTHEST_NS, FARTHEST_NS)
-    return Times(start, start + length, sound, int(negative.sum()))
+    return Times(start, start + length, sound)
 
 
 def with_times(events: Events, spans: Times) -> tuple[Events, Integers, Integers]:

@@ -15,7 +15,7 @@
 #endif
 
 /* Incremented with every change of the interface; library.py refuses any other number. */
-EXPORTED const int64_t traceview_interface = 3;
+EXPORTED const int64_t traceview_interface = 4;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
 /* Serial types of a column; from FIRST_TEXT on, odd types are texts. */

@@ -52,7 +52,6 @@ struct scan {
     int64_t at;       /* where to begin; after the scan, behind the last comma */
     int64_t stopped;  /* why */
     int64_t events;   /* number of events read */
-    int64_t negative; /* CPU events with a negative duration */
     int64_t most_rows;
     int64_t rows[TABLES];
     int64_t *columns[TABLES];
@@ -654,14 +653,13 @@ static int store_row(struct scan *scan, struct event *event)
     if (!read_time(event->fields[TS], &start) || !read_time(event->fields[DUR], &length))
         return 0;
     values[START] = within(start, -FARTHEST_NS, FARTHEST_NS);
-    values[END] = values[START] + within(length, 0, FARTHEST_NS);
+    values[END] = values[START] + within(length, -FARTHEST_NS, FARTHEST_NS);
     values[NAME] = name_number(scan, event);
     values[THREAD] = on_gpu ? 0 : thread_number(scan, event);
     if (values[NAME] < 0 || values[THREAD] < 0 || (on_gpu && !place_on_track(event)))
         return 0;
     if (table == PYTHON && values[PYTHON_ID] < -1)
         values[PYTHON_ID] = -1;
-    scan->negative += !on_gpu && length < 0;
     int64_t *cell = scan->columns[table] + scan->rows[table]++;
     for (int column = 0; column < COLUMNS_OF[table]; column++, cell += scan->most_rows)
         *cell = values[column];
@@ -740,7 +738,7 @@ EXPORTED void traceview_scan_events(struct scan *scan)
     struct reader reader = {scan->text + scan->bytes, NULL, 0};
     struct event event = {.leads = &leads};
     const uint8_t *next = scan->text + scan->at, *limit = scan->text + scan->limit;
-    scan->events = scan->negative = scan->others = scan->details = 0;
+    scan->events = scan->others = scan->details = 0;
     memset(scan->rows, 0, sizeof scan->rows);
     memset(&leads, 0, sizeof leads);
     for (;;) {

@@ -80,7 +80,6 @@ class ScannedRows:
 
     def add(self, scan: Scan) -> list[int]:
         """Add all rows; return by table the row that its first new one became (only of CALLS)."""
-        self.cpu.negative += scan.negative
         numbers = self._numbers(scan.texts)
         first = []
         for table, add in enumerate(self._adders()):

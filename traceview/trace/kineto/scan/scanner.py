@@ -15,6 +15,7 @@ from traceview.compiled.library import address
 from traceview.compiled.text_numbers import CompiledNumbers
 from traceview.records import record
 from traceview.tables import Array, Integers
+from traceview.trace.kineto.events import check_length
 
 MOST_EVENTS = (1 << 16) - 24
 """Most rows of a table, and most events left to Python, in one scan. It is no power of two, because
@@ -61,7 +62,6 @@ class Scan:
     end: int
     stopped: ScanStop
     events: int
-    negative: int
     columns: Sequence[Integers]
     texts: ScannedTexts
     others: Sequence[Span]
@@ -76,7 +76,6 @@ class _CScan(Structure):
         ("at", c_int64),
         ("stopped", c_int64),
         ("events", c_int64),
-        ("negative", c_int64),
         ("most_rows", c_int64),
         ("rows", c_int64 * _TABLES),
         ("columns", c_void_p * _TABLES),
@@ -130,6 +129,7 @@ class EventScanner:
             each.make_room(most, limit - at + most)
         scan.text, scan.bytes, scan.limit, scan.at = text, len(text), limit, at
         library.call("traceview_scan_events", ctypes.byref(scan))
+        check_length(scan.events, scan.at - at)
         for each, known in zip(numbered, (*self._texts.names, self._texts.threads), strict=True):
             known += each.since(len(known))
         details = self._details[: scan.details].tolist()
@@ -137,7 +137,6 @@ class EventScanner:
             end=scan.at,
             stopped=ScanStop(scan.stopped),
             events=scan.events,
-            negative=scan.negative,
             columns=[
                 _rows(columns, count)
                 for columns, count in zip(self._columns, scan.rows, strict=True)
