@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,6 +104,36 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     finally:
         if not special:
             _remove(written)
+
+
+def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[bytes]]]) -> int:
+    """Write files, each a name and its bytes in pieces, into a folder, and return their number.
+
+    The files appear in the folder, which is made if needed, when all of them are written; until
+    then they are in a hidden folder of the same file system. Raises TraceviewError if one cannot be
+    written.
+    """
+    target = folder.resolve()
+    part = (target if target.is_dir() else target.parent) / f".{target.name}.{os.getpid()}.part"
+    shown, names = folder, []
+    try:
+        part.mkdir()
+        for name, pieces in files:
+            shown = folder / name
+            _write(part / name, pieces, compressed=False, new=True)
+            names.append(name)
+        shown = folder
+        if target.is_dir():
+            for name in names:
+                (part / name).replace(target / name)
+        else:
+            part.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceviewError(f"cannot write {shown}: {reason}", "choose another folder") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return len(names)
 
 
 def _remove(path: Path) -> None:

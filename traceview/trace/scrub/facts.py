@@ -33,7 +33,9 @@ _VERSION = _form(
     rf"{_NSYS}|\d{{1,4}}(?:\.\d{{1,4}}){{0,2}}(?:[ab]\d+|rc\d+|\.post\d+|\.dev\d+)?"
     r"(?:\+(?:cu|rocm|xpu|cpu|git)[0-9a-f.]{0,40})?"
 )
-_FIGURES = _form(r"(?:0x[0-9a-f]{16}|-?\d{1,6}(?:\.\d{1,3})?)(?:, ?(?:0x[0-9a-f]{16}|\d{1,6}(?:\.\d{1,3})?))*|")
+_FIGURES = _form(
+    r"(?:0x[0-9a-f]{16}|-?\d{1,6}(?:\.\d{1,3})?)(?:, ?(?:0x[0-9a-f]{16}|\d{1,6}(?:\.\d{1,3})?))*|"
+)
 _COUNT = _form(r"-?\d{1,6}")
 _TIME = _form(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+\d\d:\d\d|Z)?")
 _SYSTEM = re.compile(r"([A-Z][A-Za-z]+ \d+(?:\.\d+){1,2})\S*((?: (?:x86_64|aarch64|arm64))?)")
@@ -67,7 +69,17 @@ def _recorder_command(value: str, texts: Texts) -> str | None:
 
 _OF_RUN: Mapping[str, Rule] = {
     **dict.fromkeys(
-        ("driver", "cuda", "python", "torch", "triton", "jax", "numpy", "nvtx", "traceview_version"),
+        (
+            "driver",
+            "cuda",
+            "python",
+            "torch",
+            "triton",
+            "jax",
+            "numpy",
+            "nvtx",
+            "traceview_version",
+        ),
         _VERSION,
     ),
     **dict.fromkeys(("rank", "world_size", "local_rank", "local_world_size"), _COUNT),
@@ -106,7 +118,7 @@ _OF_LAUNCHER = re.compile(r'(\w+)=("?)(.*?)\2', re.DOTALL)
 _ON_OR_OFF = _form("true|false")
 
 
-def _variable(value: str) -> str:
+def public_variable(value: str) -> str:
     """A launcher's variable, of which only ranks and sizes keep their value; else nothing."""
     match = _OF_LAUNCHER.fullmatch(value)
     if not match or match[1] not in VARIABLES:
@@ -117,7 +129,7 @@ def _variable(value: str) -> str:
 
 def _of_capture(name: str, value: str, texts: Texts) -> str | None:
     if _VARIABLE.fullmatch(name):
-        return _variable(value)
+        return public_variable(value)
     if name == "CAPTURE_EVENT_TYPE":
         return _public(value, texts)
     if name == "CAPTURE_LENGTH_NS":

@@ -155,9 +155,7 @@ _LISTED: Mapping[str, Mapping[str, Kept]] = {
 _LINES = {"file": Kept(Kind.FILE), "line": _NUMBER, "text": Kept(Kind.SOURCE)}
 _CODE: Mapping[str, Kept] = {
     "name": Kept(Kind.KERNEL),
-    **dict.fromkeys(
-        ("hash", "arch", "signature", "constexprs", "options"), Kept(Kind.CODE_FACT)
-    ),
+    **dict.fromkeys(("hash", "arch", "signature", "constexprs", "options"), Kept(Kind.CODE_FACT)),
     **_numbers("num_warps", "num_stages", "shared_memory_bytes", "source_line"),
     "source_file": Kept(Kind.FILE),
     "source_text": Kept(Kind.SOURCE),
@@ -173,8 +171,10 @@ _TEXTS_OF_TABLE: Mapping[tuple[str, str], Kind] = {
         [("ranges", "name"), ("ranges", "domain"), ("communicators", "name")], Kind.RANGE
     ),
     **dict.fromkeys(
-        [("api_calls", "name"), ("os_calls", "name"), ("overheads", "name"), ("threads", "name")]
-        + [("call_sites", "hint")],
+        [
+            *(("api_calls", "name"), ("os_calls", "name"), ("overheads", "name")),
+            *(("threads", "name"), ("call_sites", "hint")),
+        ],
         Kind.CALL,
     ),
     **dict.fromkeys([("call_sites", "file"), ("python_frames", "file")], Kind.FILE),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 ELIDED = "…"
-_PACKAGES = frozenset(
-    "accelerate apex cuda cudf cuml cupy cupyx cutlass deepspeed einops flash_attn flax jax jaxlib "
-    "keras lightning lightning_fabric matplotlib megatron networkx numba numpy nvidia nvtx optax "
-    "pandas PIL pytorch_lightning ray safetensors scipy sklearn tensorflow tokenizers torch "
-    "torch_geometric torch_xla torchaudio torchgen torchvision tqdm transformer_engine "
-    "transformers triton vllm xformers".split()
-)
+_PACKAGES_LISTED = """
+accelerate apex cuda cudf cuml cupy cupyx cutlass deepspeed einops flash_attn flax jax jaxlib
+keras lightning lightning_fabric matplotlib megatron networkx numba numpy nvidia nvtx optax pandas
+PIL pytorch_lightning ray safetensors scipy sklearn tensorflow tokenizers torch torch_geometric
+torch_xla torchaudio torchgen torchvision tqdm transformer_engine transformers triton vllm
+xformers
+"""
+_PACKAGES = frozenset(_PACKAGES_LISTED.split())
 """Packages whose files are named with their folders, as analyses know some of them."""
 _INSTALLED = re.compile(r"(?:^|/)((?:site|dist)-packages)/(?:([^/]+)/)?")
 _STANDARD = re.compile(r"/(lib(?:64)?/python[\d.]+(?:\.zip)?)/(?:([\w]+/)*)([\w.]+)$")

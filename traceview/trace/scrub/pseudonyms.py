@@ -12,18 +12,19 @@ from collections.abc import Callable
 _NUMBER = re.compile(r"(.*?[^\d.])?(\d{1,6})", re.DOTALL)
 _PSEUDONYM = re.compile(r"(?:kernel|range|function|file)_[0-9a-f]{10}(?:_\d{1,6}|\.\w{1,4})?")
 # Namespaces of the libraries whose kernels and functions are known by name.
-_NAMESPACES = frozenset(
-    "at c10 caffe2 cask_plugin cask_plugin__5x_cudnn cooperative_groups cub cuda cudnn cute cutlass "
-    "cutlass__5x_cudnn cublas cublasLt flash fmha internal native nv nvinfer1 nvfuser std thrust "
-    "torch".split()
-)
-_WORDS = frozenset(
-    "anonymous bool bfloat16 char class const constexpr double enum false float half int int2 int4 "
-    "lambda long namespace operator short signed size_t static struct true uint2 uint4 unnamed "
-    "type unsigned void volatile int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t "
-    "__half __half2 __nv_bfloat16 __nv_bfloat162 float2 float4 float8 instance auto decltype "
-    "nullptr_t T T0 T1 T2 T3 with".split()
-)
+_NAMESPACES_LISTED = """
+at c10 caffe2 cask_plugin cask_plugin__5x_cudnn cooperative_groups cub cuda cudnn cute cutlass
+cutlass__5x_cudnn cublas cublasLt flash fmha internal native nv nvinfer1 nvfuser std thrust torch
+"""
+_NAMESPACES = frozenset(_NAMESPACES_LISTED.split())
+_WORDS_LISTED = """
+anonymous bool bfloat16 char class const constexpr double enum false float half int int2 int4
+lambda long namespace operator short signed size_t static struct true uint2 uint4 unnamed type
+unsigned void volatile int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t __half
+__half2 __nv_bfloat16 __nv_bfloat162 float2 float4 float8 instance auto decltype nullptr_t T T0 T1
+T2 T3 with
+"""
+_WORDS = frozenset(_WORDS_LISTED.split())
 _QUALIFIED = re.compile(r"~?[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*")
 
 

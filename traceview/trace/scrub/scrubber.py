@@ -9,7 +9,6 @@ bytes in Python.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -104,6 +103,8 @@ def scrub(
     except TraceFormatError as error:
         raise TraceFormatError(f"cannot scrub {source}: {error.what}", error.remedy) from error
     except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise TraceFormatError(f"cannot write {out}: {error}", "free space on it") from error
         what = f"cannot scrub {source}: SQLite cannot read it ({error})"
         raise TraceFormatError(what, "export the recording again") from error
     except OSError as error:
@@ -282,7 +283,9 @@ class _Copying:
             f"SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM source.{quoted(table)}"  # noqa: S608
         ).fetchall()
         decoded = [(self._decoded(name), self._decoded(value)) for name, value in rows]
-        facts = [(name, value, public_fact(table, name, value, self._texts)) for name, value in decoded]
+        facts = [
+            (name, value, public_fact(table, name, value, self._texts)) for name, value in decoded
+        ]
         kept = [(name, new) for name, _, new in facts if new is not None]
         self._counts["facts"] += sum(value != new for _, value, new in facts)
         self._connection.execute(f"CREATE TABLE main.{quoted(table)} (name TEXT, value TEXT)")

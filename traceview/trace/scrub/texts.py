@@ -21,6 +21,7 @@ from traceview.trace.scrub.vocabulary import is_public
 
 REMOVED = REMOVED_BYTES.decode()
 _API = re.compile(r"_*(?:cu|cuda|nv|nvtx|nccl|hip|hsa|roctx)[A-Z][A-Za-z0-9]{2,60}(?:_[a-z0-9]+)*")
+_HINT = re.compile(r"(?:Tensor|torch|cupy|cuda|cudf|jax|numba|Array)(?:\.\w{1,40}){1,4}")
 _DRIVER_THREAD = re.compile(r"cuda[0-9a-f]{11}")
 _LOADED = re.compile(r"dlopen\((.+)\)")
 _FUNCTION = re.compile(r"[A-Za-z_<][\w.<>]*")
@@ -135,7 +136,7 @@ class Texts:
         mark = sync_sites.parsed(text)
         file = self._file(mark.file or "") or REMOVED
         function = self._function(mark.function or "") or REMOVED
-        hint = mark.hint if mark.hint and is_public(mark.hint) else ""
+        hint = (self._call(mark.hint) if mark.hint else None) or ""
         return f"{file}:{mark.line or 0} in {function}: [{hint}]"
 
     def _function(self, text: str) -> str | None:
@@ -157,8 +158,8 @@ class Texts:
         loaded = _LOADED.fullmatch(text)
         if loaded:
             return f"dlopen({self._module(loaded[1]) or ELIDED})"
-        known = _API.fullmatch(text) or _DRIVER_THREAD.fullmatch(text) or is_public(text)
-        return text if known else None
+        forms = (_API, _HINT, _DRIVER_THREAD)
+        return text if any(f.fullmatch(text) for f in forms) or is_public(text) else None
 
     def _file(self, text: str) -> str | None:
         # nsys escapes the names of Python for HTML, as in `&lt;string&gt;`.
