@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.caches import cache_folder, private_file, private_folder
+from traceview.outputs import cache_folder, private_file, private_folder
 
 MOST_BYTES = 1 << 30
 """The size to which the folder is reduced."""

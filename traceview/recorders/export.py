@@ -7,8 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.caches import cache_folder, private_file
 from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError, unreadable
+from traceview.outputs import cache_folder, private_file
 from traceview.recorders.nsys import Nsys, find
 from traceview.toolchain.processes import run_process
 from traceview.trace.scrub.environment import remove_environment

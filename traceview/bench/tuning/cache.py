@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.bench.machine import Machine, this_machine
-from traceview.caches import cache_folder, private_file, private_folder
+from traceview.outputs import cache_folder, private_file, private_folder
 
 MOST_FILES = 1_000
 _LARGEST_BYTES = 1 << 20

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from traceview.trace.scrub.kept import Kind
+from traceview.trace.scrub.kept import TextKind
 from traceview.trace.scrub.paths import public_tail
 from traceview.trace.scrub.secrets import HOME
 from traceview.trace.scrub.vocabulary import is_public
@@ -34,6 +34,7 @@ _LINE_HEADER = struct.Struct("<IHI")
 _SHORTEST_TEXT = 5
 _RUN = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]{%d,}(?=\0|\Z)" % _SHORTEST_TEXT)
 _PLACE = re.compile(rb"@\[|\]|[^\s@\[\]\"]+:\d{1,9}(?::\d{1,9})?(?=[\s\]]|$)")
+_LINE_NUMBERS = re.compile(rb"(?::\d{1,9}){1,2}$")
 _ASSEMBLY = (b"// begin inline asm", b"// end inline asm")
 _FUNCTION = re.compile(rb"\.(?:entry|func)\b(?:\s*\([^)]*\))?\s*([\w$]+)")
 
@@ -100,9 +101,10 @@ def _places(remark: bytes) -> Iterator[bytes]:
         if mark in (b"@[", b"]"):
             yield b" " + mark
         else:
-            file, colon, numbers = mark.partition(b":")
-            tail = public_tail(file.decode("ascii", "replace"))
-            yield b" " + (tail or "unknown").encode() + colon + numbers
+            numbers = _LINE_NUMBERS.search(mark)
+            assert numbers
+            tail = public_tail(mark[: numbers.start()].decode("ascii", "replace"))
+            yield b" " + (tail or "unknown").encode() + numbers[0]
 
 
 def clean_ptx(ptx: bytes, texts: Policy) -> bytes:
@@ -122,9 +124,9 @@ def clean_cubin(cubin: bytes, texts: Policy) -> bytes | None:
     return bytes(cleaned)
 
 
-CLEAN: Mapping[Kind, Callable[[bytes, Policy], bytes | None]] = {
-    Kind.PTX: clean_ptx,
-    Kind.CUBIN: clean_cubin,
+CLEAN: Mapping[TextKind, Callable[[bytes, Policy], bytes | None]] = {
+    TextKind.PTX: clean_ptx,
+    TextKind.CUBIN: clean_cubin,
 }
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 
 from traceview.trace.nsys.export_info import META_TABLES
 from traceview.trace.rank_identity import HOST, NUMBERING, VARIABLES, pseudonym
-from traceview.trace.scrub.kept import Kind
-from traceview.trace.scrub.texts import REMOVED, Texts, message
+from traceview.trace.scrub.kept import TextKind
+from traceview.trace.scrub.texts import REMOVED, TextRules, message
 from traceview.trace.scrub.vocabulary import is_public
 from traceview.trace.stored.layout import ABOUT, RUN
 
-Rule = Callable[[str, Texts], str | None]
+Rule = Callable[[str, TextRules], str | None]
 
 
 def _form(pattern: str) -> Rule:
@@ -23,7 +23,7 @@ def _form(pattern: str) -> Rule:
     return lambda value, _: value if compiled.fullmatch(value) else None
 
 
-def _public(value: str, _: Texts) -> str | None:
+def _public(value: str, _: TextRules) -> str | None:
     return value if is_public(value) else None
 
 
@@ -41,7 +41,7 @@ _TIME = _form(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+\d\d:\d\d|Z)?")
 _SYSTEM = re.compile(r"([A-Z][A-Za-z]+ \d+(?:\.\d+){1,2})\S*((?: (?:x86_64|aarch64|arm64))?)")
 
 
-def _system(value: str, _: Texts) -> str | None:
+def _system(value: str, _: TextRules) -> str | None:
     """Name and version of the operating system, without the name of its build."""
     match = _SYSTEM.match(value)
     return match[1] + match[2] if match and is_public(match[1].partition(" ")[0]) else None
@@ -55,7 +55,7 @@ _OPTION = re.compile(
 )
 
 
-def _recorder_command(value: str, texts: Texts) -> str | None:
+def _recorder_command(value: str, texts: TextRules) -> str | None:
     if texts.own:
         return texts.command(value)
     try:
@@ -93,7 +93,7 @@ _OF_RUN: Mapping[str, Rule] = {
     "git_dirty": _form("yes|no"),
     "host_os": _system,
     "steps": _form(r"\d{1,6}:\d{1,6}"),
-    "range": lambda value, texts: texts.of(Kind.RANGE, value),
+    "range": lambda value, texts: texts.of(TextKind.RANGE, value),
     "nsys_command": _recorder_command,
     "command_line": lambda value, texts: texts.command(value),
     HOST: lambda value, _: pseudonym(value),
@@ -127,7 +127,7 @@ def public_variable(value: str) -> str:
     return value if number else f"{match[1]}={REMOVED}"
 
 
-def _of_capture(name: str, value: str, texts: Texts) -> str | None:
+def _of_capture(name: str, value: str, texts: TextRules) -> str | None:
     if _VARIABLE.fullmatch(name):
         return public_variable(value)
     if name == "CAPTURE_EVENT_TYPE":
@@ -137,12 +137,12 @@ def _of_capture(name: str, value: str, texts: Texts) -> str | None:
     return _ON_OR_OFF(value, texts) if _SWITCH.fullmatch(name) else None
 
 
-def _of_run(name: str, value: str, texts: Texts) -> str | None:
+def _of_run(name: str, value: str, texts: TextRules) -> str | None:
     rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
     return rule(value, texts) if rule else None
 
 
-def _of_about(name: str, value: str, texts: Texts) -> str | None:
+def _of_about(name: str, value: str, texts: TextRules) -> str | None:
     if name == "format":
         return _COUNT(value, texts)
     if name == "recorder":
@@ -161,7 +161,7 @@ def _of_about(name: str, value: str, texts: Texts) -> str | None:
     return json.dumps({key: each for key, each in kept.items() if each is not None})
 
 
-def public_fact(table: str, name: str, value: str, texts: Texts) -> str | None:
+def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | None:
     """What is left of a value in a table of facts; None if its row is not kept."""
     if table == RUN:
         return _of_run(name, value, texts)

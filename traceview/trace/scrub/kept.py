@@ -34,7 +34,7 @@ from traceview.trace.schema import TABLES
 from traceview.trace.stored.layout import ABOUT, NUMBERED, RUN, TEXTS
 
 
-class Kind(Enum):
+class TextKind(Enum):
     """What a column may hold, apart from NULL."""
 
     NUMBER = auto()
@@ -74,11 +74,11 @@ class Kind(Enum):
 class Kept:
     """A kept column: its kind, and whether it holds the number of a text in the table of texts."""
 
-    kind: Kind
+    kind: TextKind
     by_number: bool = False
 
 
-_NUMBER = Kept(Kind.NUMBER)
+_NUMBER = Kept(TextKind.NUMBER)
 _EXPORT_TABLES = (
     *(tables.KERNELS, tables.COPIES, tables.SETS, tables.GRAPH_LAUNCHES, tables.API_CALLS),
     *(tables.MEMORY_EVENTS, tables.PROFILER_OVERHEADS, tables.CUPTI_OVERHEADS, tables.DIAGNOSTICS),
@@ -90,19 +90,22 @@ _EXPORT_TABLES = (
 )
 # Columns of these tables that hold texts, or their numbers; all others are numbers.
 _TEXTS_OF_EXPORT: Mapping[str, Kept] = {
-    "demangledName": Kept(Kind.KERNEL, True),
-    "shortName": Kept(Kind.KERNEL, True),
-    "mangledName": Kept(Kind.KERNEL, True),
-    "nameId": Kept(Kind.CALL, True),
-    "textId": Kept(Kind.RANGE, True),
-    "jsonTextId": Kept(Kind.STACK, True),
-    "symbol": Kept(Kind.SYMBOL, True),
-    "module": Kept(Kind.MODULE, True),
-    "jsonText": Kept(Kind.STACK),
-    "file": Kept(Kind.FILE),
-    "function": Kept(Kind.FUNCTION),
+    "demangledName": Kept(TextKind.KERNEL, True),
+    "shortName": Kept(TextKind.KERNEL, True),
+    "mangledName": Kept(TextKind.KERNEL, True),
+    "nameId": Kept(TextKind.CALL, True),
+    "textId": Kept(TextKind.RANGE, True),
+    "jsonTextId": Kept(TextKind.STACK, True),
+    "symbol": Kept(TextKind.SYMBOL, True),
+    "module": Kept(TextKind.MODULE, True),
+    "jsonText": Kept(TextKind.STACK),
+    "file": Kept(TextKind.FILE),
+    "function": Kept(TextKind.FUNCTION),
 }
-_TEXT = {tables.DIAGNOSTICS.table: Kept(Kind.MESSAGE), ranges.RANGES.table: Kept(Kind.RANGE)}
+_TEXT = {
+    tables.DIAGNOSTICS.table: Kept(TextKind.MESSAGE),
+    ranges.RANGES.table: Kept(TextKind.RANGE),
+}
 
 
 def _of_exports() -> dict[str, dict[str, Kept]]:
@@ -111,7 +114,7 @@ def _of_exports() -> dict[str, dict[str, Kept]]:
         for name in (*source.required, *source.optional, *source.texts):
             plain = _TEXT[source.table] if name == "text" else _TEXTS_OF_EXPORT.get(name, _NUMBER)
             kept.setdefault(source.table, {})[name] = plain
-    kept[ranges.RANGES.table]["binaryData"] = Kept(Kind.PAYLOAD)
+    kept[ranges.RANGES.table]["binaryData"] = Kept(TextKind.PAYLOAD)
     return kept
 
 
@@ -119,12 +122,12 @@ def _numbers(*names: str) -> dict[str, Kept]:
     return dict.fromkeys(names, _NUMBER)
 
 
-_ENUMERATION = {"id": _NUMBER, "name": Kept(Kind.WORDS), "label": Kept(Kind.WORDS)}
+_ENUMERATION = {"id": _NUMBER, "name": Kept(TextKind.WORDS), "label": Kept(TextKind.WORDS)}
 # Small tables, which are read row by row.
 _LISTED: Mapping[str, Mapping[str, Kept]] = {
     "TARGET_INFO_GPU": {
         **_numbers("vmId", "id", "computeMajor", "computeMinor", *processes.GPU_COLUMNS.values()),
-        "name": Kept(Kind.WORDS),
+        "name": Kept(TextKind.WORDS),
     },
     "TARGET_INFO_CUDA_DEVICE": _numbers("pid", "cudaId", "gpuId"),
     "TARGET_INFO_CUDA_CONTEXT_INFO": _numbers(
@@ -132,16 +135,16 @@ _LISTED: Mapping[str, Mapping[str, Kept]] = {
     ),
     "TARGET_INFO_GPU_METRICS": {
         **_numbers("typeId", "metricId"),
-        "metricName": Kept(Kind.WORDS),
+        "metricName": Kept(TextKind.WORDS),
     },
     "TARGET_INFO_SESSION_START_TIME": _numbers("utcEpochNs"),
     "ANALYSIS_DETAILS": _numbers("duration"),
     "MPI_RANKS": _numbers("rank"),
-    "PROCESSES": {"globalPid": _NUMBER, "name": Kept(Kind.MODULE)},
-    "ThreadNames": {"globalTid": _NUMBER, "nameId": Kept(Kind.CALL, True)},
+    "PROCESSES": {"globalPid": _NUMBER, "name": Kept(TextKind.MODULE)},
+    "ThreadNames": {"globalTid": _NUMBER, "nameId": Kept(TextKind.CALL, True)},
     ENTRIES: {
         **_numbers("domainId", "schemaId", "type", "offset"),
-        "name": Kept(Kind.FIELD),
+        "name": Kept(TextKind.FIELD),
     },
     **dict.fromkeys(
         (
@@ -152,46 +155,50 @@ _LISTED: Mapping[str, Mapping[str, Kept]] = {
         _ENUMERATION,
     ),
 }
-_LINES = {"file": Kept(Kind.FILE), "line": _NUMBER, "text": Kept(Kind.SOURCE)}
+_LINES = {"file": Kept(TextKind.FILE), "line": _NUMBER, "text": Kept(TextKind.SOURCE)}
 _CODE: Mapping[str, Kept] = {
-    "name": Kept(Kind.KERNEL),
-    **dict.fromkeys(("hash", "arch", "signature", "constexprs", "options"), Kept(Kind.CODE_FACT)),
+    "name": Kept(TextKind.KERNEL),
+    **dict.fromkeys(
+        ("hash", "arch", "signature", "constexprs", "options"), Kept(TextKind.CODE_FACT)
+    ),
     **_numbers("num_warps", "num_stages", "shared_memory_bytes", "source_line"),
-    "source_file": Kept(Kind.FILE),
-    "source_text": Kept(Kind.SOURCE),
-    "ptx": Kept(Kind.PTX),
-    "cubin": Kept(Kind.CUBIN),
+    "source_file": Kept(TextKind.FILE),
+    "source_text": Kept(TextKind.SOURCE),
+    "ptx": Kept(TextKind.PTX),
+    "cubin": Kept(TextKind.CUBIN),
 }
 # Columns of a stored trace with texts, by table and column; those of any other table are words.
-_TEXTS_OF_TABLE: Mapping[tuple[str, str], Kind] = {
+_TEXTS_OF_TABLE: Mapping[tuple[str, str], TextKind] = {
     **dict.fromkeys(
-        [("kernels", "name"), ("kernels", "short_name"), ("kernels", "mangled_name")], Kind.KERNEL
+        [("kernels", "name"), ("kernels", "short_name"), ("kernels", "mangled_name")],
+        TextKind.KERNEL,
     ),
     **dict.fromkeys(
-        [("ranges", "name"), ("ranges", "domain"), ("communicators", "name")], Kind.RANGE
+        [("ranges", "name"), ("ranges", "domain"), ("communicators", "name")], TextKind.RANGE
     ),
     **dict.fromkeys(
         [
             *(("api_calls", "name"), ("os_calls", "name"), ("overheads", "name")),
             *(("threads", "name"), ("call_sites", "hint")),
         ],
-        Kind.CALL,
+        TextKind.CALL,
     ),
-    **dict.fromkeys([("call_sites", "file"), ("python_frames", "file")], Kind.FILE),
-    **dict.fromkeys([("call_sites", "function"), ("python_frames", "function")], Kind.FUNCTION),
-    **dict.fromkeys([("call_sites", "source"), ("python_frames", "source")], Kind.SOURCE),
-    **dict.fromkeys([("callchains", "symbol"), ("native_frames", "function")], Kind.SYMBOL),
+    **dict.fromkeys([("call_sites", "file"), ("python_frames", "file")], TextKind.FILE),
+    **dict.fromkeys([("call_sites", "function"), ("python_frames", "function")], TextKind.FUNCTION),
+    **dict.fromkeys([("call_sites", "source"), ("python_frames", "source")], TextKind.SOURCE),
+    **dict.fromkeys([("callchains", "symbol"), ("native_frames", "function")], TextKind.SYMBOL),
     **dict.fromkeys(
-        [("callchains", "module"), ("native_frames", "module"), ("processes", "name")], Kind.MODULE
+        [("callchains", "module"), ("native_frames", "module"), ("processes", "name")],
+        TextKind.MODULE,
     ),
-    ("diagnostics", "text"): Kind.MESSAGE,
+    ("diagnostics", "text"): TextKind.MESSAGE,
 }
 
 
 def _of_stored() -> dict[str, dict[str, Kept]]:
     return {
         name: {
-            column.name: Kept(_TEXTS_OF_TABLE.get((name, column.name), Kind.WORDS), True)
+            column.name: Kept(_TEXTS_OF_TABLE.get((name, column.name), TextKind.WORDS), True)
             if column.dtype == "text"
             else _NUMBER
             for column in TABLES[name].columns

@@ -28,9 +28,9 @@ from traceview.trace.nsys.nvtx.nccl_calls import FIELDS, nccl_schemas
 from traceview.trace.nsys.nvtx.payloads import Schemas, masked
 from traceview.trace.scrub.code_secrets import CLEAN, PublicTexts
 from traceview.trace.scrub.facts import public_fact
-from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, Kind
+from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, TextKind
 from traceview.trace.scrub.secrets import PrivateTexts, found_in
-from traceview.trace.scrub.texts import REMOVED, Texts
+from traceview.trace.scrub.texts import REMOVED, TextRules
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 from traceview.trace.stored import reader as stored
@@ -47,11 +47,12 @@ _OF_THE_MACHINE = {
     "COMPOSITE_EVENTS": "is_used(globalTid)",
     "SAMPLING_CALLCHAINS": "id IN (SELECT id FROM main.COMPOSITE_EVENTS)",
 }
-_CODE = (Kind.PTX, Kind.CUBIN)
+_CODE = (TextKind.PTX, TextKind.CUBIN)
 # A text that several kinds of columns name is kept as the first of them.
 _ORDER = (
-    *(Kind.KERNEL, Kind.RANGE, Kind.FUNCTION, Kind.FILE, Kind.SYMBOL, Kind.MODULE, Kind.CALL),
-    *(Kind.STACK, Kind.WORDS, Kind.MESSAGE, Kind.SOURCE),
+    *(TextKind.KERNEL, TextKind.RANGE, TextKind.FUNCTION, TextKind.FILE, TextKind.SYMBOL),
+    *(TextKind.MODULE, TextKind.CALL, TextKind.STACK, TextKind.WORDS, TextKind.MESSAGE),
+    TextKind.SOURCE,
 )
 
 
@@ -96,7 +97,7 @@ def scrub(
             schemas = _checked(plain)
             with closing(_connected(plain, clean)) as connection:
                 private = found_in(connection, environment)
-                texts = Texts(private, own=own, is_known=is_known)
+                texts = TextRules(private, own=own, is_known=is_known)
                 counts = _Copying(connection, texts, private, schemas).run()
             clean.replace(out)
             return ScrubReport(dict(counts))
@@ -167,14 +168,14 @@ class _Copying:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        texts: Texts,
+        texts: TextRules,
         private: PrivateTexts,
         schemas: Schemas,
     ) -> None:
         self._connection, self._texts = connection, texts
         self._private, self._schemas = private, schemas
         self._counts: Counter[str] = Counter()
-        self._numbered: dict[Kind, set[int]] = {}
+        self._numbered: dict[TextKind, set[int]] = {}
         (encoding,) = connection.execute("PRAGMA encoding").fetchone()
         self._encoding = "utf-8" if encoding == b"UTF-8" else encoding.decode().lower()
         listed = connection.execute("SELECT name FROM source.sqlite_master WHERE type = 'table'")
@@ -193,8 +194,10 @@ class _Copying:
 
     def _functions(self) -> None:
         define = self._connection.create_function
-        for kind in Kind:
-            kept = self._code_of(kind) if kind in (*_CODE, Kind.PAYLOAD) else self._text_of(kind)
+        for kind in TextKind:
+            kept = (
+                self._code_of(kind) if kind in (*_CODE, TextKind.PAYLOAD) else self._text_of(kind)
+            )
             define(f"kept_{kind.name}", 1, kept)
 
     def _in_order(self) -> list[str]:
@@ -275,7 +278,7 @@ class _Copying:
         values = (value for (value,) in self._connection.execute(query).fetchall())
         return [value for value in values if isinstance(value, int)]
 
-    def _note_numbers(self, table: str, column: str, kind: Kind) -> None:
+    def _note_numbers(self, table: str, column: str, kind: TextKind) -> None:
         self._numbered.setdefault(kind, set()).update(self._distinct(table, column))
 
     def _copy_facts(self, table: str) -> None:
@@ -298,8 +301,8 @@ class _Copying:
             return
         # The JSON of stacks names further texts: it comes before them.
         for number, text in self._strings(table):
-            if number in self._numbered.get(Kind.STACK, ()):
-                self._texts.of(Kind.STACK, text)
+            if number in self._numbered.get(TextKind.STACK, ()):
+                self._texts.of(TextKind.STACK, text)
         for kind, numbers in self._texts.numbered.items():
             self._numbered.setdefault(kind, set()).update(numbers)
         self._connection.execute(f"CREATE TABLE main.{table} (id INTEGER PRIMARY KEY, value TEXT)")
@@ -326,7 +329,7 @@ class _Copying:
     def _decoded(self, value: object) -> str:
         return value.decode(self._encoding, "replace") if isinstance(value, bytes) else ""
 
-    def _text_of(self, kind: Kind) -> Callable[[object], str | None]:
+    def _text_of(self, kind: TextKind) -> Callable[[object], str | None]:
         def kept(value: object) -> str | None:
             text = self._decoded(value)
             left = self._texts.of(kind, text)
@@ -335,9 +338,9 @@ class _Copying:
 
         return kept
 
-    def _code_of(self, kind: Kind) -> Callable[[object], bytes | None]:
+    def _code_of(self, kind: TextKind) -> Callable[[object], bytes | None]:
         def kept(value: object) -> bytes | None:
-            if kind is Kind.PAYLOAD:
+            if kind is TextKind.PAYLOAD:
                 left = masked(value, self._schemas, FIELDS)
                 self._counts["texts"] += left != value
                 return left
@@ -345,7 +348,7 @@ class _Copying:
 
         return kept
 
-    def _code(self, kind: Kind, blob: object) -> bytes | None:
+    def _code(self, kind: TextKind, blob: object) -> bytes | None:
         """Scrubbed code; nothing of damaged code, which cannot be scrubbed."""
         code = kernel_code.unpacked(blob)
         if self._texts.renames:
@@ -362,9 +365,9 @@ class _Copying:
 
 def _type(kept: Kept) -> str:
     """The declared type of a kept column: that of the trace is text of the trace."""
-    if kept.kind in (*_CODE, Kind.PAYLOAD):
+    if kept.kind in (*_CODE, TextKind.PAYLOAD):
         return "BLOB"
-    return "INTEGER" if kept.by_number or kept.kind is Kind.NUMBER else "TEXT"
+    return "INTEGER" if kept.by_number or kept.kind is TextKind.NUMBER else "TEXT"
 
 
 def _chosen(name: str, kept: Kept) -> str:

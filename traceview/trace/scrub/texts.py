@@ -13,7 +13,7 @@ from traceview.trace.nsys.cpu.added_ranges import PREFIX as ADDED
 from traceview.trace.nsys.cpu.python_samples import MOST_FRAMES
 from traceview.trace.nsys.nvtx.nccl_calls import FIELDS
 from traceview.trace.scrub import pseudonyms
-from traceview.trace.scrub.kept import Kind
+from traceview.trace.scrub.kept import TextKind
 from traceview.trace.scrub.paths import ELIDED, SourcePaths, short_module
 from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES
 from traceview.trace.scrub.secrets import PrivateTexts
@@ -26,6 +26,7 @@ _DRIVER_THREAD = re.compile(r"cuda[0-9a-f]{11}")
 _LOADED = re.compile(r"dlopen\((.+)\)")
 _FUNCTION = re.compile(r"[A-Za-z_<][\w.<>]*")
 _SYMBOL = re.compile(r"[\w:<>,()&*~\[\]{}.$+\-=|!^%#' @]+", re.ASCII)
+_NO_SYMBOL = re.compile(r"(?!0x)[\d.@]|(?:[0-9a-f]{2}:){5}|\w+@", re.IGNORECASE)
 _PUNCTUATED = re.compile(r"^\S+$|[(<:{]|^operator ")
 _OPERATOR = re.compile(
     r"(?:ProfilerStep#\d{1,7}|(?:aten|prim|autograd|c10d|nccl)::[\w:]+(?: ?, ?\w+ = [\d\[\], ]+)*)"
@@ -39,7 +40,14 @@ _TYPE = re.compile(r"\*?(?:[iuf]\d{1,3}|fp\d{1,2}\w{0,8}|bf16|constexpr|tensorde
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
-class Texts:
+# Of the user's own trace these only lose home folders and values of the environment.
+_OWN = (
+    *(TextKind.FUNCTION, TextKind.SYMBOL, TextKind.CALL, TextKind.FILE, TextKind.MODULE),
+    *(TextKind.SOURCE, TextKind.MESSAGE, TextKind.CODE_FACT),
+)
+
+
+class TextRules:
     """What is left of texts, and the numbers of the names that the JSON of stacks refers to.
 
     `own` texts stay with their user, who needs the paths of the program and its lines: they only
@@ -54,24 +62,24 @@ class Texts:
         own: bool = False,
         is_known: Callable[[str], object] | None = None,
     ) -> None:
-        self.numbered: dict[Kind, set[int]] = {Kind.FUNCTION: set(), Kind.FILE: set()}
+        self.numbered: dict[TextKind, set[int]] = {TextKind.FUNCTION: set(), TextKind.FILE: set()}
         self._private, self._own, self._is_known = private, own, is_known
         self._paths = SourcePaths()
-        self._known: dict[tuple[Kind, str], str | None] = {}
-        self._of: dict[Kind, Callable[[str], str | None]] = {
-            Kind.KERNEL: self._kernel,
-            Kind.RANGE: self._range,
-            Kind.FUNCTION: self._function,
-            Kind.SYMBOL: self._symbol,
-            Kind.CALL: self._call,
-            Kind.FILE: self._file,
-            Kind.MODULE: self._module,
-            Kind.SOURCE: self._source,
-            Kind.WORDS: lambda text: text if is_public(text) else None,
-            Kind.MESSAGE: message,
-            Kind.STACK: self._stack,
-            Kind.FIELD: lambda text: text if text in FIELDS else None,
-            Kind.CODE_FACT: self._code_fact,
+        self._known: dict[tuple[TextKind, str], str | None] = {}
+        self._of: dict[TextKind, Callable[[str], str | None]] = {
+            TextKind.KERNEL: self._kernel,
+            TextKind.RANGE: self._range,
+            TextKind.FUNCTION: self._function,
+            TextKind.SYMBOL: self._symbol,
+            TextKind.CALL: self._call,
+            TextKind.FILE: self._file,
+            TextKind.MODULE: self._module,
+            TextKind.SOURCE: lambda _: None,
+            TextKind.WORDS: lambda text: text if is_public(text) else None,
+            TextKind.MESSAGE: message,
+            TextKind.STACK: self._stack,
+            TextKind.FIELD: lambda text: text if text in FIELDS else None,
+            TextKind.CODE_FACT: self._code_fact,
         }
 
     @property
@@ -84,13 +92,14 @@ class Texts:
         """Whether names become pseudonyms."""
         return self._is_known is not None
 
-    def of(self, kind: Kind, text: str) -> str | None:
+    def of(self, kind: TextKind, text: str) -> str | None:
         """What is left of a text; None if nothing is."""
         if text == REMOVED:
             return text
         key = (kind, text)
         if key not in self._known:
-            self._known[key] = self._of[kind](text)
+            own = self._own and kind in _OWN
+            self._known[key] = self._cleaned(text) if own else self._of[kind](text)
         return self._known[key]
 
     def command(self, text: str) -> str:
@@ -147,7 +156,8 @@ class Texts:
         return text if keep else pseudonyms.pseudonym("function", text)
 
     def _symbol(self, text: str) -> str | None:
-        if not (_SYMBOL.fullmatch(text) and _PUNCTUATED.search(text)):
+        formed = _SYMBOL.fullmatch(text) and _PUNCTUATED.search(text)
+        if not formed or _NO_SYMBOL.match(text):
             return text if is_public(text) else None
         if self._is_known is None or pseudonyms.is_pseudonym(text) or _API.fullmatch(text):
             return text
@@ -164,8 +174,6 @@ class Texts:
     def _file(self, text: str) -> str | None:
         # nsys escapes the names of Python for HTML, as in `&lt;string&gt;`.
         text = unescape(text)
-        if self._own:
-            return self._cleaned(text)
         short = self._paths.short(text)
         if not self.renames or short is None or short.count("/") > 2 or short[:1] in "([<":
             return short
@@ -178,9 +186,6 @@ class Texts:
         words = is_public(text.rpartition("/")[2])
         short = short_module(text, words)
         return short if words or not self.renames or (short or "").startswith("/") else None
-
-    def _source(self, text: str) -> str | None:
-        return self._cleaned(text) if self._own else None
 
     def _stack(self, text: str) -> str | None:
         try:
@@ -212,12 +217,12 @@ class Texts:
         parts = frame if isinstance(frame, dict) else {}
         line = parts.get("Line")
         return {
-            "Function": self._named(parts.get("Function"), Kind.FUNCTION),
-            "File": self._named(parts.get("File"), Kind.FILE),
+            "Function": self._named(parts.get("Function"), TextKind.FUNCTION),
+            "File": self._named(parts.get("File"), TextKind.FILE),
             "Line": line if isinstance(line, int) else 0,
         }
 
-    def _named(self, name: object, kind: Kind) -> object:
+    def _named(self, name: object, kind: TextKind) -> object:
         if isinstance(name, str):
             return self.of(kind, name) or REMOVED
         number = name if isinstance(name, int) else 0
