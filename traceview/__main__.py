@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from types import FrameType
 from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command; Ctrl-C while its modules load ends the process without a traceback."""
-    handler = signal.getsignal(signal.SIGINT)
-    # An ignored SIGINT, such as that of a background job, stays ignored.
-    if handler is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Run the command; a signal while its modules load ends the process without a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # An ignored signal, such as SIGINT of a background job, stays ignored.
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _leave)
     from traceview.cli import main as command
 
-    if handler is signal.default_int_handler:
-        signal.signal(signal.SIGINT, handler)
     command()
+
+
+def _leave(number: int, _: FrameType | None) -> NoReturn:
+    """End at once: before and after the command runs there is nothing to tidy up."""
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

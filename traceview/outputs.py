@@ -1,9 +1,11 @@
-"""Output files: check that they may be written before any work starts, and write them."""
+"""Output files and caches: check that outputs may be written, write them, keep caches private."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +14,7 @@ from traceview.errors import InputError, OutputExistsError, TraceviewError
 
 ARCHIVE_SUFFIXES = (".gz", ".xz", ".zst")
 _GZIP_LEVEL = 4
+_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 TRACE_SUFFIXES = (".sqlite", *REPORT_SUFFIXES)
 
@@ -105,6 +108,36 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
             _remove(written)
 
 
+def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[bytes]]]) -> int:
+    """Write files, each a name and its bytes in pieces, into a folder, and return their number.
+
+    The files appear in the folder, which is made if needed, when all of them are written; until
+    then they are in a hidden folder of the same file system. Raises TraceviewError if one cannot be
+    written.
+    """
+    target = folder.resolve()
+    part = (target if target.is_dir() else target.parent) / f".{target.name}.{os.getpid()}.part"
+    shown, names = folder, []
+    try:
+        part.mkdir()
+        for name, pieces in files:
+            shown = folder / name
+            _write(part / name, pieces, compressed=False, new=True)
+            names.append(name)
+        shown = folder
+        if target.is_dir():
+            for name in names:
+                (part / name).replace(target / name)
+        else:
+            part.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceviewError(f"cannot write {shown}: {reason}", "choose another folder") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return len(names)
+
+
 def _remove(path: Path) -> None:
     """Remove a temporary output, if there is one; a read-only folder has none."""
     with suppress(OSError):
@@ -119,3 +152,50 @@ def _write(path: Path, pieces: Iterable[bytes], *, compressed: bool, new: bool) 
         # Without name and time, so that equal content makes equal files.
         with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
             packed.writelines(pieces)
+
+
+def cache_folder(*parts: str) -> Path:
+    """The folder `parts` in $XDG_CACHE_HOME/traceview or ~/.cache/traceview, private to the user.
+
+    Raises OSError if it cannot be made, or if part of it is a link or belongs to another user.
+    """
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        root = Path(home) if home else Path.home() / ".cache"
+    except RuntimeError as error:
+        # An unknown user, as in some containers.
+        raise OSError("the user has no home folder") from error
+    return private_folder(root, "traceview", *parts)
+
+
+def private_folder(root: Path, *parts: str) -> Path:
+    """The folder `parts` below `root`, each of them made with mode 0700 or tightened to it.
+
+    The umask and other programs may have left one open to others. `root` itself is the user's
+    choice and stays as it is. Raises OSError as `cache_folder` does.
+    """
+    root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+    folder = root
+    for part in parts:
+        folder = folder / part
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        _tighten(folder, _PRIVATE_FOLDER, os.O_DIRECTORY)
+    return folder
+
+
+def private_file(path: Path) -> None:
+    """Make an existing file of a cache readable by its user only. Raises OSError as above."""
+    _tighten(path, _PRIVATE_FILE, 0)
+
+
+def _tighten(path: Path, mode: int, flags: int) -> None:
+    # By descriptor: what is checked is what is changed.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | flags)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to another user")
+        if stat.S_IMODE(status.st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)

@@ -79,7 +79,7 @@ def test_what_fails_leaves_no_file(tmp_path: Path, capsys: Any, monkeypatch: pyt
     assert run(["convert", str(damaged), str(tmp_path / "out.sqlite")]) == 1
     source = write(tmp_path / "t.json", training())
 
-    def interrupted(_: object, path: Path) -> None:
+    def interrupted(_: object, path: Path, **__: object) -> None:
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 

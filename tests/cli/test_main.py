@@ -3,7 +3,6 @@
 import gc
 import os
 import re
-import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -175,7 +174,7 @@ def test_an_interrupt_while_the_command_loads_is_quiet(tmp_path):
     (tmp_path / "click.py").write_text(click)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     ended = subprocess.run(COMMAND, capture_output=True, env=os.environ | {"PYTHONPATH": path})
-    assert ended.returncode == -signal.SIGINT
+    assert ended.returncode == 130
     assert ended.stderr == b""
 
 

@@ -199,7 +199,7 @@ def test_scrubbing_keeps_samples_and_shortens_homes(tmp_path, folder):
     gathered(folder, *FRAMES, f"S\t{DAY}\t{process_id(1)}\t0")
     write_python_samples(raw, folder)
 
-    scrub(raw, clean)
+    scrub(raw, clean, own=True)
 
     trace = load(clean)
     assert len(trace.table("python_samples")) == 1

@@ -51,7 +51,7 @@ def convert(trace: Trace | str | Path, out: str | Path, *, force: bool = False) 
     check_trace_output(target, force=force, source=source)
     loaded = load(trace) if isinstance(trace, (str, Path)) else trace
     with replacing(target) as part:
-        write_trace(loaded, part)
+        write_trace(loaded, part, shown=target)
     return target
 
 
@@ -77,13 +77,18 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
     return target
 
 
-def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubReport:
-    """Copy a trace without environment, output, source lines, user, host and home paths.
+def scrub(
+    trace: str | Path, out: str | Path, *, force: bool = False, names: bool = False
+) -> ScrubReport:
+    """Copy a trace without private data: only what the analyses read is kept.
 
-    Names of kernels, ranges and calls stay as they are. A .nsys-rep is exported by nsys first, a
-    trace of torch.profiler converted. Raises TraceFormatError if `trace` is not a trace,
-    InputError if `out` cannot be written, OutputExistsError if it exists and not `force`.
+    Numbers stay, and the names of kernels, ranges, calls, functions and source files, without their
+    folders. With `names`, these names become pseudonyms, except those of known library kernels, and
+    the code of kernels goes. A .nsys-rep is exported by nsys first, a trace of torch.profiler
+    converted. Raises TraceFormatError if `trace` is not a trace, InputError if `out` cannot be
+    written, OutputExistsError if it exists and not `force`.
     """
+    from traceview.facts.kernel_names.library_names import readable
     from traceview.outputs import check_trace_output
     from traceview.trace import load as files
     from traceview.trace.scrub.scrubber import scrub as scrub_export
@@ -91,7 +96,7 @@ def scrub(trace: str | Path, out: str | Path, *, force: bool = False) -> ScrubRe
     # Before the export, which can take minutes.
     check_trace_output(Path(out), force=force, source=Path(trace))
     export = _exported(Path(trace)) if files.is_report(Path(trace)) else Path(trace)
-    return scrub_export(export, Path(out), force=force)
+    return scrub_export(export, Path(out), force=force, is_known=readable if names else None)
 
 
 def _exported(report: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import NoReturn, TextIO
 import click
 
 from traceview.cli.process import closed_stdout
+from traceview.cli.process.ending import Ended, EndingSignals, orderly_end
 from traceview.errors import ComparisonRefusedError, TraceviewError
 from traceview.memory import garbage_collection
 
@@ -155,12 +156,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted."""
-    with closed_stdout.standard_streams_open():
-        return _run(arguments, Settings())
+    """Run the command line.
+
+    Exit status: 0 success, 1 failure, 2 usage error, 128 + n after signal n (130 for Ctrl-C).
+    """
+    with closed_stdout.standard_streams_open(), orderly_end() as signals:
+        return _run(arguments, Settings(), signals)
 
 
-def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
+def _run(arguments: Sequence[str] | None, settings: Settings, signals: EndingSignals) -> int:
     try:
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
         # A closed pipe must show up here, not in Python's own flush at exit.
@@ -173,10 +177,10 @@ def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
     except click.ClickException as misuse:
         misuse.show()
         return misuse.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+    except (click.Abort, KeyboardInterrupt, Ended):
+        return signals.status or _INTERRUPTED
     except Exception as error:
-        return _failed(error, settings)
+        return signals.status or _failed(error, settings)
 
 
 def _failed(error: Exception, settings: Settings) -> int:

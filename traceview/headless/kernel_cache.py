@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from traceview.outputs import cache_folder, private_file, private_folder
+
 MOST_BYTES = 1 << 30
 """The size to which the folder is reduced."""
 # Younger kernels stay, as another run may be reading them.
@@ -23,18 +25,16 @@ _YOUNG_S = 3600.0
 def kernel_cache(target: str) -> Path | None:
     """The folder of a target (an absolute path, or a module), created if needed.
 
-    It is in $TRACEVIEW_CACHE_DIR, else in the user's cache. None if that variable is empty or the
-    folder cannot be written.
+    It is in $TRACEVIEW_CACHE_DIR, else in the user's cache, and private. None if that variable is
+    empty, or if the folder cannot be written or is not the user's own.
     """
     named = os.environ.get("TRACEVIEW_CACHE_DIR")
     if named == "":
         return None
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    every = Path(named or Path(home) / "traceview") / "triton"
-    folder = every / hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
+    parts = ("triton", hashlib.sha256(os.fsencode(target)).hexdigest()[:32])
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _shrink(every)
+        folder = private_folder(Path(named), *parts) if named else cache_folder(*parts)
+        _shrink(folder.parent)
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
@@ -45,6 +45,10 @@ def _shrink(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     entries = []
     for path in folder.glob("*/*"):
         with suppress(OSError):
+            # Triton makes folders and files as the umask says.
+            private_folder(path.parent, path.name)
+            for file in path.iterdir():
+                private_file(file)
             entries.append((path.stat().st_mtime, _size(path), path))
     excess = sum(size for _, size, _ in entries) - most_bytes
     for used, size, path in sorted(entries):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError, unreadable
+from traceview.outputs import cache_folder, private_file
 from traceview.recorders.nsys import Nsys, find
 from traceview.toolchain.processes import run_process
+from traceview.trace.scrub.environment import remove_environment
 
 CACHE_BYTES = 2 * 10**9
 _HOUR_S = 3600.0
@@ -43,8 +44,9 @@ def export_report(path: Path) -> Path:
     """Export an nsys report to SQLite, or return the cached export.
 
     The cache is $XDG_CACHE_HOME/traceview or ~/.cache/traceview, 2 GB at most: the least recently
-    used exports are removed. Raises TraceFormatError if the report cannot be read or exported,
-    ToolNotFoundError if there is no nsys, RecordingError if the cache cannot be written.
+    used exports are removed. It is private, and of environments holds ranks alone. Raises
+    TraceFormatError if the report cannot be read or exported, ToolNotFoundError if there is no
+    nsys, RecordingError if the cache cannot be written.
     """
     key = _content_key(path)
     try:
@@ -53,8 +55,9 @@ def export_report(path: Path) -> Path:
         what = f"{path} must be exported by nsys first, and {error.what}"
         raise ToolNotFoundError(what, f"{error.remedy}, {_ELSEWHERE}") from error
     try:
-        cached = _cache_folder() / f"{key}-{nsys.version_text}.sqlite"
+        cached = cache_folder() / f"{key}-{nsys.version_text}.sqlite"
         if cached.is_file():
+            private_file(cached)
             cached.touch()
         else:
             _fill(nsys, path, cached)
@@ -76,20 +79,13 @@ def _content_key(path: Path) -> str:
     return f"{size}-{digest}"
 
 
-def _cache_folder() -> Path:
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(chosen) if chosen else Path.home() / ".cache"
-    folder = folder / "traceview"
-    # Private: an export contains the environment of the recorded program.
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
     # Exported elsewhere and renamed: other processes see the whole file or none.
     with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
         fresh = Path(folder, "export.sqlite")
         export(nsys, report, fresh, include_json=can_include_json(nsys))
+        remove_environment(fresh)
+        fresh.chmod(0o600)
         fresh.replace(cached)
     _remove_oldest(cached)
 

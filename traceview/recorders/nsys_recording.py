@@ -174,7 +174,7 @@ def _export(
 def _finish(job: RecordingJob, report: Path) -> None:
     raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
     if not job.keep_env:
-        scrub(raw, clean, keep_source_lines=True)
+        scrub(raw, clean, own=True)
     if job.report:
         shutil.copyfile(report, report.with_name("kept"))
         # It contains the environment: readable by the user only.

@@ -145,5 +145,5 @@ def write_recording(
         write_kernels(raw, gathered)
     write_source_tables(raw, folders, excerpts=excerpts)
     if not keep_env:
-        scrub(raw, clean, keep_source_lines=True, environment=dict(os.environb))
+        scrub(raw, clean, own=True, environment=dict(os.environb))
     (raw if keep_env else clean).replace(out)

@@ -32,8 +32,9 @@ def serve(folder: Path) -> None:
     Raises InputError if there is no such folder, and ToolNotFoundError without the package mcp.
     """
     server = server_of(folder)
-    # The signal handler of the SDK would wait for the next line of stdin.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # An exception of a signal handler would wait for the next line of stdin.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     if sys.stdin.isatty():
         text = "waiting for a client on stdin, which starts this command itself (docs/serve.md)"
         sys.stderr.write(f"traceview: {text}; Ctrl-C ends it\n")

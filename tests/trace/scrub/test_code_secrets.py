@@ -118,10 +118,10 @@ def test_scrubbing_a_trace_cleans_its_code(tmp_path, cubin):
     counts = scrub(path, tmp_path / "clean.sqlite").replaced
     table = load(tmp_path / "clean.sqlite").kernel_code
     assert table.cells("name") == ["gelu", "damaged"]
-    assert table.cells("source_file") == ["~/kernels/kernels.py", None]
+    assert table.cells("source_file") == ["…/kernels.py", None]
     assert b"/home/user" not in unpacked(table["ptx"][0])
     assert b"/home/user" not in unpacked(table["cubin"][0])
     assert table["cubin"][1] is None
-    assert (counts["home path or value in code"], counts["damaged code"]) == (2, 1)
+    assert (counts["code"], counts["damaged code"]) == (2, 1)
     scrub(tmp_path / "clean.sqlite", tmp_path / "again.sqlite")
     assert list(load(tmp_path / "again.sqlite").kernel_code.rows()) == list(table.rows())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.bench.machine import Machine, this_machine
+from traceview.outputs import cache_folder, private_file, private_folder
 
 MOST_FILES = 1_000
 _LARGEST_BYTES = 1 << 20
@@ -57,7 +58,10 @@ class TuningCache:
     """The cache folder. If it cannot be written to, nothing is kept and no error is raised."""
 
     def __init__(self, folder: Path | None = None, most: int = MOST_FILES) -> None:
-        self.folder = folder or _cache_folder()
+        try:
+            self.folder = folder or cache_folder("bench")
+        except OSError:
+            self.folder = Path(os.devnull) / "traceview"
         self._most = most
 
     def get(self, key: Mapping[str, str]) -> Entry | None:
@@ -109,8 +113,9 @@ class TuningCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self.folder.parent, self.folder.name)
         with (self.folder / "lock").open("a") as file:
+            private_file(self.folder / "lock")
             try:
                 import fcntl
             except ImportError:
@@ -126,13 +131,3 @@ def _written_at(file: Path) -> int:
         return file.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _cache_folder() -> Path:
-    configured = os.environ.get("XDG_CACHE_HOME")
-    try:
-        base = Path(configured) if configured else Path.home() / ".cache"
-    except RuntimeError:
-        # An unknown user, as in some containers, has no home: nothing can be kept.
-        base = Path(os.devnull)
-    return base / "traceview" / "bench"

@@ -18,7 +18,8 @@ from traceview.cli.output import (
     shows_links,
     write_file,
 )
-from traceview.errors import InputError, OutputExistsError, TraceviewError
+from traceview.errors import InputError, OutputExistsError
+from traceview.outputs import write_folder
 from traceview.records import record
 from traceview.version import __version__
 
@@ -180,15 +181,8 @@ def print_report(report: Report, shown: ScreenOptions) -> None:
 
 def put_tables(files: Iterable[tuple[str, Iterable[str]]], folder: Path) -> None:
     """Write tables, each a file name and its text in pieces, into a folder."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceviewError(f"cannot create {folder}: {reason}", "choose another") from error
-    tables = 0
-    for name, pieces in files:
-        write_file(folder / name, pieces, quiet=True)
-        tables += 1
+    written = ((name, (piece.encode() for piece in pieces)) for name, pieces in files)
+    tables = write_folder(folder, written)
     click.echo(f"Wrote {click.format_filename(folder)} ({tables} tables)", err=True)
 
 

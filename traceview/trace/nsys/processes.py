@@ -28,7 +28,7 @@ THREAD_BITS = 0xFFFFFF
 PROCESS_BITS = 0xFFFFFF
 UNKNOWN = 0
 ABSENT = int(INT32.min)
-_GPU_COLUMNS = {
+GPU_COLUMNS = {
     "sm_count": "smCount",
     "max_warps_per_sm": "maxWarpsPerSm",
     "max_blocks_per_sm": "maxBlocksPerSm",
@@ -42,7 +42,7 @@ _GPU_COLUMNS = {
 }
 _NARROW = {column.name for column in DEVICES.columns if column.dtype == "int32"}
 _NO_CUDA = (0, 0)
-_MOST = [INT32.max if name in _NARROW else INT32.max << 24 for name in _GPU_COLUMNS]
+_MOST = [INT32.max if name in _NARROW else INT32.max << 24 for name in GPU_COLUMNS]
 
 
 def host_of(global_id: int) -> int:
@@ -195,7 +195,7 @@ def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
     """Properties of every GPU that CUDA can use, by host and GPU; Windows lists others as well."""
-    names = ("vmId", "id", "name", "computeMajor", "computeMinor", *_GPU_COLUMNS.values())
+    names = ("vmId", "id", "name", "computeMajor", "computeMinor", *GPU_COLUMNS.values())
     rows: dict[tuple[int, int], dict[str, Cell]] = {}
     for vm, gpu, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
         if type(vm) is not int or type(gpu) is not int or not 0 <= gpu <= INT32.max:
@@ -207,7 +207,7 @@ def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
             "name": None if name is None else str(name),
             "compute_capability": capability,
         }
-        row.update(zip(_GPU_COLUMNS, map(_figure, figures, _MOST), strict=True))
+        row.update(zip(GPU_COLUMNS, map(_figure, figures, _MOST), strict=True))
         rows.setdefault((host_of(vm), gpu), row)
     return rows
 

@@ -1,18 +1,20 @@
 """Copy a trace without private data.
 
 An export of nsys contains every environment variable of the recorded program and of the recorder,
-the program's output, host and user names, and absolute paths. Some values contain NUL bytes, at
-which the text functions of SQL stop, so everything is processed as bytes in Python.
+the program's output, host and user names, and absolute paths. The copy is a new file, into which
+only the tables and columns of `kept` are written, and of their texts only what `texts` leaves.
+Some values contain NUL bytes, at which the text functions of SQL stop, so texts are processed as
+bytes in Python.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,39 +23,37 @@ from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.records import record
 from traceview.trace import load
-from traceview.trace.nsys import export_info, kernel_code, source_excerpts
-from traceview.trace.rank_identity import HOST, NUMBERING, pseudonym
-from traceview.trace.scrub.code_secrets import CLEAN
-from traceview.trace.scrub.secrets import REMOVED, PrivateTexts, is_environment, variables
+from traceview.trace.nsys import export_info, kernel_code
+from traceview.trace.nsys.nvtx.nccl_calls import FIELDS, nccl_schemas
+from traceview.trace.nsys.nvtx.payloads import Schemas, masked
+from traceview.trace.scrub.code_secrets import CLEAN, PublicTexts
+from traceview.trace.scrub.facts import public_fact
+from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, TextKind
+from traceview.trace.scrub.secrets import PrivateTexts, found_in
+from traceview.trace.scrub.texts import REMOVED, TextRules
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
 from traceview.trace.stored import reader as stored
-from traceview.trace.stored.layout import RUN, TEXTS
+from traceview.trace.stored.layout import TEXTS
 from traceview.trace.stored.writer import write_trace
 
-# Tables of name and value, with the names whose values are removed.
-_NAMED_VALUES = {
-    "TARGET_INFO_SYSTEM_ENV": re.compile(r"Environment|Host_?name|User|Domain", re.IGNORECASE),
-    "META_DATA_CAPTURE": re.compile(r"ENVIRONMENT|USER_NAME|WORKING_DIR|DISPLAY_NAME|HOST"),
-    "META_DATA_EXPORT": re.compile(r"EXPORT_HOST|EXPORT_USER|_PATH"),
-    "EXPORT_META_DATA": re.compile(r"EXPORT_HOST|EXPORT_USER|_PATH"),
+Recognizer = Callable[[str], object]
+# With enough rights, the recorder lists and samples all processes of the machine. Kept are the rows
+# of those that other tables name, by their process.
+_OF_THE_MACHINE = {
+    "PROCESSES": "is_used(globalPid)",
+    "ThreadNames": "is_used(globalTid)",
+    "SCHED_EVENTS": "is_used(globalTid)",
+    "COMPOSITE_EVENTS": "is_used(globalTid)",
+    "SAMPLING_CALLCHAINS": "id IN (SELECT id FROM main.COMPOSITE_EVENTS)",
 }
-_ENVIRONMENT = re.compile(r"ENVIRONMENT", re.IGNORECASE)
-_HOST_OR_USER = re.compile(r"HOST|USER|DISPLAY_NAME", re.IGNORECASE)
-# Output of the program, and the names of its files.
-_OUTPUT = {"ProcessStreams": ("filenameId", "contentId"), "ANALYSIS_FILE": ("contentId",)}
-# Columns with names of kernels, ranges and calls, which stay as they are.
-_NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
-_NAME_TABLES = re.compile(r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|CUBLAS_EVENTS|CUDNN_EVENTS|CUDA_GRAPH")
-# Tables in which every text names kernels, ranges, the GPU or the format itself.
-_UNTOUCHED = re.compile(r"ENUM_|TARGET_INFO_GPU$|NVTX_EVENTS$|StringIds$|sqlite_")
-# CI environments contain the commit; it is not a secret, and ties the run to its source.
-_PUBLIC = {"TRACEVIEW_RUN": b"git_commit"}
-# Kernel names and hashes stay; code is scrubbed by code_secrets.
-_OF_CODE = {"name", "hash", "arch", *kernel_code.BLOBS}
-# Kept: otherwise the rank of a recording would be lost.
-_NUMBERS_A_RANK = re.compile(rf"(?:{'|'.join(sorted(NUMBERING))})=\"?\d+\"?".encode()).fullmatch
-_TYPED_AS_NUMBER = re.compile(r"INT|REAL|FLOA|DOUB|NUM", re.IGNORECASE)
+_CODE = (TextKind.PTX, TextKind.CUBIN)
+# A text that several kinds of columns name is kept as the first of them.
+_ORDER = (
+    *(TextKind.KERNEL, TextKind.RANGE, TextKind.FUNCTION, TextKind.FILE, TextKind.SYMBOL),
+    *(TextKind.MODULE, TextKind.CALL, TextKind.STACK, TextKind.WORDS, TextKind.MESSAGE),
+    TextKind.SOURCE,
+)
 
 
 @record
@@ -72,15 +72,18 @@ def scrub(
     out: Path,
     *,
     force: bool = False,
-    keep_source_lines: bool = False,
+    own: bool = False,
+    is_known: Recognizer | None = None,
     environment: Mapping[bytes, bytes] = MappingProxyType({}),
 ) -> ScrubReport:
     """Write a copy of a trace without private data to `out`.
 
-    Removes environment, host and user names, working folder and program output, and values of
-    environment variables wherever they occur; home folders become `~`. Names of kernels, ranges
-    and calls stay. Lines of the program's files go, too, unless `keep_source_lines`. `environment`
-    is that of the recorded program, where the trace does not hold it.
+    Only what the analyses read is kept: numbers, the names of kernels, ranges, calls, functions and
+    source files, and public words. Folders become `…`; home folders in names become `~`. An `own`
+    trace stays with its user: paths, command line and lines of the program are kept, without home
+    folders and values of environment variables. `environment` is that of the recorded program,
+    where the trace does not hold it. With `is_known`, which recognizes the names of library
+    kernels, all other names become pseudonyms, and the code of kernels is left out.
 
     A trace of torch.profiler becomes an SQLite file, as `convert` writes it. `out` is replaced as a
     whole or not at all; the source, which may be compressed (.gz, .xz, .zst), is not changed.
@@ -89,15 +92,20 @@ def scrub(
     """
     check_trace_output(out, force=force, source=source)
     try:
-        with _work_folder(out) as work:
-            folder = Path(work)
-            clean = folder / "clean.sqlite"
-            report = _clean_copy(_copied(source, folder), clean, keep_source_lines, environment)
+        with _work_folder(out) as work, _plain(source, Path(work)) as plain:
+            clean = Path(work, "clean.sqlite")
+            schemas = _checked(plain)
+            with closing(_connected(plain, clean)) as connection:
+                private = found_in(connection, environment)
+                texts = TextRules(private, own=own, is_known=is_known)
+                counts = _Copying(connection, texts, private, schemas).run()
             clean.replace(out)
-            return report
+            return ScrubReport(dict(counts))
     except TraceFormatError as error:
         raise TraceFormatError(f"cannot scrub {source}: {error.what}", error.remedy) from error
     except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise TraceFormatError(f"cannot write {out}: {error}", "free space on it") from error
         what = f"cannot scrub {source}: SQLite cannot read it ({error})"
         raise TraceFormatError(what, "export the recording again") from error
     except OSError as error:
@@ -110,237 +118,263 @@ def _work_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".traceview-")
 
 
-def _check(plain: Path) -> None:
+def _checked(plain: Path) -> Schemas:
+    """The schemas of NCCL's payloads in a trace. Raises TraceFormatError if it is none."""
     with sqlite_file.opened(plain) as database:
         if not stored.is_stored(database):
             export_info.read_meta(database)
+        return nccl_schemas(database)
 
 
-def _copied(source: Path, folder: Path) -> Path:
-    """A copy of the trace as SQLite file, to scrub in place."""
+@contextmanager
+def _plain(source: Path, folder: Path) -> Iterator[Path]:
+    """The trace as an SQLite file to attach; a copy in the private `folder` if it has a log."""
     copy = folder / "copy.sqlite"
     if load.is_json(source):
         write_trace(load.load_torch(source), copy)
-        return copy
+        yield copy
+        return
     with load.unpacked(source) as plain:
-        _check(plain)
+        if not sqlite_file.has_log(plain):
+            yield plain
+            return
         for suffix in ("", "-wal", "-journal"):
             part = plain.with_name(plain.name + suffix)
             if part.exists():
-                shutil.copyfile(part, copy.with_name(copy.name + suffix))
-    return copy
+                own = copy.with_name(copy.name + suffix)
+                own.touch(0o600)
+                shutil.copyfile(part, own)
+        yield copy
 
 
-def _clean_copy(
-    copy: Path, clean: Path, keep_source_lines: bool, environment: Mapping[bytes, bytes]
-) -> ScrubReport:
-    connection = sqlite3.connect(copy, isolation_level=None)
-    try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.text_factory = bytes
-        connection.execute("BEGIN")
-        counts = _Scrubber(connection, environment).run(keep_source_lines)
-        connection.execute("COMMIT")
-        # Into a new file: unused pages of the old one would keep removed bytes.
-        connection.execute("VACUUM INTO ?", (str(clean),))
-    finally:
-        connection.close()
-    return ScrubReport(dict(counts))
+def _connected(plain: Path, clean: Path) -> sqlite3.Connection:
+    """A connection to the new file, with the trace attached read-only as `source`."""
+    with closing(sqlite3.connect(plain.absolute().as_uri() + "?mode=ro", uri=True)) as trace:
+        (encoding,) = trace.execute("PRAGMA encoding").fetchone()
+    connection = sqlite3.connect(clean, isolation_level=None, uri=True)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute(f"PRAGMA encoding = '{encoding}'")
+    # The file is new and becomes visible as a whole: nothing to recover.
+    connection.execute("PRAGMA journal_mode = OFF")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("ATTACH ? AS source", (plain.absolute().as_uri() + "?mode=ro",))
+    connection.text_factory = bytes
+    return connection
 
 
-_ALL_PROCESSES = {"PROCESSES": "globalPid", "ThreadNames": "globalTid"}
-# With enough rights, the recorder samples and lists all processes of the machine.
-_OF_THE_MACHINE = {"SCHED_EVENTS", "COMPOSITE_EVENTS"}
+class _Copying:
+    """Copies one attached trace into the new file."""
 
-
-def _among(global_id: object, processes: set[int]) -> bool:
-    return isinstance(global_id, int) and global_id >> 24 in processes
-
-
-class _Scrubber:
-    """Scrubs one open copy of an export."""
-
-    def __init__(self, connection: sqlite3.Connection, environment: Mapping[bytes, bytes]) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        texts: TextRules,
+        private: PrivateTexts,
+        schemas: Schemas,
+    ) -> None:
+        self._connection, self._texts = connection, texts
+        self._private, self._schemas = private, schemas
         self._counts: Counter[str] = Counter()
-        self._found: set[tuple[bytes, bytes]] = set(environment.items())
-        self._hosts_and_users: set[bytes] = set()
-        listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self._tables = [name.decode() for (name,) in listed.fetchall()]
+        self._numbered: dict[TextKind, set[int]] = {}
+        (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+        self._encoding = "utf-8" if encoding == b"UTF-8" else encoding.decode().lower()
+        listed = connection.execute("SELECT name FROM source.sqlite_master WHERE type = 'table'")
+        names = [name.decode(errors="replace") for (name,) in listed.fetchall()]
+        self._tables = [name for name in names if not name.startswith("sqlite_")]
 
-    def run(self, keep_source_lines: bool) -> Counter[str]:
-        if not keep_source_lines:
-            self._remove_source_lines()
-        for table, names in _NAMED_VALUES.items():
-            if {"name", "value"} <= set(self._columns(table)):
-                self._remove_named_values(table, names)
-        self._rename_hosts()
-        self._remove_other_processes()
-        kept, printed = self._ids(self._name_columns()), self._ids(self._output_columns())
-        self._remove_strings(kept, printed)
-        private = PrivateTexts.of(self._found, self._hosts_and_users)
-        for table, column in self._text_columns():
-            self._clean(table, column, private)
-        for column in set(kernel_code.BLOBS) & set(self._columns(kernel_code.STORED_AS)):
-            self._clean_code(column, private)
-        self._clean_strings(kept, private)
-        return self._counts
+    def run(self) -> Counter[str]:
+        self._connection.execute("BEGIN")
+        self._functions()
+        for table in self._in_order():
+            self._copy(table)
+        for table in filter(self._tables.__contains__, STRINGS):
+            self._copy_strings(table)
+        self._connection.execute("COMMIT")
+        return +self._counts
 
-    def _remove_source_lines(self) -> None:
-        table = source_excerpts.STORED_AS
-        if table in self._tables:
-            count = f"SELECT count(*) FROM {quoted(table)}"  # noqa: S608
-            self._counts["lines of source"] += self._connection.execute(count).fetchone()[0]
-            self._connection.execute(f"DROP TABLE {quoted(table)}")
-            self._tables.remove(table)
+    def _functions(self) -> None:
+        define = self._connection.create_function
+        for kind in TextKind:
+            kept = (
+                self._code_of(kind) if kind in (*_CODE, TextKind.PAYLOAD) else self._text_of(kind)
+            )
+            define(f"kept_{kind.name}", 1, kept)
 
-    def _remove_other_processes(self) -> None:
-        """Remove the names of processes and threads without events, possibly of other users."""
+    def _in_order(self) -> list[str]:
+        """The kept tables, those of the machine last: what they keep depends on the others."""
+        known = [name for name in self._tables if name in KEPT or name in PAIRS]
+        others = [name for name in self._tables if name not in (*known, *STRINGS)]
+        self._counts["tables"] += len(others)
+        if not self._texts.own:
+            self._counts["lines of source"] += sum(map(self._rows, set(OF_SOURCE) & set(known)))
+            known = [name for name in known if name not in OF_SOURCE]
+        late = [name for name in _OF_THE_MACHINE if name in known]
+        return [name for name in known if name not in late] + late
+
+    def _rows(self, table: str) -> int:
+        count = self._connection.execute(f"SELECT count(*) FROM source.{quoted(table)}")  # noqa: S608
+        return int(count.fetchone()[0])
+
+    def _columns(self, table: str) -> list[str]:
+        listed = self._connection.execute(f"PRAGMA source.table_xinfo({quoted(table)})").fetchall()
+        return [row[1].decode(errors="replace") for row in listed]
+
+    def _copy(self, table: str) -> None:
+        there = self._columns(table)
+        if table in PAIRS:
+            if {"name", "value"} <= set(there):
+                self._copy_facts(table)
+            return
+        kept = {name: KEPT[table][name] for name in there if name in KEPT[table]}
+        self._counts["columns"] += len(there) - len(kept)
+        if not kept:
+            return
+        self._create(table, kept)
+        chosen = ", ".join(_chosen(name, each) for name, each in kept.items())
+        where = f" WHERE {_OF_THE_MACHINE[table]}" if self._is_limited(table, there) else ""
+        self._connection.execute(
+            f"INSERT INTO main.{quoted(table)} SELECT {chosen} FROM source.{quoted(table)}{where}"  # noqa: S608
+        )
+        if where:
+            self._counts["rows of other processes"] += self._rows(table) - self._changes()
+        for name, each in kept.items():
+            if each.by_number:
+                self._note_numbers(table, name, each.kind)
+
+    def _changes(self) -> int:
+        return int(self._connection.execute("SELECT changes()").fetchone()[0])
+
+    def _create(self, table: str, kept: Mapping[str, Kept]) -> None:
+        columns = ", ".join(f"{quoted(name)} {_type(each)}" for name, each in kept.items())
+        self._connection.execute(f"CREATE TABLE main.{quoted(table)} ({columns})")
+
+    def _is_limited(self, table: str, there: list[str]) -> bool:
+        """Whether a table is one of the machine; finds the processes that are used, once."""
+        if table not in _OF_THE_MACHINE:
+            return False
+        if table == "SAMPLING_CALLCHAINS":
+            return "COMPOSITE_EVENTS" in self._tables and "id" in there
+        used = self._used()
+        self._connection.create_function(
+            "is_used", 1, lambda each: isinstance(each, int) and each >> 24 in used
+        )
+        return bool({"globalPid", "globalTid"} & set(there))
+
+    def _used(self) -> set[int]:
+        """The processes that the tables copied so far name."""
         used: set[int] = set()
         for table in self._tables:
-            for column in {"globalPid", "globalTid"} & set(self._columns(table)):
-                if table not in _ALL_PROCESSES.keys() | _OF_THE_MACHINE:
-                    select = f"SELECT DISTINCT {column} FROM {quoted(table)}"  # noqa: S608
-                    found = self._connection.execute(select)
-                    used |= {value >> 24 for (value,) in found if isinstance(value, int)}
-        for table, column in _ALL_PROCESSES.items():
-            if column in self._columns(table):
-                rows = self._connection.execute(
-                    f"SELECT rowid, {column} FROM {quoted(table)}"  # noqa: S608
-                ).fetchall()
-                others = [(row,) for row, value in rows if not _among(value, used)]
-                delete = f"DELETE FROM {quoted(table)} WHERE rowid = ?"  # noqa: S608
-                self._connection.executemany(delete, others)
-                if others:
-                    self._counts["names of other processes"] += len(others)
+            if table in KEPT and table not in _OF_THE_MACHINE:
+                for column in {"globalPid", "globalTid"} & KEPT[table].keys():
+                    used |= {value >> 24 for value in self._distinct(table, column)}
+        return used
 
-    def _columns(self, table: str) -> dict[str, str]:
-        """Names and declared types of a table's columns; none if the table is missing."""
-        if table not in self._tables:
-            return {}
-        rows = self._connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
-        return {row[1].decode(): row[2].decode() for row in rows}
+    def _distinct(self, table: str, column: str) -> list[int]:
+        """The integers in a column of a copied table; none if it is not there."""
+        listed = self._connection.execute(f"PRAGMA main.table_info({quoted(table)})").fetchall()
+        if column.encode() not in [row[1] for row in listed]:
+            return []
+        query = f"SELECT DISTINCT {quoted(column)} FROM main.{quoted(table)}"  # noqa: S608
+        values = (value for (value,) in self._connection.execute(query).fetchall())
+        return [value for value in values if isinstance(value, int)]
 
-    def _values(self, table: str, column: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """(rowid, value, SQL type) of the texts and blobs of a column."""
-        yield from self._connection.execute(
-            f"SELECT rowid, {quoted(column)}, typeof({quoted(column)}) FROM {quoted(table)} "  # noqa: S608
-            f"WHERE typeof({quoted(column)}) IN ('text', 'blob')"
+    def _note_numbers(self, table: str, column: str, kind: TextKind) -> None:
+        self._numbered.setdefault(kind, set()).update(self._distinct(table, column))
+
+    def _copy_facts(self, table: str) -> None:
+        rows = self._connection.execute(
+            f"SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM source.{quoted(table)}"  # noqa: S608
         ).fetchall()
+        decoded = [(self._decoded(name), self._decoded(value)) for name, value in rows]
+        facts = [
+            (name, value, public_fact(table, name, value, self._texts)) for name, value in decoded
+        ]
+        kept = [(name, new) for name, _, new in facts if new is not None]
+        self._counts["facts"] += sum(value != new for _, value, new in facts)
+        self._connection.execute(f"CREATE TABLE main.{quoted(table)} (name TEXT, value TEXT)")
+        insert = f"INSERT INTO main.{quoted(table)} VALUES (?, ?)"  # noqa: S608
+        self._connection.executemany(insert, kept)
 
-    def _put(self, table: str, column: str, row: int, value: bytes, kind: bytes = b"text") -> None:
-        stored = value if kind == b"blob" else value.decode(errors="replace")
-        update = f"UPDATE {quoted(table)} SET {quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
-        self._connection.execute(update, (stored, row))
-
-    def _remove_named_values(self, table: str, names: re.Pattern[str]) -> None:
-        labels = {
-            row: text.decode(errors="replace") for row, text, _ in self._values(table, "name")
-        }
-        for row, value, kind in self._values(table, "value"):
-            label = labels.get(row, "")
-            if not names.search(label) or value in (b"", REMOVED) or _NUMBERS_A_RANK(value):
-                continue
-            self._remember(label, value)
-            self._put(table, "value", row, REMOVED, kind)
-            self._counts["environment" if _ENVIRONMENT.search(label) else "host, user, path"] += 1
-
-    def _rename_hosts(self) -> None:
-        """Replace the host of a rank by a pseudonym, which still distinguishes hosts."""
-        if not {"name", "value"} <= set(self._columns(RUN)):
+    def _copy_strings(self, table: str) -> None:
+        """The numbered texts that kept columns name; the first kind of column decides."""
+        if not {"id", "value"} <= set(self._columns(table)):
             return
-        labels = {row: name for row, name, _ in self._values(RUN, "name")}
-        for row, value, kind in self._values(RUN, "value"):
-            renamed = pseudonym(value.decode(errors="replace")).encode()
-            if labels.get(row) == HOST.encode() and value != renamed:
-                self._hosts_and_users.add(value)
-                self._put(RUN, "value", row, renamed, kind)
-                self._counts["host, user, path"] += 1
+        # The JSON of stacks names further texts: it comes before them.
+        for number, text in self._strings(table):
+            if number in self._numbered.get(TextKind.STACK, ()):
+                self._texts.of(TextKind.STACK, text)
+        for kind, numbers in self._texts.numbered.items():
+            self._numbered.setdefault(kind, set()).update(numbers)
+        self._connection.execute(f"CREATE TABLE main.{table} (id INTEGER PRIMARY KEY, value TEXT)")
+        self._connection.executemany(
+            f"INSERT OR IGNORE INTO main.{table} VALUES (?, ?)",  # noqa: S608
+            self._kept_strings(table),
+        )
 
-    def _remember(self, label: str, value: bytes) -> None:
-        if _ENVIRONMENT.search(label):
-            self._found.update(variables(value))
-        elif _HOST_OR_USER.search(label):
-            self._hosts_and_users.add(value)
+    def _kept_strings(self, table: str) -> Iterator[tuple[int, str]]:
+        for number, text in list(self._strings(table)):
+            kind = next((k for k in _ORDER if number in self._numbered.get(k, ())), None)
+            kept = self._texts.of(kind, text) if kind else None
+            self._counts["texts"] += text != kept and text != REMOVED
+            # The numbers of a stored trace have no gaps.
+            if kind or table == TEXTS:
+                yield number, REMOVED if kept is None else kept
 
-    def _name_columns(self) -> Iterator[tuple[str, str]]:
-        for table in filter(_NAME_TABLES.match, self._tables):
-            yield from ((table, column) for column in _NAMES if column in self._columns(table))
+    def _strings(self, table: str) -> Iterator[tuple[int, str]]:
+        query = f"SELECT id, CAST(value AS BLOB) FROM source.{table} WHERE typeof(value) = 'text'"  # noqa: S608
+        for number, value in self._connection.execute(query):
+            if isinstance(number, int):
+                yield number, self._decoded(value)
 
-    def _output_columns(self) -> Iterator[tuple[str, str]]:
-        for table, columns in _OUTPUT.items():
-            yield from ((table, column) for column in columns if column in self._columns(table))
+    def _decoded(self, value: object) -> str:
+        return value.decode(self._encoding, "replace") if isinstance(value, bytes) else ""
 
-    def _ids(self, columns: Iterator[tuple[str, str]]) -> set[int]:
-        ids: set[int] = set()
-        for table, column in columns:
-            query = f"SELECT DISTINCT {quoted(column)} FROM {quoted(table)}"  # noqa: S608
-            ids.update(value for (value,) in self._connection.execute(query))
-        return ids
+    def _text_of(self, kind: TextKind) -> Callable[[object], str | None]:
+        def kept(value: object) -> str | None:
+            text = self._decoded(value)
+            left = self._texts.of(kind, text)
+            self._counts["texts"] += left != text
+            return left
 
-    def _strings(self, kept: set[int]) -> Iterator[tuple[int, int, bytes]]:
-        """(rowid, id, text) of StringIds, except names of kernels, ranges and calls."""
-        if not {"id", "value"} <= set(self._columns("StringIds")):
-            return
-        ids = dict(self._connection.execute("SELECT rowid, id FROM StringIds").fetchall())
-        for row, text, _ in self._values("StringIds", "value"):
-            if ids[row] not in kept:
-                yield row, ids[row], text
+        return kept
 
-    def _remove_strings(self, kept: set[int], printed: set[int]) -> None:
-        for row, number, text in self._strings(kept):
-            environment = is_environment(text)
-            if text in (b"", REMOVED) or not (environment or number in printed):
-                continue
-            if environment:
-                self._found.update(variables(text))
-            self._counts["environment" if environment else "program output"] += 1
-            self._put("StringIds", "value", row, REMOVED)
+    def _code_of(self, kind: TextKind) -> Callable[[object], bytes | None]:
+        def kept(value: object) -> bytes | None:
+            if kind is TextKind.PAYLOAD:
+                left = masked(value, self._schemas, FIELDS)
+                self._counts["texts"] += left != value
+                return left
+            return self._code(kind, value)
 
-    def _clean_strings(self, kept: set[int], private: PrivateTexts) -> None:
-        for row, _, text in self._strings(kept):
-            self._clean_value("StringIds", "value", row, text, b"text", private)
+        return kept
 
-    def _text_columns(self) -> Iterator[tuple[str, str]]:
-        for table in self._tables:
-            if not _UNTOUCHED.match(table):
-                for column, declared in self._columns(table).items():
-                    code = table == kernel_code.STORED_AS and column in _OF_CODE
-                    if not (code or _TYPED_AS_NUMBER.search(declared)):
-                        yield table, column
+    def _code(self, kind: TextKind, blob: object) -> bytes | None:
+        """Scrubbed code; nothing of damaged code, which cannot be scrubbed."""
+        code = kernel_code.unpacked(blob)
+        if self._texts.renames:
+            self._counts["code"] += 1
+            return None
+        texts = self._private if self._texts.own else PublicTexts.of(code or b"")
+        cleaned = CLEAN[kind](code, texts) if code is not None else None
+        if cleaned is None:
+            self._counts["damaged code"] += 1
+            return None
+        self._counts["code"] += cleaned != code
+        return kernel_code.packed(cleaned)
 
-    def _clean(self, table: str, column: str, private: PrivateTexts) -> None:
-        public = self._public_rows(table)
-        for row, value, kind in self._values(table, column):
-            if row not in public:
-                self._clean_value(table, column, row, value, kind, private)
 
-    def _public_rows(self, table: str) -> set[int]:
-        if table not in _PUBLIC or "name" not in self._columns(table):
-            return set()
-        return {row for row, name, _ in self._values(table, "name") if name == _PUBLIC[table]}
+def _type(kept: Kept) -> str:
+    """The declared type of a kept column: that of the trace is text of the trace."""
+    if kept.kind in (*_CODE, TextKind.PAYLOAD):
+        return "BLOB"
+    return "INTEGER" if kept.by_number or kept.kind is TextKind.NUMBER else "TEXT"
 
-    def _clean_value(
-        self, table: str, column: str, row: int, value: bytes, kind: bytes, private: PrivateTexts
-    ) -> None:
-        # Most texts of a stored trace name kernels, ranges and calls; files are among them, too.
-        named = table == TEXTS
-        cleaned = private.shortened(value) if named else private.cleaned(value)
-        if cleaned != value:
-            self._put(table, column, row, cleaned, kind)
-            self._counts["home path or value elsewhere"] += 1
 
-    def _clean_code(self, column: str, private: PrivateTexts) -> None:
-        """Scrub one kind of code; damaged code, which cannot be scrubbed, is removed."""
-        for row, blob, _ in self._values(kernel_code.STORED_AS, column):
-            code = kernel_code.unpacked(blob)
-            cleaned = CLEAN[column](code, private) if code is not None else None
-            if cleaned is None or cleaned != code:
-                stored = kernel_code.packed(cleaned) if cleaned is not None else None
-                self._put_code(column, row, stored)
-                self._counts["home path or value in code" if stored else "damaged code"] += 1
-
-    def _put_code(self, column: str, row: int, blob: bytes | None) -> None:
-        table = quoted(kernel_code.STORED_AS)
-        update = f"UPDATE {table} SET {quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
-        self._connection.execute(update, (blob, row))
+def _chosen(name: str, kept: Kept) -> str:
+    """SQL for what is left of a column: values of another type become NULL."""
+    column = quoted(name)
+    if _type(kept) == "INTEGER":
+        return f"CASE WHEN typeof({column}) IN ('integer', 'real') THEN {column} END"
+    form = _type(kept).lower()
+    cell = column if form == "blob" else f"CAST({column} AS BLOB)"
+    return f"CASE WHEN typeof({column}) = '{form}' THEN kept_{kept.kind.name}({cell}) END"

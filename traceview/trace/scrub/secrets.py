@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
 
 from traceview.records import record
+from traceview.trace.scrub.kept import PAIRS, STRINGS
+from traceview.trace.sqlite.row_reader import quoted
 
 REMOVED = b"(removed)"
 HOME = b"~"
@@ -21,6 +24,39 @@ _ORDINARY = re.compile(
     rb"[\d.,:x-]*|[/~.].*|[A-Za-z]+|(?i:nvidia|cuda|x86_64|linux|C\.UTF)[\w. -]*"
 )
 _HOME_VARIABLES = (b"HOME", b"USERPROFILE")
+
+
+# Names of facts whose values are an environment, or name a host or user.
+_ENVIRONMENT = re.compile(rb"ENVIRONMENT", re.IGNORECASE)
+_HOST_OR_USER = re.compile(rb"HOST|USER|DISPLAY_NAME", re.IGNORECASE)
+
+
+def found_in(source: sqlite3.Connection, environment: Mapping[bytes, bytes]) -> PrivateTexts:
+    """The private texts in the database `source`, and those of the environment.
+
+    The texts of the connection must be bytes.
+    """
+    variables_found: set[tuple[bytes, bytes]] = set(environment.items())
+    names: set[bytes] = set()
+    for table in PAIRS:
+        for name, value in _texts(source, table, "name", "value"):
+            if _ENVIRONMENT.search(name):
+                variables_found.update(variables(value))
+            elif _HOST_OR_USER.search(name):
+                names.add(value)
+    for table in STRINGS:
+        for (text,) in _texts(source, table, "value"):
+            if is_environment(text):
+                variables_found.update(variables(text))
+    return PrivateTexts.of(variables_found, names)
+
+
+def _texts(source: sqlite3.Connection, table: str, *columns: str) -> Iterator[tuple[bytes, ...]]:
+    """The rows of a table with texts in all of these columns; none if it is missing."""
+    listed = source.execute(f"PRAGMA source.table_info({quoted(table)})").fetchall()
+    if {column.encode() for column in columns} <= {row[1] for row in listed}:
+        rows = source.execute(f"SELECT {', '.join(columns)} FROM source.{quoted(table)}")  # noqa: S608
+        yield from (row for row in rows.fetchall() if all(isinstance(v, bytes) for v in row))
 
 
 def variables(text: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -66,6 +102,10 @@ class PrivateTexts:
     def shortened(self, text: bytes) -> bytes:
         """The text with home folders shortened to `~`."""
         return shorten_homes(self.homes.sub(HOME, text) if self.homes else text)
+
+    def quoted(self, text: bytes) -> bytes:
+        """The scrubbed text of PTX, of any length."""
+        return self.overwritten(self.shortened(text))
 
     def overwritten(self, text: bytes) -> bytes:
         """The scrubbed text in the same length: home folders become `~` and slashes."""

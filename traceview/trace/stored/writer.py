@@ -24,11 +24,11 @@ _ROWS = 100_000
 _TYPES = {"text": "TEXT", "bytes": "BLOB", "float64": "REAL"}
 
 
-def write_trace(trace: Trace, path: Path) -> None:
+def write_trace(trace: Trace, path: Path, *, shown: Path | None = None) -> None:
     """Write a trace to a new file, from which `load` reads the same trace.
 
     Tables that were inferred, and counters of Nsight Compute, are not stored. Raises
-    TraceFormatError if the file cannot be written.
+    TraceFormatError if the file cannot be written; it names `shown`, where `path` is temporary.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -39,7 +39,8 @@ def write_trace(trace: Trace, path: Path) -> None:
             _write(trace, connection)
             connection.execute("COMMIT")
     except sqlite3.Error as error:
-        raise TraceFormatError(f"cannot write {path}: {error}", "choose another file") from error
+        what = f"cannot write {shown or path}: {error}"
+        raise TraceFormatError(what, "choose another file") from error
 
 
 def _write(trace: Trace, connection: sqlite3.Connection) -> None:

@@ -13,8 +13,8 @@ from traceview.trace.sqlite.file import Database
 SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
 FRAMES = "TRACEVIEW_PYTHON_FRAMES"
 SOURCE_LINES = "TRACEVIEW_SOURCE_LINES"
-_SAMPLES = ExportTable(SAMPLES, ("start", "globalTid", "stack"))
-_FRAMES = ExportTable(FRAMES, ("stack", "depth", "line"), (), ("file", "function"))
+OWN_SAMPLES = ExportTable(SAMPLES, ("start", "globalTid", "stack"))
+OWN_FRAMES = ExportTable(FRAMES, ("stack", "depth", "line"), (), ("file", "function"))
 
 
 def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
@@ -22,7 +22,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
 
     A sample whose stack has no frame is left out.
     """
-    samples, frames = reader.export.rows(_SAMPLES), reader.export.rows(_FRAMES)
+    samples, frames = reader.export.rows(OWN_SAMPLES), reader.export.rows(OWN_FRAMES)
     if samples is None or frames is None:
         return None
     stack, depth = frames.integer("stack"), frames.integer("depth")

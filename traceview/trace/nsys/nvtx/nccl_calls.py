@@ -8,7 +8,7 @@ reduce-scatter, and for one peer of an all-to-all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from traceview.trace.nsys.nvtx.payloads import (
 from traceview.trace.nsys.ranges import NvtxEvents
 from traceview.trace.nsys.rows import INT32, Rows, Staged
 from traceview.trace.nsys.tables import Reader
+from traceview.trace.sqlite.file import Database
 
 DOMAIN = "NCCL"
 PUSH_POP = 59
@@ -61,7 +62,8 @@ _COMMUNICATOR, _BYTES, _PEER, _ROOT = (
     "Root",
 )
 _RANKS, _RANK = "No. of ranks", "Rank"
-_FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
+FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
+"""Fields of a payload that are read."""
 # Schemas of NCCL 2.24 and newer, by NCCL's own number: for exports that lack their description.
 _MESSAGE = {_COMMUNICATOR: Field(0, 8), _BYTES: Field(8, 8)}
 _WITH_ROOT = {**_MESSAGE, _ROOT: Field(16, 4)}
@@ -110,8 +112,8 @@ def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
 
 
 def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:
-    """The payload fields (_FIELDS) of each range, NULL where the export has no payload."""
-    absent = {name: np.full(count, NULL) for name in _FIELDS}
+    """The payload fields (FIELDS) of each range, NULL where the export has no payload."""
+    absent = {name: np.full(count, NULL) for name in FIELDS}
     database = reader.export.database
     if not {"binaryData", "jsonText"} & set(database.describe("NVTX_EVENTS").columns):
         return absent
@@ -123,18 +125,19 @@ def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Int
         return absent
     blobs, texts, numbers = (list(cells) for cells in zip(*lines, strict=True))
     if any(blob is not None for blob in blobs):
-        return decoded(blobs, _schemas(reader, domains), _FIELDS)
+        return decoded(blobs, nccl_schemas(database, domains), FIELDS)
     ids = sorted({number for number in numbers if isinstance(number, int)})
     if ids:
         named = dict(zip(ids, reader.names.of(np.array(ids, np.int64)), strict=True))
         texts = [named.get(n, t) for n, t in zip(numbers, texts, strict=True)]
-    return parsed(texts, _FIELDS)
+    return parsed(texts, FIELDS)
 
 
-def _schemas(reader: Reader, domains: set[int]) -> Schemas:
+def nccl_schemas(database: Database, domains: Collection[int] | None = None) -> Schemas:
+    """The schemas of NCCL's payloads: its static ones, and those described in these domains."""
     schemas_by_id = {FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()}
-    for domain, schemas in schemas_of(reader.export.database).items():
-        schemas_by_id |= schemas if domain in domains else {}
+    for domain, schemas in schemas_of(database).items():
+        schemas_by_id |= schemas if domains is None or domain in domains else {}
     return schemas_by_id
 
 

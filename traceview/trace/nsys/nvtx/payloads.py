@@ -77,6 +77,22 @@ def decoded(blobs: Sequence[object], schemas: Schemas, names: Sequence[str]) -> 
     return result
 
 
+def masked(blob: object, schemas: Schemas, names: Sequence[str]) -> bytes | None:
+    """A structure with all bytes 0 but its header and the named fields; None if damaged."""
+    if not isinstance(blob, bytes) or not HEADER.itemsize <= len(blob) <= _LARGEST:
+        return None
+    count, schema, size, offset = np.frombuffer(blob, HEADER, 1)[0].tolist()
+    if schema not in schemas or max(count, size, offset) > _LARGEST:
+        return None
+    result = bytearray(len(blob))
+    result[: HEADER.itemsize] = blob[: HEADER.itemsize]
+    for name, field in schemas[schema].items():
+        start = offset + field.offset
+        if name in names and start + field.size <= len(blob):
+            result[start : start + field.size] = blob[start : start + field.size]
+    return bytes(result)
+
+
 def _integers(cells: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Integers:
     numbers = cells.copy().view("<i8" if cells.shape[1] == 8 else "<i4")
     return numbers[:, 0].astype(np.int64)

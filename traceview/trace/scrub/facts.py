@@ -1,0 +1,176 @@
+"""The facts that a scrubbed trace keeps in its tables of name and value, each by its form."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+from traceview.trace.nsys.export_info import META_TABLES
+from traceview.trace.rank_identity import HOST, NUMBERING, VARIABLES, pseudonym
+from traceview.trace.scrub.kept import TextKind
+from traceview.trace.scrub.texts import REMOVED, TextRules, message
+from traceview.trace.scrub.vocabulary import is_public
+from traceview.trace.stored.layout import ABOUT, RUN
+
+Rule = Callable[[str, TextRules], str | None]
+
+
+def _form(pattern: str) -> Rule:
+    """Keep values of this form."""
+    compiled = re.compile(pattern)
+    return lambda value, _: value if compiled.fullmatch(value) else None
+
+
+def _public(value: str, _: TextRules) -> str | None:
+    return value if is_public(value) else None
+
+
+# Versions of nsys have four parts, as addresses do, but begin with a year.
+_NSYS = r"20\d\d(?:\.\d{1,4}){0,3}"
+_VERSION = _form(
+    rf"{_NSYS}|\d{{1,4}}(?:\.\d{{1,4}}){{0,2}}(?:[ab]\d+|rc\d+|\.post\d+|\.dev\d+)?"
+    r"(?:\+(?:cu|rocm|xpu|cpu|git)[0-9a-f.]{0,40})?"
+)
+_FIGURES = _form(
+    r"(?:0x[0-9a-f]{16}|-?\d{1,6}(?:\.\d{1,3})?)(?:, ?(?:0x[0-9a-f]{16}|\d{1,6}(?:\.\d{1,3})?))*|"
+)
+_COUNT = _form(r"-?\d{1,6}")
+_TIME = _form(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+\d\d:\d\d|Z)?")
+_SYSTEM = re.compile(r"([A-Z][A-Za-z]+ \d+(?:\.\d+){1,2})\S*((?: (?:x86_64|aarch64|arm64))?)")
+
+
+def _system(value: str, _: TextRules) -> str | None:
+    """Name and version of the operating system, without the name of its build."""
+    match = _SYSTEM.match(value)
+    return match[1] + match[2] if match and is_public(match[1].partition(" ")[0]) else None
+
+
+# The options that analyses look for; see recording_options.
+_OPTION = re.compile(
+    r"nsys|profile|--(?:trace|cuda-memory-usage|cuda-graph-trace|cudabacktrace|sample|backtrace"
+    r"|cpuctxsw|cuda-flush-interval|python-sampling|python-backtrace|pytorch|gpu-metrics-(?:devices?|set|frequency)"
+    r"|cuda-um-[cg]pu-page-faults|capture-range(?:-end)?)=[a-z0-9,:.-]{1,60}"
+)
+
+
+def _recorder_command(value: str, texts: TextRules) -> str | None:
+    if texts.own:
+        return texts.command(value)
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        return None
+    options = (word.partition("=")[2] for word in words)
+    kept = [w for w, o in zip(words, options, strict=True) if _OPTION.fullmatch(w) and is_public(o)]
+    return shlex.join(kept)
+
+
+_OF_RUN: Mapping[str, Rule] = {
+    **dict.fromkeys(
+        (
+            "driver",
+            "cuda",
+            "python",
+            "torch",
+            "triton",
+            "jax",
+            "numpy",
+            "nvtx",
+            "traceview_version",
+        ),
+        _VERSION,
+    ),
+    **dict.fromkeys(("rank", "world_size", "local_rank", "local_world_size"), _COUNT),
+    **dict.fromkeys(("cpu_count", "exit_status", "record_shapes", "profile_memory"), _COUNT),
+    **dict.fromkeys(("with_stack", "with_flops", "with_modules"), _COUNT),
+    **dict.fromkeys(("backend", "gpu", "gpu_vendor", "launcher", "sync_sites"), _public),
+    "nsys_version": _VERSION,
+    "clock_origin_ns": _form(r"0|\d{16,19}"),
+    "started_utc": _TIME,
+    "git_commit": _form(r"[0-9a-f]{40}"),
+    "git_dirty": _form("yes|no"),
+    "host_os": _system,
+    "steps": _form(r"\d{1,6}:\d{1,6}"),
+    "range": lambda value, texts: texts.of(TextKind.RANGE, value),
+    "nsys_command": _recorder_command,
+    "command_line": lambda value, texts: texts.command(value),
+    HOST: lambda value, _: pseudonym(value),
+}
+_GPU_STATE = re.compile(
+    r"(?:clock_reasons|memory_clock_mhz|sm_clock_mhz|other_processes(?:_mib)?|power_limit_w|power_w"
+    r"|temperature_c)_(?:before|after)"
+)
+_OF_EXPORT: Mapping[str, Rule] = {
+    "EXPORT_SCHEMA_VERSION": _form(r"\d{1,3}(?:\.\d{1,3}){0,2}"),
+    **{f"EXPORT_SCHEMA_VERSION_{part}": _COUNT for part in ("MAJOR", "MINOR", "MICRO")},
+    "EXPORT_PRODUCT_VERSION": _form(_NSYS),
+    "EXPORT_PARAM_LAZY": _form("true|false"),
+}
+_SWITCH = re.compile(
+    r"PROCESS_\d{1,3}:COLLECT_GPU_MEMORY_USAGE|PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
+    r"|PROCESS_\d{1,3}:CUDA_BACKTRACE_OPTIONS:COLLECT_"
+    r"(?:SYNCHRONOIZATION|SYNCHRONIZATION|KERNEL|MEMORY|OTHER|PYTHON)_BACKTRACES"
+)
+_VARIABLE = re.compile(r"PROCESS_\d{1,3}:ENVIRONMENT_VARIABLE")
+_OF_LAUNCHER = re.compile(r'(\w+)=("?)(.*?)\2', re.DOTALL)
+_ON_OR_OFF = _form("true|false")
+
+
+def public_variable(value: str) -> str:
+    """A launcher's variable, of which only ranks and sizes keep their value; else nothing."""
+    match = _OF_LAUNCHER.fullmatch(value)
+    if not match or match[1] not in VARIABLES:
+        return REMOVED
+    number = match[1] in NUMBERING and re.fullmatch(r"\d{1,7}", match[3])
+    return value if number else f"{match[1]}={REMOVED}"
+
+
+def _of_capture(name: str, value: str, texts: TextRules) -> str | None:
+    if _VARIABLE.fullmatch(name):
+        return public_variable(value)
+    if name == "CAPTURE_EVENT_TYPE":
+        return _public(value, texts)
+    if name == "CAPTURE_LENGTH_NS":
+        return value if value.isdecimal() else None
+    return _ON_OR_OFF(value, texts) if _SWITCH.fullmatch(name) else None
+
+
+def _of_run(name: str, value: str, texts: TextRules) -> str | None:
+    rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
+    return rule(value, texts) if rule else None
+
+
+def _of_about(name: str, value: str, texts: TextRules) -> str | None:
+    if name == "format":
+        return _COUNT(value, texts)
+    if name == "recorder":
+        return _public(value, texts)
+    if name in ("recorder_version", "export_schema_version"):
+        return _VERSION(value, texts)
+    try:
+        whole = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if name == "warnings" and isinstance(whole, list):
+        return json.dumps([message(str(each)) for each in whole])
+    if name != "capture" or not isinstance(whole, dict):
+        return None
+    kept = {key: _of_capture(key, str(each), texts) for key, each in whole.items()}
+    return json.dumps({key: each for key, each in kept.items() if each is not None})
+
+
+def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | None:
+    """What is left of a value in a table of facts; None if its row is not kept."""
+    if table == RUN:
+        return _of_run(name, value, texts)
+    if table == ABOUT:
+        return _of_about(name, value, texts)
+    if table in META_TABLES:
+        rule = _OF_EXPORT.get(name)
+        return rule(value, texts) if rule else None
+    if table == "META_DATA_CAPTURE":
+        return _of_capture(name, value, texts)
+    hidden = value in ("", REMOVED)
+    return pseudonym(value) if name == "Hostname" and not hidden else None
