@@ -137,7 +137,7 @@ def test_display_imports_upwards_only_when_called():
     assert set(ran.stdout.split()) - FRONT <= LEVELS[0], ran.stderr
 
 
-MOST_FILES = 15
+MOST_FILES = 25
 # Facts that no two answers share, and why they live in facts all the same.
 EXCUSED_FACTS = {
     "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
