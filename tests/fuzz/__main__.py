@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from tests.fuzz.mutants import MUTANTS
 from tests.fuzz.trials import GOOD, SANITIZED, trial
 from tests.places import REPOSITORY
+from traceview.compiled import library
 
 _FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fno-sanitize-recover=all")
 _SANITIZERS = "-fsanitize=address,undefined"
@@ -51,6 +52,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.asan and SANITIZED not in os.environ:
         return sanitized(sys.argv[1:])
+    if not library.has("traceview_decode"):
+        parser.error("the C library is not built, or cannot be loaded: see setup.py")
     counts: Counter[str] = Counter()
     for seed in range(given.seed, given.seed + given.count):
         result = trial(given.kind, seed, given.keep)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from traceview import units
 from traceview.errors import InputError
 from traceview.outputs import unpacked_name
 from traceview.records import record
+from traceview.trace.archives import ARCHIVES
 
 # Without the reports of nsys, which only nsys can read.
 _RECORDINGS = (".sqlite", ".json")
@@ -80,13 +81,18 @@ class ServedFolder:
         if sum(sizes) > _MOST_BYTES_OF_CALL:
             raise _too_large("all files of the call together", sum(sizes), _MOST_BYTES_OF_CALL)
 
+    def relative(self, text: str) -> str:
+        """The text, which may be JSON, with paths in the folder relative to it."""
+        # Literally, as a path may hold spaces; one with a quote differs in JSON.
+        root = str(self.root)
+        for form in (json.dumps(root, ensure_ascii=False)[1:-1], root):
+            if len(self.root.parts) > 1:
+                text = text.replace(f"{form}{os.sep}", "").replace(form, "the folder")
+        return text
+
     def without_paths(self, text: str) -> str:
         """The text of an error with names relative to the folder, and no other absolute path."""
-        for folder in (str(self.root), tempfile.gettempdir()):
-            if len(Path(folder).parts) > 1:
-                text = text.replace(f"{folder}{os.sep}", "")
-                text = text.replace(folder, "the folder")
-        return _PATH.sub(lambda path: f"…/{path[1]}" if path[1] else "…", text)
+        return _PATH.sub(lambda path: f"…/{path[1]}" if path[1] else "…", self.relative(text))
 
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -109,9 +115,10 @@ class ServedFolder:
 
 
 def _possible_bytes(file: Path) -> int:
-    """The size of a file, or about what an archive, by its name, unpacks to."""
-    size = file.stat().st_size
-    return size if unpacked_name(file) == file.name else _PACKED_FACTOR * size
+    """The size of a file, or about what an archive unpacks to."""
+    with file.open("rb") as opened:
+        is_packed = opened.read(6).startswith(tuple(ARCHIVES))
+    return file.stat().st_size * (_PACKED_FACTOR if is_packed else 1)
 
 
 def _too_large(what: str, size: int, most: int) -> InputError:

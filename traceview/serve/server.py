@@ -123,7 +123,7 @@ def _text(answer: Callable[[], Document], served: ServedFolder) -> str:
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:
-        return sent({"untrusted": UNTRUSTED, **answer()})
+        return served.relative(sent({"untrusted": UNTRUSTED, **answer()}))
     except (TraceviewError, OSError, MemoryError) as error:
         text = visible(served.without_paths(_said(error)), _LONGEST_ERROR)
         raise ToolError(f"{text} [{UNTRUSTED}]") from error
