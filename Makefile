@@ -3,6 +3,7 @@
 # make test-slow       the tests marked slow or programs, which .ci/run runs as well
 # make test-tritons    the tests of compiled kernels, with every version of Triton that is supported
 # make test-install    build the packages, install them in fresh environments, run what was installed
+# make fuzz            damage recordings and code by the hundred, with sanitizers: half an hour or more; SEED=1 for others
 # make lint, types     ruff; mypy and tsc
 # make format          fix what ruff can fix
 # make docs            refresh the output that README and docs/ show, and the list of facts
@@ -34,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that need a tool skip without it; pass e.g. PYTEST="-x -k queue" for a part of them.
 PYTEST ?= -q -n auto --dist worksteal
 
-.PHONY: demo dist docs gallery site script page-tools pictures test test-slow test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
+.PHONY: demo dist docs gallery site script page-tools pictures test test-slow fuzz test-install test-tritons modules corpus corpus-seconds benchmark lint types format nsys clean
 
 demo: .venv/core
 	@scripts/demo.sh
@@ -57,6 +58,13 @@ test: .venv/all nsys page-tools
 
 test-slow: .venv/all nsys page-tools
 	@$(BIN)/python -m pytest -m "slow or programs" $(PYTEST)
+
+# What fails is named by its seed: python -m tests.fuzz KIND --seed N --count 1 --keep FOLDER.
+SEED ?= 0
+fuzz: .venv/core
+	@$(BIN)/python -m tests.fuzz code --asan --count 300 --seed $(SEED)
+	@$(BIN)/python -m tests.fuzz json --asan --count 500 --seed $(SEED)
+	@$(BIN)/python -m tests.fuzz sqlite --asan --count 1000 --seed $(SEED)
 
 test-tritons: .venv/dev .venv/workloads .venv/ptx
 	@PYTEST='$(PYTEST)' scripts/test-tritons.sh $(BIN)/python

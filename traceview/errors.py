@@ -13,8 +13,15 @@ TraceviewError              base: what happened, the evidence, what to do
     └── ComparisonRefusedError  a comparison of these recordings makes no sense
 """
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
+
+MALFORMED = (struct.error, LookupError, ValueError, ArithmeticError, StopIteration)
+"""What code that reads a binary format raises, without checks of its own, where bytes break it.
+
+A reader turns them into one TraceviewError where it begins. TypeError and others stay bugs.
+"""
 
 
 class TraceviewError(Exception):

@@ -78,6 +78,9 @@ def client(folder):
         def ask(method, *given):
             return portal.start_task_soon(getattr(connected, method), *given).result(120)
 
+        ask.begun = lambda method, *given: portal.start_task_soon(
+            getattr(connected, method), *given
+        )
         yield ask
 
 
@@ -264,6 +267,16 @@ def test_what_is_refused_says_so(told):
         assert result.is_error, (tool, given)
         assert says in result.content[0].text
         assert "Traceback" not in result.content[0].text
+
+
+def test_a_cancelled_call_leaves_the_server_as_it_was(client, documents):
+    recording = {"recording": "runs/mlp_print_loss.sqlite.xz"}
+    calls = [client.begun("call_tool", "report", recording) for _ in range(8)]
+    listed = documents(("list_recordings", {}))[0]
+    assert [each.cancel() for each in calls[:6]]
+    first, second = (json.loads(each.result(120).content[0].text) for each in calls[6:])
+    assert first == second == documents(("report", recording))[0]
+    assert documents(("list_recordings", {}))[0] == listed
 
 
 def test_the_folder_stays_as_it_is(folder, documents):

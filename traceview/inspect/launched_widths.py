@@ -91,7 +91,7 @@ def _cached(kernels: Sequence[Compiled]) -> list[RunningWidths]:
 
 def _key(kernel: Compiled) -> bytes:
     code = hashlib.sha256(kernel.cubin or b"")
-    code.update((kernel.ptx or "").encode("utf-8", "surrogateescape"))
+    code.update((kernel.ptx or "").encode())
     launch = (kernel.name, kernel.arch, kernel.arguments, kernel.num_warps, kernel.source_file)
     code.update(repr(launch).encode("utf-8", "surrogateescape"))
     return code.digest()

@@ -25,6 +25,11 @@ class SourceLine:
     line: int
 
 
+def ptx_text(code: bytes) -> str:
+    """The text of PTX. Bytes that are not UTF-8 become U+FFFD, so that any part can be encoded."""
+    return code.decode(errors="replace")
+
+
 def source_path(written: str) -> str:
     """The path that a compiler wrote, with its escaped bytes decoded.
 

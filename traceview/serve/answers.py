@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
@@ -26,30 +24,44 @@ from traceview.report import Report
 from traceview.serve.brevity import (
     MOST_FINDINGS,
     MOST_ROWS,
+    MOST_SENT,
     Document,
     brief_finding,
+    compact,
     comparison_of,
     fitted,
     job_of,
     kernels_of,
 )
-from traceview.serve.folder import CODE, ServedFolder, is_named_like_recording
+from traceview.serve.folder import (
+    CODE,
+    MOST_FILES,
+    ServedFolder,
+    is_named_like_recording,
+)
+from traceview.serve.work import Work
 from traceview.trace.load import is_report
 
-_MOST_LISTED = 500
-_KEPT_REPORTS = 2
+_MOST_LISTED = (500, 100)
 
 
 class Answers:
-    """Answers about the recordings of one folder. The latest reports are cached."""
+    """Answers about the recordings of one folder. The latest reports and answers are cached."""
 
     def __init__(self, folder: ServedFolder) -> None:
         self._folder = folder
-        self._reports: OrderedDict[tuple[Path, int, int], Report] = OrderedDict()
-        self._lock = Lock()
+        self._reports: Work[Report] = Work()
+        self._others: Work[Document] = Work(at_once=1)
 
     def recordings(self) -> Document:
         """The recordings of the folder, and the files with the code of kernels."""
+        for most in _MOST_LISTED:
+            document = self._listed(most)
+            if len(compact(document)) <= MOST_SENT // 2:
+                break
+        return document
+
+    def _listed(self, most: int) -> Document:
         document: Document = {}
         for kind, named, files in (
             ("recordings", "recording", self._folder.recordings()),
@@ -57,9 +69,9 @@ class Answers:
         ):
             document[kind] = [
                 {named: self._folder.name_of(file), "bytes": file.stat().st_size}
-                for file in files[:_MOST_LISTED]
+                for file in files[:most]
             ]
-            document[f"{kind}_left_out"] = max(0, len(files) - _MOST_LISTED)
+            document[f"{kind}_left_out"] = max(0, len(files) - most)
         return document
 
     def questions(self) -> Document:
@@ -147,21 +159,55 @@ class Answers:
                 f"{target} is neither a .ptx nor a .cubin nor a recording",
                 "the server runs no program: use traceview ptx for a Python file",
             )
-        report = traceview.inspect_ptx(path, kernel=kernel)
-        document = as_document(report, traceview.__version__)
-        return kernels_of(_plain({**document, "target": target}))
+        self._folder.check_sizes([path])
+
+        def inspected() -> Document:
+            report = traceview.inspect_ptx(path, kernel=kernel)
+            return _plain({**as_document(report, traceview.__version__), "target": target})
+
+        return kernels_of(self._once("kernel", [path], inspected, kernel))
 
     def compare(
         self, before: Sequence[str], after: Sequence[str], rows: int | None, force: bool = False
     ) -> Document:
-        sides = [[self._recording(name) for name in names] for names in (before, after)]
-        compared = traceview.compare(*sides, force=force)
-        return comparison_of(json.loads(comparison_json(compared, traceview.__version__)), rows)
+        sides = [self._recordings(names) for names in (before, after)]
+        files = [file for side in sides for file in side]
+        self._folder.check_sizes(files)
+
+        def compared() -> Document:
+            comparison = traceview.compare(*sides, force=force)
+            document: Document = json.loads(comparison_json(comparison, traceview.__version__))
+            return document
+
+        found = self._once("compare", files, compared, len(sides[0]), force)
+        return comparison_of(found, rows)
 
     def ranks(self, recordings: Sequence[str], rows: int | None) -> Document:
-        files = [self._recording(name) for name in recordings]
-        text = job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS)
-        return job_of(json.loads(text), rows)
+        files = self._recordings(recordings)
+        self._folder.check_sizes(files)
+
+        def job() -> Document:
+            text = job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS)
+            document: Document = json.loads(text)
+            return document
+
+        return job_of(self._once("ranks", files, job), rows)
+
+    def _once(
+        self, tool: str, files: Sequence[Path], compute: Callable[[], Document], *options: object
+    ) -> Document:
+        """The document of a tool about files as they are now, computed once."""
+        return self._others.result((tool, *map(_state, files), *options), compute)
+
+    def _recordings(self, names: Sequence[str]) -> list[Path]:
+        """The files of one list. Raises InputError where two names lead to one file."""
+        files = [self._recording(name) for name in names[: MOST_FILES + 1]]
+        twice = next(
+            (name for name, file in zip(names, files, strict=False) if files.count(file) > 1), None
+        )
+        if twice is not None:
+            raise InputError(f"{twice} is named more than once", "name each recording once")
+        return files
 
     def _recording(self, name: str) -> Path:
         path = self._folder.file(name)
@@ -174,15 +220,8 @@ class Answers:
 
     def _report(self, name: str) -> Report:
         path = self._recording(name)
-        state = path.stat()
-        key = (path, state.st_mtime_ns, state.st_size)
-        with self._lock:
-            if key not in self._reports:
-                self._reports[key] = traceview.analyze(traceview.load(path))
-                while len(self._reports) > _KEPT_REPORTS:
-                    self._reports.popitem(last=False)
-            self._reports.move_to_end(key)
-            return self._reports[key]
+        self._folder.check_sizes([path])
+        return self._reports.result(_state(path), lambda: traceview.analyze(traceview.load(path)))
 
     @staticmethod
     def _kernels(report: Report, ranked: RankedFinding, most: int) -> Document:
@@ -204,6 +243,12 @@ class Answers:
             for label, (begin, end) in zip(labels, times, strict=True)
         ]
         return {"kernels_in_window": first, "kernels_left_out": len(in_window) - len(rows)}
+
+
+def _state(path: Path) -> tuple[Path, int, int]:
+    """A file and its version."""
+    state = path.stat()
+    return path, state.st_mtime_ns, state.st_size
 
 
 def _brief(number: int, ranked: RankedFinding) -> Document:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from traceview import units
 from traceview.errors import InputError
 from traceview.outputs import unpacked_name
 from traceview.records import record
+from traceview.trace.archives import ARCHIVES
 
 # Without the reports of nsys, which only nsys can read.
 _RECORDINGS = (".sqlite", ".json")
 _LONGEST_NAME = 200
+MOST_FILES = 128
+"""Of one call: each is read, in turn, while other calls wait."""
+_MOST_BYTES, _MOST_BYTES_OF_CALL, _MOST_BYTES_OF_CODE = 4 << 30, 16 << 30, 64 << 20
+"""Ten million kernels with their launches have 2 GB, the modules of libraries some MB of PTX."""
+_PACKED_FACTOR = 10
+"""An archive counts as ten times its size: exports of nsys shrink to a tenth or more."""
+# An absolute path in a sentence; a URL or a fraction is none.
+_PATH = re.compile(r"(?<![\w.:/~-])/(?:[^\s/:;,'\"()]+/)+([^\s/:;,'\"()]*)")
 CODE = (".ptx", ".cubin")
 """Endings of files with the code of kernels that are read without running a program."""
 
@@ -54,6 +66,34 @@ class ServedFolder:
             # A name that no file can have, or links in a circle.
             return None
 
+    def check_sizes(self, files: Sequence[Path]) -> None:
+        """Raise InputError if a call names too many files, or more bytes than a server reads."""
+        if len(files) > MOST_FILES:
+            raise InputError(
+                f"the call names more than {MOST_FILES} files",
+                "name fewer, or use the command line",
+            )
+        sizes = [_possible_bytes(file) for file in files]
+        for file, size in zip(files, sizes, strict=True):
+            most = _MOST_BYTES_OF_CODE if file.suffix in CODE else _MOST_BYTES
+            if size > most:
+                raise _too_large(self.name_of(file), size, most)
+        if sum(sizes) > _MOST_BYTES_OF_CALL:
+            raise _too_large("all files of the call together", sum(sizes), _MOST_BYTES_OF_CALL)
+
+    def relative(self, text: str) -> str:
+        """The text, which may be JSON, with paths in the folder relative to it."""
+        # Literally, as a path may hold spaces; one with a quote differs in JSON.
+        root = str(self.root)
+        for form in (json.dumps(root, ensure_ascii=False)[1:-1], root):
+            if len(self.root.parts) > 1:
+                text = text.replace(f"{form}{os.sep}", "").replace(form, "the folder")
+        return text
+
+    def without_paths(self, text: str) -> str:
+        """The text of an error with names relative to the folder, and no other absolute path."""
+        return _PATH.sub(lambda path: f"…/{path[1]}" if path[1] else "…", self.relative(text))
+
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
@@ -72,6 +112,20 @@ class ServedFolder:
             paths = (Path(folder, name) for name in names)
             files += (path for path in paths if is_named(path) and self._inside(path))
         return sorted(files)
+
+
+def _possible_bytes(file: Path) -> int:
+    """The size of a file, or about what an archive unpacks to."""
+    with file.open("rb") as opened:
+        is_packed = opened.read(6).startswith(tuple(ARCHIVES))
+    return file.stat().st_size * (_PACKED_FACTOR if is_packed else 1)
+
+
+def _too_large(what: str, size: int, most: int) -> InputError:
+    return InputError(
+        f"{what}: up to {units.size(size)} to read, and a server reads {units.size(most)} at most",
+        "use the command line: traceview report",
+    )
 
 
 def is_named_like_recording(path: Path) -> bool:

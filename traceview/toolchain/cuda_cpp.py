@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError, TraceviewError, unreadable
+from traceview.ptx.model import ptx_text
 from traceview.toolchain import nvrtc, tools
 from traceview.toolchain.ptxas import assemble
 
@@ -43,7 +44,7 @@ def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
     if not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
         raise TraceviewError(f"nvcc does not compile {path}: {error}")
-    ptx = result.written.decode("utf-8", "surrogateescape")
+    ptx = ptx_text(result.written)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
     return ptx, assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin

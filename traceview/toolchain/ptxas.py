@@ -75,7 +75,7 @@ def _run(
     known: dict[tuple[int, ...], Path] = {}
 
     def attempt(path: Path, text: str = ptx) -> ProcessResult:
-        source = text.encode("utf-8", "surrogateescape")
+        source = text.encode()
         result = tools.run(path, lambda file, cubin: (*flags, file, "-o", cubin), source, ".ptx")
         if older := _KNOWN_VERSION.search(result.err):
             known.setdefault(_numbers(older[1]), path)

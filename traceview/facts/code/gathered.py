@@ -21,7 +21,7 @@ from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.groups import group, sums
 from traceview.hardware.limits import WARP_THREADS
-from traceview.ptx.model import Argument, Compiled
+from traceview.ptx.model import Argument, Compiled, ptx_text
 from traceview.records import record
 from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
@@ -116,7 +116,7 @@ def _compiled(row: Mapping[str, Any], ptx: bytes | None, cubin: bytes | None) ->
         name=row["name"],
         arch=row["arch"] or "",
         how="launched",
-        ptx=ptx.decode("utf-8", "surrogateescape") if ptx else None,
+        ptx=ptx_text(ptx) if ptx else None,
         cubin=cubin,
         arguments=tuple(_arguments(_json(row["signature"], list), _json(row["constexprs"], dict))),
         num_warps=row["num_warps"],

@@ -30,7 +30,7 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
         raise InputError(*_no_match(given))
     # A file with many kernels is packed once.
     blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
-    texts = {text: packed(_bytes(text)) for text in {kernel.ptx for kernel in ours} if text}
+    texts = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
     before = list(trace.recorded("kernel_code").rows())
     added = [_row(kernel, blobs, texts) for kernel in ours]
     table = Table(KERNEL_CODE.columns, _columns([*before, *added]))
@@ -42,10 +42,6 @@ def _no_match(given: Sequence[Compiled]) -> tuple[str, str]:
     listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
     more = " …" if len(different) > _MOST_NAMES else ""
     return "no kernel of the files given with --cubin ran in the trace", f"they have {listed}{more}"
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _row(

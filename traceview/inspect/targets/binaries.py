@@ -7,7 +7,7 @@ from pathlib import Path
 
 from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.inspect.targets.embedded import kernels_of_entry, paired_code
-from traceview.ptx.model import Compiled
+from traceview.ptx.model import Compiled, ptx_text
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass import fatbin
@@ -39,7 +39,7 @@ def _kernels(path: Path) -> Iterator[Compiled]:
     except OSError as error:
         raise unreadable(path, error) from None
     if path.suffix == ".ptx":
-        yield from _of_ptx(path, raw.decode("utf-8", "surrogateescape"))
+        yield from _of_ptx(path, ptx_text(raw))
         return
     if _is_cubin(raw):
         yield from _of_cubin(path, raw)

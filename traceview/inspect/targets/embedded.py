@@ -10,7 +10,7 @@ from traceview import units
 from traceview.errors import InputError, TraceFormatError
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.targets.python import DEFAULT_ARCH
-from traceview.ptx.model import Compiled
+from traceview.ptx.model import Compiled, ptx_text
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass import fatbin
@@ -51,7 +51,7 @@ def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
         for name in cubin_file.kernels(code):
             yield Compiled(name, arch, "given", None, code, source_file=str(path))
         return
-    text = code.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    text = ptx_text(code.rstrip(b"\0"))
     for kernel in parse_ptx(text, str(path)).kernels():
         yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
 

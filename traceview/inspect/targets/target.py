@@ -16,7 +16,7 @@ from traceview.inspect.targets.embedded import embedded_kernels
 from traceview.inspect.targets.inductor import refuse_log
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
 from traceview.ptx.demangle import plain_name, short_name
-from traceview.ptx.model import Compiled
+from traceview.ptx.model import Compiled, ptx_text
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.producers import own_name
 from traceview.ptx.sass import cubin as cubin_file
@@ -141,7 +141,7 @@ def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
     raw = _bytes_of(path)
     if raw.startswith(_ELF):
         raise InputError(*_not_text(path, raw))
-    text = raw.decode("utf-8", "surrogateescape")
+    text = ptx_text(raw)
     listing = parse_ptx(text, str(path))
     arch = arch_for(text, options.arch)
     names = [kernel.name for kernel in listing.kernels()]

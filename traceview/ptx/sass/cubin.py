@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.errors import MALFORMED, ToolNotFoundError, TraceFormatError
 from traceview.ptx.model import Resources
 from traceview.records import record
 
@@ -93,7 +93,7 @@ def resources(cubin: bytes) -> dict[str, Resources]:
     opened = _read(cubin)
     try:
         return {name: _resources(opened, index, name) for index, name in _kernels(opened)}
-    except (struct.error, IndexError) as error:
+    except MALFORMED as error:
         raise _damaged(error) from None
 
 
@@ -204,7 +204,7 @@ def _read(raw: bytes) -> _Cubin:
         raise ToolNotFoundError("reading a cubin needs pyelftools", remedy) from None
     try:
         return _taken_from(raw)
-    except (ELFError, struct.error, ValueError, LookupError, ArithmeticError, TypeError) as error:
+    except (ELFError, TypeError, *MALFORMED) as error:
         raise _damaged(error) from None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from traceview.errors import InputError, ToolNotFoundError, TraceFormatError
+from traceview.errors import MALFORMED, InputError, ToolNotFoundError, TraceFormatError
 from traceview.records import record
 
 _MAGIC = 0xBA55ED50
@@ -92,7 +92,7 @@ def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
         ) from None
     try:
         sections = list(ELFFile(file).iter_sections())
-    except (ELFError, struct.error, ValueError, LookupError, ArithmeticError, TypeError) as error:
+    except (ELFError, TypeError, *MALFORMED) as error:
         raise TraceFormatError(f"the ELF file is damaged: {type(error).__name__}", _AGAIN) from None
     ranges = [
         (int(s["sh_offset"]), int(s["sh_offset"] + s["sh_size"]))

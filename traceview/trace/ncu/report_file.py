@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceview.errors import InputError
+from traceview.errors import MALFORMED, InputError
 from traceview.tables import Cell, Table
 from traceview.trace.archives import ARCHIVES, damage, unpacked_pieces
 from traceview.trace.ncu.counters import (
@@ -52,7 +52,7 @@ def read_report(path: Path) -> tuple[Table, tuple[str, ...]]:
     """
     try:
         names, rows = _launches(_content(path), path)
-    except (struct.error, LookupError, ValueError) as error:
+    except MALFORMED as error:
         raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
     if rows and not any(is_used(name) and name.startswith(_USABLE) for name in names):
         what = f"{path} has no metrics of device-memory bytes or FLOP"

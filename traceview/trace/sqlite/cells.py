@@ -34,6 +34,9 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.intp]
 LEAF = 0x0D
+LEAF_HEADER_BYTES = 8
+# A cell takes 4 bytes or more and its pointer 2; a free block has a header of 4 bytes.
+LEAST_CELL_BYTES, POINTER_BYTES, FREE_HEADER_BYTES = 4, 2, 4
 # Bytes after the last page that may be read, though never used.
 PAD = 160
 MOST_HEADER_BYTES = 127
@@ -62,6 +65,15 @@ class Chunk:
 
 
 @record
+class _Cells:
+    """Offset of each cell and of the end of its page; the number of cells of each page."""
+
+    at: Rows
+    page_ends: Rows
+    counts: Rows
+
+
+@record
 class _Records:
     """Offset of each record, and its length including the header."""
 
@@ -85,30 +97,70 @@ def decode(chunk: Chunk, wanted: Sequence[WantedColumn]) -> list[Piece]:
 
 
 def _records(chunk: Chunk) -> _Records:
-    cells, ends = _cells(chunk)
-    size, at = _payload_sizes(chunk.content, cells)
-    at = _after_varint(chunk.content, at)
+    cells = _cells(chunk)
+    size, at = _payload_sizes(chunk.content, cells.at)
+    row, at = _row_numbers(chunk.content, at)
     if (size > chunk.usable_bytes - LOCAL_LESS_THAN_USABLE).any():
         raise DeclinedError("a row reaches into overflow pages")
-    if (at + size > ends).any():
+    if (at + size > cells.page_ends).any():
         raise DeclinedError("a row lies outside its page")
+    if (row[1:] <= row[:-1]).any():
+        raise DeclinedError("rows are out of order")
+    taken = np.maximum(at + size - cells.at, LEAST_CELL_BYTES)
+    first = np.cumsum(cells.counts) - cells.counts
+    for start, bytes_taken in zip(chunk.starts, np.add.reduceat(taken, first), strict=True):
+        page = chunk.content[start : start + chunk.usable_bytes]
+        check_space(page, LEAF_HEADER_BYTES, int(bytes_taken))
     return _Records(chunk.content, at, size)
 
 
-def _cells(chunk: Chunk) -> tuple[Rows, Rows]:
-    """Offset of each cell, and of the end of its page."""
+def _cells(chunk: Chunk) -> _Cells:
     content, starts = chunk.content, chunk.starts
     if (content[starts] != LEAF).any():
         raise DeclinedError("a page is not a table leaf")
     counts = _big_endian_2(content, starts + 3)
-    if (8 + 2 * counts > chunk.usable_bytes).any():
+    # Only the root of a table may be empty, and that one is not decoded.
+    if not counts.all():
+        raise DeclinedError("a page has no rows")
+    if (counts > most_cells(LEAF_HEADER_BYTES, chunk.usable_bytes)).any():
         raise DeclinedError("a page holds more cells than fit")
     page = np.repeat(starts, counts)
     within = np.arange(len(page)) - np.repeat(np.cumsum(counts) - counts, counts)
     offset = _big_endian_2(content, page + 8 + 2 * within)
     if (offset < np.repeat(8 + 2 * counts, counts)).any() or (offset >= chunk.usable_bytes).any():
         raise DeclinedError("a cell lies outside its page")
-    return page + offset, page + chunk.usable_bytes
+    return _Cells(page + offset, page + chunk.usable_bytes, counts)
+
+
+def most_cells(header_bytes: int, usable_bytes: int) -> int:
+    """The number of the shortest cells that fill a page."""
+    return (usable_bytes - header_bytes) // (LEAST_CELL_BYTES + POINTER_BYTES)
+
+
+def check_space(page: Bytes, header_bytes: int, taken: int) -> None:
+    """Check that the cells, which take that many bytes, and the free space fill a page.
+
+    Raises DeclinedError: cells that overlap, or some that the header does not count.
+    """
+    cells, first = _word(page, 3), _word(page, 5) or 1 << 16
+    if first < header_bytes + POINTER_BYTES * cells:
+        raise DeclinedError("cells begin within the header of their page")
+    if first + taken + int(page[7]) + _free_bytes(page, first) != len(page):
+        raise DeclinedError("cells and free space do not fill a page")
+
+
+def _free_bytes(page: Bytes, end: int) -> int:
+    """Bytes in the free blocks of a page, each of which leads to the next one."""
+    total, at = 0, _word(page, 1)
+    while at:
+        if at < end or at > len(page) - FREE_HEADER_BYTES:
+            raise DeclinedError("a free block lies outside its page")
+        total, end, at = total + _word(page, at + 2), at + FREE_HEADER_BYTES, _word(page, at)
+    return total
+
+
+def _word(page: Bytes, at: int) -> int:
+    return int(page[at]) << 8 | int(page[at + 1])
 
 
 def _big_endian_2(content: Bytes, at: Rows) -> Rows:
@@ -129,15 +181,19 @@ def _payload_sizes(content: Bytes, at: Rows) -> tuple[Integers, Rows]:
     raise DeclinedError("a row is longer than a page")
 
 
-def _after_varint(content: Bytes, at: Rows) -> Rows:
+def _row_numbers(content: Bytes, at: Rows) -> tuple[Integers, Rows]:
+    """The varint of up to 9 bytes at each offset, and the offset after it."""
+    number = np.zeros(len(at), np.int64)
     more = np.ones(len(at), bool)
-    for _ in range(9):
+    for place in range(9):
         byte = content.take(at)
+        longer = (number << 8) | byte if place == 8 else (number << 7) | (byte & 0x7F)
+        number = np.where(more, longer, number)
         at = at + more
         more &= byte >= 0x80
         if not more.any():
             break
-    return at
+    return number, at
 
 
 def _alike_rows(records: _Records) -> Iterator[Rows]:

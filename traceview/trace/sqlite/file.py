@@ -18,12 +18,21 @@ from urllib.parse import quote
 from traceview.errors import TraceFormatError
 from traceview.records import record
 from traceview.trace.sqlite.page_reader import DeclinedError, PageFile, read_pages
-from traceview.trace.sqlite.row_reader import Columns, Kind, lenient_text, quoted, read_rows
+from traceview.trace.sqlite.row_reader import (
+    Columns,
+    Kind,
+    UnreadableTableError,
+    lenient_text,
+    quoted,
+    read_rows,
+)
 
 PATIENCE_S = 2.0
 WAL_FORMAT = 2
 # SQLite's mark of a generated column that is computed when read.
 _VIRTUAL = 2
+# Begins what a check says of a damaged b-tree.
+_DAMAGED_TREE = "*** in database main ***"
 
 
 @record
@@ -81,16 +90,35 @@ class Database:
     def read(self, table: str, wanted: Mapping[str, Kind]) -> Columns:
         """Read the wanted columns, in table order, by the fastest way the file allows.
 
-        Raises TraceFormatError or sqlite3.Error if the table is damaged or lacks a column.
+        Raises UnreadableTableError if the table is damaged or holds values of other types,
+        TraceFormatError if it lacks a column.
         """
         begun = self._ahead.pop((table, *wanted), None)
         pages = begun.result if begun else self._page_reading(table, wanted)
-        if pages:
-            try:
-                return pages()
-            except DeclinedError:
-                pass
-        return read_rows(self._connection, table, wanted, self.size)
+        try:
+            if pages:
+                try:
+                    return pages()
+                except DeclinedError:
+                    pass
+            self._check(table)
+            return read_rows(self._connection, table, wanted, self.size)
+        except sqlite3.DatabaseError as error:
+            if not _corrupt(error):
+                raise
+            raise UnreadableTableError(f"table {table} is damaged ({error})", table) from error
+
+    def _check(self, table: str) -> None:
+        """Have SQLite check the b-tree of a table, for a tenth of the time it takes to read it.
+
+        Of a damaged one it reads some rows twice and others not at all, without an error. Raises
+        UnreadableTableError.
+        """
+        found = self._connection.execute(f"PRAGMA quick_check({quoted(table)})").fetchone()
+        # Of a sound b-tree, a NULL in a column that allows none is no damage.
+        if found and str(found[0]).startswith(_DAMAGED_TREE):
+            reason = " ".join(str(found[0]).removeprefix(_DAMAGED_TREE).split())[:200]
+            raise UnreadableTableError(f"table {table} is damaged ({reason})", table)
 
     def _page_reading(self, table: str, wanted: Mapping[str, Kind]) -> Callable[[], Columns] | None:
         """A function that decodes the pages of a table; None if only sqlite3 can read them."""
@@ -203,6 +231,10 @@ def _damaged(error: Exception) -> TraceFormatError:
 def _busy(error: Exception) -> bool:
     code = str(getattr(error, "sqlite_errorname", ""))
     return code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _corrupt(error: sqlite3.Error) -> bool:
+    return str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_CORRUPT")
 
 
 def _database(path: Path, stack: ExitStack) -> Database:

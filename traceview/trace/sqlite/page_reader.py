@@ -21,7 +21,16 @@ from traceview import groups
 from traceview.records import record
 from traceview.tables import Texts
 from traceview.trace.sqlite import c_decoder
-from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn, decode
+from traceview.trace.sqlite.cells import (
+    LEAF,
+    PAD,
+    Bytes,
+    Chunk,
+    WantedColumn,
+    check_space,
+    decode,
+    most_cells,
+)
 from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
 from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Kind, Numbers
@@ -35,6 +44,8 @@ HEADER_BYTES = 100
 UTF8 = 1
 INTERIOR = 0x05
 INTERIOR_HEADER_BYTES = 12
+# The number of a page, and that of a row of one byte.
+LEAST_INTERIOR_CELL_BYTES = 5
 MOST_LEVELS = 20
 THREADS = 2
 # Beyond this much unwanted data between wanted pages, several reads are cheaper than one.
@@ -112,7 +123,7 @@ def read_pages(
     needed = [WantedColumn(places[name], kind) for name, kind in wanted.items()]
     reading = _TableReading(file, _leaves(file, root), needed)
     threads = min(THREADS, reading.chunks)
-    if threads == 1:
+    if threads <= 1:
         reading.read_chunks()
     else:
         with ThreadPoolExecutor(threads) as pool:
@@ -175,13 +186,14 @@ class _TableReading:
 
 
 def _leaves(file: PageFile, root: int) -> Pages:
-    """The leaf pages in row order."""
+    """The leaf pages in row order; none of an empty table."""
     level = np.array([root], np.int64)
-    for _ in range(MOST_LEVELS):
+    for depth in range(MOST_LEVELS):
         _check_pages(file, level)
         first = file.page(int(level[0]))
         if first[0] != INTERIOR:
-            return level
+            is_empty = depth == 0 and first[0] == LEAF and not first[3:5].any()
+            return level[:0] if is_empty else level
         level = np.concatenate([_children(file, int(page)) for page in level])
     raise DeclinedError("the b-tree is too deep")
 
@@ -194,15 +206,27 @@ def _check_pages(file: PageFile, level: Pages) -> None:
 
 
 def _children(file: PageFile, page: int) -> Pages:
-    content = file.page(page)
+    content = file.page(page)[: file.usable_bytes]
     cells = int(content[3]) << 8 | int(content[4])
-    if content[0] != INTERIOR or INTERIOR_HEADER_BYTES + 2 * cells > file.usable_bytes:
+    if content[0] != INTERIOR:
         raise DeclinedError("an interior page has the wrong type")
+    if not 0 < cells <= most_cells(INTERIOR_HEADER_BYTES, file.usable_bytes):
+        raise DeclinedError("an interior page has no cells, or more than fit")
     pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
-    if len(pointers) and pointers.max() + 4 > file.usable_bytes:
-        raise DeclinedError("a cell lies outside its page")
+    check_space(content, INTERIOR_HEADER_BYTES, _interior_bytes(content, pointers))
     left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
     return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
+
+
+def _interior_bytes(content: Bytes, pointers: Pages) -> int:
+    """Bytes in the cells of an interior page: the number of a page and the varint of a row."""
+    numbers = pointers[:, None] + np.arange(4, 13)
+    is_last = content.take(numbers, mode="clip") < 0x80
+    is_last[:, -1] = True
+    sizes = is_last.argmax(axis=1) + LEAST_INTERIOR_CELL_BYTES
+    if (pointers + sizes > len(content)).any():
+        raise DeclinedError("a cell lies outside its page")
+    return int(sizes.sum())
 
 
 def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:

@@ -18,6 +18,8 @@
 EXPORTED const int64_t traceview_interface = 4;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
+/* A cell takes 4 bytes or more and its pointer 2; a free block has a header of 4 bytes. */
+enum { LEAST_CELL_BYTES = 4, POINTER_BYTES = 2, FREE_HEADER_BYTES = 4 };
 /* Serial types of a column; from FIRST_TEXT on, odd types are texts. */
 enum { NULL_TYPE = 0, LAST_INTEGER = 6, REAL = 7, ZERO = 8, ONE = 9, FIRST_BLOB = 12, FIRST_TEXT };
 enum { MOST_HEADER_BYTES = 127, LOCAL_LESS_THAN_USABLE = 35 };
@@ -30,10 +32,13 @@ static const int64_t BYTES_OF_TYPE[FIRST_BLOB] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 
 /* Reasons to decline. */
 static const char NO_LEAF[] = "a page is not a table leaf";
 static const char OUTSIDE_CHUNK[] = "a page lies outside its chunk";
+static const char NO_CELLS[] = "a page has no rows";
 static const char TOO_MANY_CELLS[] = "a page holds more cells than fit";
 static const char TOO_MANY_ROWS[] = "a chunk holds more rows than were counted";
 static const char CELL_OUTSIDE[] = "a cell lies outside its page";
 static const char ROW_OUTSIDE[] = "a row lies outside its page";
+static const char OUT_OF_ORDER[] = "rows are out of order";
+static const char WRONG_SPACE[] = "cells and free space do not fill a page";
 static const char ROW_TOO_LONG[] = "a row is longer than a page";
 static const char OVERFLOWING[] = "a row reaches into overflow pages";
 static const char HEADER_TOO_LONG[] = "a header is longer than expected";
@@ -74,11 +79,12 @@ struct column {
     int64_t slot_count;
 };
 
-/* The record in a cell: a header of types, then the values. */
+/* The record in a cell: a header of types, then the values; and the number of the row. */
 struct record {
     const uint8_t *header;
     int64_t header_bytes;
     int64_t bytes;
+    int64_t row;
 };
 
 /* A value in a record: its type, where it begins in the record, and its length. */
@@ -123,9 +129,32 @@ static const char *check_page(const struct chunk *chunk, int64_t number)
     const uint8_t *page = chunk->content + start;
     if (page[0] != LEAF)
         return NO_LEAF;
-    if (LEAF_HEADER_BYTES + 2 * big_endian_2(page + 3) > chunk->usable_bytes)
+    int64_t cells = big_endian_2(page + 3);
+    /* Only the root of a table may be empty, and that one is not decoded. */
+    if (cells == 0)
+        return NO_CELLS;
+    if (cells > (chunk->usable_bytes - LEAF_HEADER_BYTES) / (LEAST_CELL_BYTES + POINTER_BYTES))
         return TOO_MANY_CELLS;
     return NULL;
+}
+
+/* The bytes of the cells by what the header says: all from the first cell on that are not free.
+ * -1 if the header is damaged. */
+static int64_t bytes_of_cells(const uint8_t *page, int64_t usable)
+{
+    /* 0 stands for 65,536. */
+    int64_t first = ((big_endian_2(page + 5) - 1) & 0xFFFF) + 1;
+    int64_t taken = usable - first - page[7], end = first;
+    if (first < LEAF_HEADER_BYTES + POINTER_BYTES * big_endian_2(page + 3))
+        return -1;
+    for (int64_t at = big_endian_2(page + 1); at; at = big_endian_2(page + at)) {
+        if (at < end || at > usable - FREE_HEADER_BYTES)
+            return -1;
+        int64_t bytes = big_endian_2(page + at + 2);
+        taken -= bytes;
+        end = at + FREE_HEADER_BYTES;
+    }
+    return taken;
 }
 
 /* The record of the cell at `at`: the varints of its length and rowid come before. */
@@ -143,11 +172,14 @@ static const char *find_record(const uint8_t *page, int64_t at, int64_t usable, 
         bytes = bytes << 7 | (byte & 0x7F);
     } while (byte >= 0x80);
     read = 0;
+    uint64_t row = 0;
     do {
         if (at >= usable)
             return ROW_OUTSIDE;
         byte = page[at++];
-    } while (byte >= 0x80 && ++read < 9);
+        row = ++read == 9 ? row << 8 | byte : row << 7 | (byte & 0x7F);
+    } while (byte >= 0x80 && read < 9);
+    found->row = (int64_t)row;
     if (bytes > usable - LOCAL_LESS_THAN_USABLE)
         return OVERFLOWING;
     if (bytes < 1 || bytes > usable - at)
@@ -291,18 +323,24 @@ static const char *decode_page(const struct chunk *chunk, const uint8_t *page,
                                struct layout *layout)
 {
     int64_t cells = big_endian_2(page + 3), usable = chunk->usable_bytes;
+    int64_t unseen = bytes_of_cells(page, usable);
     for (int64_t cell = 0; cell < cells; cell++) {
         struct record record;
         int64_t at = big_endian_2(page + LEAF_HEADER_BYTES + 2 * cell);
         if (at < LEAF_HEADER_BYTES + 2 * cells || at >= usable)
             return CELL_OUTSIDE;
         const char *reason = find_record(page, at, usable, &record);
+        if (!reason && first + cell && record.row <= layout->record.row)
+            return OUT_OF_ORDER;
         if (!reason)
             reason = decode_row(chunk, &record, columns, count, first + cell, rows, layout);
         if (reason)
             return reason;
+        int64_t bytes = record.header + record.bytes - (page + at);
+        unseen -= bytes < LEAST_CELL_BYTES ? LEAST_CELL_BYTES : bytes;
+        layout->record.row = record.row;
     }
-    return NULL;
+    return unseen ? WRONG_SPACE : NULL;
 }
 
 static void find_range(struct column *column, int64_t rows)
@@ -339,7 +377,7 @@ EXPORTED const char *traceview_decode(const struct chunk *chunk, struct column *
         if (columns[i].is_text)
             memset(columns[i].slots, -1, (size_t)columns[i].slot_count * sizeof(int32_t));
     }
-    struct layout layout = {{NULL, 0, 0}, {{0, 0, 0}}};
+    struct layout layout = {{NULL, 0, 0, 0}, {{0, 0, 0}}};
     int64_t done = 0;
     for (int64_t number = 0; number < chunk->pages; number++) {
         const char *reason = check_page(chunk, number);

@@ -43,6 +43,14 @@ class Numbers:
 Columns = Mapping[str, Numbers | Texts]
 
 
+class UnreadableTableError(TraceFormatError):
+    """A table is damaged (`column` None), or a column of it holds values of another type."""
+
+    def __init__(self, what: str, table: str, column: str | None = None) -> None:
+        super().__init__(what, "export the recording again")
+        self.table, self.column = table, column
+
+
 def quoted(name: str) -> str:
     """Quote a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
@@ -66,8 +74,8 @@ def read_rows(
 ) -> Columns:
     """Read the wanted columns, rows in the order of the table's b-tree.
 
-    Raises TraceFormatError if a number is wanted where the table holds something else, or if the
-    table yields more rows than a file of that size can hold; sqlite3.Error if it is damaged.
+    Raises UnreadableTableError if a number is wanted where the table holds something else, or if
+    the table yields more rows than a file of that size can hold; sqlite3.Error if it is damaged.
     """
     pieces: dict[str, list[Numbers]] = {name: [] for name in wanted}
     coders: dict[str, _Coder] = {name: _Coder() for name in wanted}
@@ -93,9 +101,8 @@ def _batches(
     while batch := cursor.fetchmany(BATCH):
         rows += len(batch)
         if rows > most:
-            raise TraceFormatError(
-                f"table {table} is damaged: it yields more rows than fit into the file",
-                "export the recording again",
+            raise UnreadableTableError(
+                f"table {table} is damaged: it yields more rows than fit into the file", table
             )
         yield batch
 
@@ -104,9 +111,10 @@ def _numbers(table: str, name: str, cells: Sequence[object]) -> Numbers:
     kinds = set(map(type, cells))
     if not kinds <= {int, type(None)}:
         odd = ", ".join(sorted(kind.__name__ for kind in kinds - {int, type(None)}))
-        raise TraceFormatError(
+        raise UnreadableTableError(
             f"column {name} of table {table} contains {odd} values instead of integers",
-            "export the recording again",
+            table,
+            name,
         )
     if type(None) not in kinds:
         return Numbers(np.array(cells, np.int64))

@@ -1,0 +1,1 @@
+"""Damaged inputs by the hundred: `python -m tests.fuzz --help`."""
