@@ -32,12 +32,12 @@ from traceview.render.terminal.screen import render_screen
 RECORDING = DATA / "mlp_sync.sqlite.xz"
 
 
-class Damage(Exception):
+class DamageError(Exception):
     """What a damaged part raises."""
 
 
 def damaged(*_, **__):
-    raise Damage("on purpose")
+    raise DamageError("on purpose")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,10 @@ def test_an_analysis_that_fails_leaves_the_others_as_they_are(name, trace, undam
     document = json.loads(answer.to_json())
     validator("report").validate(document)
     failed = document["analyses"][name]
-    assert (failed["status"], failed["reason"]) == ("failed", "internal error: Damage: on purpose")
+    assert (failed["status"], failed["reason"]) == (
+        "failed",
+        "internal error: DamageError: on purpose",
+    )
     assert "report it" in failed["remedy"]
     for other in undamaged["analyses"].keys() - {name}:
         assert document["analyses"][other] == undamaged["analyses"][other]
@@ -101,7 +104,7 @@ def test_a_part_of_the_head_that_fails_leaves_the_answers(part, trace, undamaged
     validator("report").validate(document)
     assert document["analyses"] == undamaged["analyses"]
     assert [each["analysis"] for each in document["findings"]]
-    assert "internal error: Damage: on purpose" in document["trace"]["warnings"][0]
+    assert "internal error: DamageError: on purpose" in document["trace"]["warnings"][0]
     assert document["verdict"] == (None if part == "verdict" else undamaged["verdict"])
 
 
@@ -120,7 +123,7 @@ def test_a_report_goes_on_without_steps_that_cannot_be_inferred(inference, tmp_p
     answer = traceview.analyze(loaded)
 
     [warning] = answer.trace.warnings
-    assert "steps failed, all else holds: internal error: Damage: on purpose" in warning
+    assert "steps failed, all else holds: internal error: DamageError: on purpose" in warning
     assert answer["kernel-share"].tables["kernels"]["calls"].tolist() == [60]
 
 
@@ -141,7 +144,7 @@ def test_debug_prints_the_traceback_of_a_failure(recording, monkeypatch, capsys)
     assert run(["report", str(recording)]) == 0
     assert "Traceback" not in capsys.readouterr().err
     assert run(["report", str(recording), "--debug"]) == 0
-    assert "Damage: on purpose" in capsys.readouterr().err
+    assert "DamageError: on purpose" in capsys.readouterr().err
     assert run(["report", str(recording)]) == 0
     assert "Traceback" not in capsys.readouterr().err
 
@@ -171,6 +174,6 @@ def test_a_part_of_the_answer_of_a_job_that_fails_leaves_the_others(part, monkey
 
     document = json.loads(job.to_json())
     validator("ranks").validate(document)
-    assert "internal error: Damage: on purpose" in document["job"]["warnings"][0]
+    assert "internal error: DamageError: on purpose" in document["job"]["warnings"][0]
     assert "failed, all else holds" in " ".join(render_job(job).split())
     assert document["job"]["tables"]["groups"] == undamaged["job"]["tables"]["groups"]
