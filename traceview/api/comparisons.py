@@ -83,7 +83,7 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
         # With `force`, the output may replace a baseline that is among the inputs.
         kept = Path() if force and is_baseline(source) else source
         check_report_output(target, force=force, source=kept, source_kind="trace")
-    runs = [run.figures for run in side(list(traces), load)]
+    runs = [run.figures for run in side(list(traces), load, may_force=False)]
     check_captures(runs, may_force=False)
     write_pieces(target, [baseline_text(runs, __version__).encode()])
     return target

@@ -61,14 +61,19 @@ def check_captures(runs: Iterable[RunFigures], *, may_force: bool = True) -> Non
     names: dict[str, str] = {}
     for run in runs:
         if run.digest in names:
-            remedy = "pass each capture once"
-            raise ComparisonRefusedError(
-                f"{names[run.digest]} and {run.name} are the same capture",
-                f"{remedy}, or {_FORCE}" if may_force else remedy,
-                f"{remedy}, or {_OPTION}" if may_force else remedy,
-            )
+            raise same_capture(names[run.digest], run.name, may_force=may_force)
         if run.digest:
             names[run.digest] = run.name
+
+
+def same_capture(one: str, other: str, *, may_force: bool = True) -> ComparisonRefusedError:
+    """The error for two recordings, by name, that are the same capture."""
+    remedy = "pass each capture once"
+    return ComparisonRefusedError(
+        f"{one} and {other} are the same capture",
+        f"{remedy}, or {_FORCE}" if may_force else remedy,
+        f"{remedy}, or {_OPTION}" if may_force else remedy,
+    )
 
 
 def environment_differences(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 from traceview.comparison.baseline import is_baseline, read_baseline
+from traceview.comparison.environment import same_capture
 from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
 from traceview.errors import ComparisonRefusedError
@@ -32,18 +34,54 @@ class Run:
 
 
 def side(
-    given: Input | Sequence[Input], load: Callable[[Path], Trace], *, force: bool = False
+    given: Input | Sequence[Input],
+    load: Callable[[Path], Trace],
+    *,
+    force: bool = False,
+    may_force: bool = True,
 ) -> list[Run]:
     """The runs of a side. Recordings are read one at a time and not kept in memory.
 
-    Raises ComparisonRefusedError for a side without a recording or, unless `force`, with several
-    ranks of a job, and what `load` raises.
+    Raises ComparisonRefusedError for a side without a recording or, unless `force`, with a file
+    named twice or several ranks of a job, and what `load` raises. With `force`, a file named twice
+    is read once and counts twice. `may_force` says whether the caller offers `force`.
     """
     inputs = [given] if isinstance(given, str | Path | Trace) else list(given)
-    runs = [run for each in inputs for run in _runs(each, load)]
+    sources = [source for each in inputs for source in _sources(each)]
+    if not force:
+        _check_named_once(sources, may_force=may_force)
+    known: dict[Hashable, list[Run]] = {}
+    for source in sources:
+        identity = _identity(source)
+        if identity not in known:
+            known[identity] = list(_runs(source, load))
+    runs = [run for source in sources for run in known[_identity(source)]]
     if not force:
         _check_ranks(runs)
     return runs
+
+
+def _sources(given: Input) -> list[Recording]:
+    if isinstance(given, Trace):
+        return [given]
+    path = Path(given)
+    return [*_recordings_in(path)] if path.is_dir() else [path]
+
+
+def _identity(source: Recording) -> Hashable:
+    """Equal for a file and links to it."""
+    return id(source) if isinstance(source, Trace) else os.path.realpath(source)
+
+
+def _check_named_once(sources: Sequence[Recording], *, may_force: bool) -> None:
+    """Refuse a file named twice before any is read: reading takes long."""
+    names: dict[Hashable, str] = {}
+    for source in sources:
+        name = Path(source.path if isinstance(source, Trace) else source).name
+        identity = _identity(source)
+        if identity in names:
+            raise same_capture(names[identity], name, may_force=may_force)
+        names[identity] = name
 
 
 def _check_ranks(runs: Sequence[Run]) -> None:
@@ -64,17 +102,14 @@ def _rank_of(trace: Trace) -> int | None:
     return identity.rank if identity and (identity.world_size or 1) > 1 else None
 
 
-def _runs(given: Input, load: Callable[[Path], Trace]) -> Iterator[Run]:
-    if isinstance(given, Trace):
-        yield Run(figures_of(given), given, _rank_of(given))
-        return
-    path = Path(given)
-    for file in _recordings_in(path) if path.is_dir() else [path]:
-        if is_baseline(file):
-            yield from (Run(figures, None) for figures in read_baseline(file))
-        else:
-            trace = load(file)
-            yield Run(_named(figures_of(trace), file), file, _rank_of(trace))
+def _runs(source: Recording, load: Callable[[Path], Trace]) -> Iterator[Run]:
+    if isinstance(source, Trace):
+        yield Run(figures_of(source), source, _rank_of(source))
+    elif is_baseline(source):
+        yield from (Run(figures, None) for figures in read_baseline(source))
+    else:
+        trace = load(source)
+        yield Run(_named(figures_of(trace), source), source, _rank_of(trace))
 
 
 def _named(figures: RunFigures, file: Path) -> RunFigures:

@@ -207,3 +207,17 @@ def test_siblings_that_take_long_to_search_are_numbered_alike(monkeypatch):
     assert len(paths) == 2 * siblings - 2
     monkeypatch.setenv(library.SWITCH, "1")
     assert number_paths(around, depth, named)[0].tolist() == path.tolist()
+
+
+@pytest.mark.parametrize("length", [1, 3, 400, 5_000])
+def test_the_texts_of_deep_paths_are_those_of_names_joined_one_by_one(length):
+    count = 12_000 // length + 300
+    names = [f"{number % 13:x}" * length for number in range(count)]
+    parent, own = np.arange(-1, count - 1), Texts.of(names)
+    paths = Paths(*(np.array(each, np.int32) for each in (parent, own.codes, parent + 1)), own)
+    asked = np.array([count - 1, 0, count // 2, 299, count - 2, count], np.int32)
+
+    made = paths.some(asked).tolist()
+
+    assert made == [paths.every[path] for path in asked]
+    assert made[:-1] == [paths[path] for path in asked[:-1].tolist()]

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.examples import examples
+from tests.facts.steps.launch_sequences import launch_sequence
 from traceview.facts.steps.repetition import LEAST_STEPS, find_repetition
 
 RANDOM = pytest.mark.parametrize("random", range(12), indirect=True)
@@ -260,3 +262,38 @@ def test_one_kernel_again_and_again_has_steps_of_one_launch(launches, others, fo
     if repetition is not None:
         assert (repetition.first[0], repetition.end, repetition.lag) == (others, len(kind), 1)
     assert find_repetition(kind, pauses(len(kind)), marked=np.zeros(len(kind), bool)) is None
+
+
+def assert_whole_passes(found, launches):
+    """Passes begin one after the other, each with a launch, and end within the launches."""
+    ends = np.append(found.first[1:], found.end)
+    assert len(found.first) >= LEAST_STEPS
+    assert found.first[0] >= 0
+    assert (found.first < ends).all()
+    assert found.end <= launches
+    assert found.lag >= 1
+
+
+@pytest.mark.parametrize("first_seed", range(0, examples(600), 100))
+def test_passes_of_any_launches_are_whole(first_seed):
+    loops = 0
+    for seed in range(first_seed, first_seed + 100):
+        launches = launch_sequence(np.random.default_rng(seed))
+        found = find_repetition(*launches)
+        if found is not None:
+            assert_whole_passes(found, len(launches.kind))
+            loops += 1
+    assert loops > 10
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 11])
+def test_steps_that_begin_inside_a_pass_are_whole_wherever_the_recording_ends(offset):
+    """Three equal passes are a step, and the CPU pauses between steps inside of a pass."""
+    length, steps = 12, 20
+    kind = np.tile(np.arange(length), 3 * steps)
+    pause_ns = pauses(len(kind), offset + 3 * length * np.arange(steps), 20_000)
+    for end in range(len(kind) - 3 * length, len(kind)):
+        found = find_repetition(kind[:end], pause_ns[:end])
+        assert found is not None
+        assert found.lag == 3 * length
+        assert_whole_passes(found, end)

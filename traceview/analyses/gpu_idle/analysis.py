@@ -26,7 +26,7 @@ from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.operations.hosts import device_hosts, gpu_cells
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.ranges import UNATTRIBUTED, attributed_operations, range_tree
+from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Integers, Table, Texts
 from traceview.trace import Trace
@@ -100,9 +100,7 @@ def _late(trace: Trace) -> Table:
     late, patterns = late_idle(trace), range_tree(trace).patterns
     data: dict[str, Array | Texts] = {
         "device_id": trace.devices["device_id"][late.device],
-        "range_pattern": Texts.of(
-            patterns[row] if row >= 0 else UNATTRIBUTED for row in late.pattern.tolist()
-        ),
+        "range_pattern": patterns.texts(late.pattern),
         "where": Texts.of(activity_name(trace, each) for each in late.activity.tolist()),
         "gaps": late.gaps,
         "idle_ns": late.time_ns,
@@ -174,7 +172,7 @@ def _longest(trace: Trace, gaps: Gaps) -> Table:
             "start_ns": longest.start_ns,
             "duration_ns": longest.idle_ns,
             "cause": Texts.of(CAUSES[cause] for cause in longest.cause.tolist()),
-            "range_path": Texts.of(tree.paths[p] if p >= 0 else UNATTRIBUTED for p in path),
+            "range_path": tree.paths.texts(path),
             "next_operation": Texts.of(operation_name(trace, r) for r in longest.after.tolist()),
             "call": Texts.of(evidence.call(number) for number in numbers),
             "evidence": Texts.of(evidence.text(number) for number in numbers),

@@ -296,5 +296,5 @@ def _data_loading_ns(trace: Trace, device: int) -> int:
     """Steady launch-late idle time in ranges that are named for loading data."""
     late, patterns = late_idle(trace), range_tree(trace).patterns
     own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
-    loading = [row for row in own.tolist() if _LOADS.search(patterns[int(late.pattern[row])])]
-    return int(late.steady_ns[loading].sum())
+    loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
+    return int(late.steady_ns[own[loading]].sum())

@@ -7,7 +7,7 @@ paths are numbers, and the text of one is made when it is needed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
 
@@ -16,11 +16,13 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address, pointer
+from traceview.facts.ranges.ancestors import inherited
 from traceview.records import record
 from traceview.tables import (
     Array,
     Integers,
     MadeTexts,
+    Mask,
     RowNumbers,
     Texts,
     TextValues,
@@ -127,6 +129,14 @@ class Paths:
             level = np.flatnonzero(self.depth == depth)
             np.add.at(numbers, self.parent[level], numbers[level])
 
+    def with_name(self, matches: Callable[[str], bool]) -> Mask:
+        """True for the paths of which a name matches."""
+        used = groups.different(self.name)
+        hit = np.fromiter(map(matches, self.naming.values_of(used)), bool, len(used))
+        own = np.where(hit[np.searchsorted(used, self.name)], np.int32(0), np.int32(-1))
+        matching: Mask = inherited(own, self.parent) >= 0
+        return matching
+
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""
         code = row_numbers(np.where(path < 0, np.int32(len(self)), path))
@@ -136,8 +146,11 @@ class Paths:
         """The texts of a few paths; UNATTRIBUTED for the code after the last path."""
         paths = codes[codes < len(self)]
         if self.depth[paths].max(initial=0) > _DEEP:
-            text = {path: self[path] for path in groups.different(paths).tolist()}
-            return object_array([text.get(code, UNATTRIBUTED) for code in codes.tolist()])
+            deep = {len(self): UNATTRIBUTED}
+            for path in groups.different(paths).tolist():
+                above = deep.get(int(self.parent[path]))
+                deep[path] = _bounded(f"{above}/{self._own(path)}") if above else self[path]
+            return object_array([deep[code] for code in codes.tolist()])
         paths = self._with_ancestors(paths)
         used = groups.different(self.name[paths])
         own = dict(zip(used.tolist(), map(_bounded, self.naming.values_of(used)), strict=True))
