@@ -1,6 +1,7 @@
 """Paths that are numbers until somebody asks for their text."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -221,3 +222,25 @@ def test_the_texts_of_deep_paths_are_those_of_names_joined_one_by_one(length):
 
     assert made == [paths.every[path] for path in asked]
     assert made[:-1] == [paths[path] for path in asked[:-1].tolist()]
+
+
+def test_the_work_for_a_text_does_not_grow_with_the_depth():
+    def calls_for_texts(depth):
+        parent, names = np.arange(-1, depth - 1), Texts.of(["step"])
+        codes = np.zeros(depth, np.int32)
+        paths = Paths(*(np.array(each, np.int32) for each in (parent, codes, parent + 1)), names)
+        # The beginning that all of them share is read once.
+        assert paths[depth - 1].startswith("step/step/")
+        calls = 0
+
+        def count(_frame, event, _argument):
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        texts = [paths[path] for path in range(depth - 100, depth)]
+        sys.setprofile(None)
+        assert set(map(len, texts)) == {PATH_CHARACTERS + 1}
+        return calls
+
+    assert calls_for_texts(40_000) <= calls_for_texts(5_000)
