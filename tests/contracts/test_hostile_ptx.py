@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import io
 import os
+import random
+import re
 import struct
 import subprocess
 import sys
@@ -13,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+import traceview
 from tests.examples import examples
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
 from traceview import cli
+from traceview.errors import TraceviewError
 from traceview.headless.compile_options import CompileOptions
 from traceview.toolchain.ptxas import assemble
 
@@ -309,3 +313,24 @@ def test_megabytes_of_ptx(tmp_path):
     peak_kib, seconds = done.stderr.split()[-2:]
     assert float(seconds) < 2.4 * SIZE / MEGABYTE
     assert int(peak_kib) < 80 * SIZE / 1000
+
+
+def test_bytes_that_are_not_utf8_are_a_syntax_error_or_read(tmp_path):
+    chance, outcomes = random.Random(3), set()
+    sound = (PTX_FILES / "gelu-3.9.0-sm90.ptx").read_bytes()
+    words = [at for at in range(len(sound) - 1) if sound[at : at + 1].isalnum()]
+    for number in range(60):
+        content = bytearray(sound)
+        # Some within a symbol of every line that names it.
+        symbol = re.search(rb"\w{3,}", sound[chance.choice(words) :])[0]
+        whole = number % 2 == 0
+        content = content.replace(symbol, symbol[:-1] + b"\xff") if whole else content
+        content[chance.choice(words)] = 0xFF
+        path = tmp_path / "x.ptx"
+        path.write_bytes(content)
+        try:
+            traceview.inspect_ptx(path)
+            outcomes.add("read")
+        except TraceviewError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}

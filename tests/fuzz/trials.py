@@ -86,6 +86,8 @@ def _run(arguments: list[str], folder: Path, temporary: Path, without_c: bool) -
 def _command(arguments: list[str], folder: Path, temporary: Path, without_c: bool) -> None:
     os.environ |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
     os.environ |= {"COLUMNS": "100"} | ({library.SWITCH: "1"} if without_c else {})
+    # Tools that the command starts are not what is tested, and are slow under it.
+    os.environ.pop("LD_PRELOAD", None)
     if SANITIZED not in os.environ:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for descriptor, name in ((1, "out"), (2, "err")):

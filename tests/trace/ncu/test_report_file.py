@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from tests.fuzz.mutants import bytes_changed
 from tests.places import DATA
 from traceview.cli import run
 from traceview.errors import InputError
@@ -103,6 +104,7 @@ def test_a_launch_and_blocks_that_leave_the_names_out_repeat_or_extend_them(tmp_
         (report(block(launch("k", {1: 1}), names=NAMES), block(names=["x"])), "differ from block"),
         (report(block(launch("k", {1: 1}), names=NAMES, counted=2)), "damaged"),
         (report(block(field(6, b"k"), names=NAMES)), "damaged"),
+        (report(block(launch("k", {1: 1}) + field(13, b""), names=NAMES)), "damaged"),
         (b"NVR\0", "damaged"),
         (gzip.compress(b"hello", mtime=0), "holds no report"),
         (gzip.compress(REPORT, mtime=0)[:1000], "damaged"),
@@ -113,6 +115,17 @@ def test_what_is_no_whole_report(tmp_path, content, said):
     with pytest.raises(InputError, match=said) as raised:
         read(tmp_path, content)
     assert raised.value.remedy
+
+
+def test_a_damaged_report_of_ncu_is_refused_or_read(tmp_path):
+    chance, outcomes = random.Random(2), set()
+    for _ in range(120):
+        try:
+            read(tmp_path, bytes_changed(REPORT, chance, range(4, 40_000)))
+            outcomes.add("read")
+        except InputError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
 
 
 def test_a_report_that_breaks_off_or_is_overwritten_says_so_or_is_read(tmp_path):
