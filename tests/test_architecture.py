@@ -20,6 +20,7 @@ LEVELS = (
         "errors",
         "findings",
         "units",
+        "vocabulary",
         "intervals",
         "tables",
         "memory",

@@ -17,10 +17,9 @@ from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
 from traceview.analyses.gpu_idle.lines import idle_samples, line_cells, sum_lines
 from traceview.analyses.gpu_idle.tables import CAUSE_TABLE, DEVICES, GAPS, LATE, LINES
-from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operation_name
+from traceview.analyses.gpu_idle.wording import activity_name, operation_name
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.warm_up_wording import warm_up_notes
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle
@@ -31,6 +30,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Integers, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES
 
 LONGEST = 100
 NEARLY_ALL = 0.99
@@ -84,12 +84,12 @@ def _causes(trace: Trace, gaps: Gaps) -> Table:
         {
             "device_id": trace.devices["device_id"][device],
             "host_id": device_hosts(trace)[device],
-            "cause": Texts.of(cause),
+            "cause": Texts.of(each.name for each in cause),
             "gaps": groups.count(each),
             "idle_ns": idle,
             "share_pct": _share_of_device_pct(device, idle),
             "steady_idle_ns": groups.sums(each, np.where(gaps.one_time, 0, gaps.idle_ns)),
-            "meaning": Texts.of(MEANINGS[name] for name in cause),
+            "meaning": Texts.of(each.meaning for each in cause),
         },
     )
     return table.take(np.lexsort((-idle, device)))
@@ -173,7 +173,7 @@ def _longest(trace: Trace, gaps: Gaps) -> Table:
             "host_id": device_hosts(trace)[longest.device],
             "start_ns": longest.start_ns,
             "duration_ns": longest.idle_ns,
-            "cause": Texts.of(CAUSES[cause] for cause in longest.cause.tolist()),
+            "cause": Texts.of(CAUSE_NAMES[cause] for cause in longest.cause.tolist()),
             "range_path": Texts.of(tree.paths[p] if p >= 0 else UNATTRIBUTED for p in path),
             "next_operation": Texts.of(operation_name(trace, r) for r in longest.after.tolist()),
             "call": Texts.of(evidence.call(number) for number in numbers),

@@ -29,21 +29,20 @@ from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.samples.stack_lines import (
+from traceview.facts.samples.stack_lines import stack_lines, stacks_at
+from traceview.intervals import Intervals
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
+from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import (
+    ACTIVITY_NAMES,
     CPU,
-    DOINGS,
     FILE,
     LOCK,
     PROCESS,
     RESULT_WAIT,
     SLEEP,
-    stack_lines,
-    stacks_at,
 )
-from traceview.intervals import Intervals
-from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
-from traceview.trace import Trace, fact
 
 LONG_PERIODS = 2
 MOST_PERIODS = 10
@@ -101,7 +100,7 @@ class IdleSamples:
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
     `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
-    or wait stands for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is
+    or wait stands for, `doing` its place in ACTIVITIES. `sampled` is False for waits, whose time is
     known.
     """
 
@@ -258,7 +257,7 @@ def _kinds(trace: Trace) -> Array:
 
 
 def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
-    """The blocking OS call of a thread at each (thread, time), as an index into DOINGS."""
+    """The blocking OS call of a thread at each (thread, time), as an index into ACTIVITIES."""
     calls, result = trace.recorded("os_calls"), np.full(len(time), CPU, np.uint8)
     kinds = _kinds(trace)[calls.texts("name").codes]
     for kind in _BLOCKING:
@@ -321,6 +320,6 @@ def line_cells(trace: Trace, lines: IdleLines) -> dict[str, Array | Texts]:
         "line": sites.line[lines.site],
         "function": sites.function.take(lines.site),
         "inner": sites.inner.take(lines.site),
-        "activity": Texts.of(DOINGS[each] for each in lines.doing.tolist()),
+        "activity": Texts.of(ACTIVITY_NAMES[each] for each in lines.doing.tolist()),
         "source": sites.source.take(lines.site),
     }

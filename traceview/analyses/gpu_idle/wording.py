@@ -1,4 +1,4 @@
-"""Words for the causes of idle gaps, for what a thread did in them, and for operations."""
+"""Words for what a thread did in idle gaps, and for operations."""
 
 from __future__ import annotations
 
@@ -6,26 +6,6 @@ from traceview.facts.idle.gap_parts import IN_FLIGHT, OFF_CPU, OUTSIDE_CUDA, QUE
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import Kind, operations
 from traceview.trace import Trace
-
-MEANINGS = {
-    "launch-late": "nothing was queued: the CPU had not launched the next work yet",
-    "sync-drain": "the GPU ran dry in or right after a synchronization, and the CPU launched the "
-    "next work only after it",
-    "dependency": "the next work was queued but waited for another stream or an event, or for the "
-    "GPU to move on to it",
-    "copy-wait": "the next work was queued behind a copy, or was a copy whose bytes the CPU first "
-    "had to move out of pageable memory",
-    "graph-launch": "the CPU spent most of the gap launching, instantiating or uploading the CUDA "
-    "graph that came next",
-    "jit-compile": "the driver spent most of the gap compiling PTX for this GPU",
-    "module-load": "the CPU spent most of the gap loading GPU code",
-    "allocation": "the CPU spent most of the gap allocating or freeing memory",
-    "profiler": "the profiler held the CPU up for most of the gap",
-    "compilation": "a compiler worked for most of the gap, or a library tried algorithms (phases)",
-    "lost-work": "launches were made for which no work was recorded: it may have run in the gap",
-    "unknown": "the launch call of the next work was not recorded",
-}
-"""What each of CAUSES means, in that order."""
 
 ACTIVITIES = {
     OUTSIDE_CUDA: "outside CUDA",

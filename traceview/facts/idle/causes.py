@@ -36,35 +36,20 @@ from traceview.facts.phases.compilation import compiling
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact, fact_without_ranges
-
-CAUSES = (
-    "launch-late",
-    "sync-drain",
-    "dependency",
-    "copy-wait",
-    "graph-launch",
-    "jit-compile",
-    "module-load",
-    "allocation",
-    "profiler",
-    "compilation",
-    "lost-work",
-    "unknown",
-)
-(
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-    DEPENDENCY,
+from traceview.vocabulary.causes import (
+    ALLOCATION,
+    COMPILATION,
     COPY_WAIT,
+    DEPENDENCY,
     GRAPH_LAUNCH,
     JIT_COMPILE,
-    MODULE_LOAD,
-    ALLOCATION,
-    PROFILER,
-    COMPILATION,
+    LAUNCH_LATE,
     LOST_WORK,
+    MODULE_LOAD,
+    PROFILER,
+    SYNC_DRAIN,
     UNKNOWN,
-) = range(len(CAUSES))
+)
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""

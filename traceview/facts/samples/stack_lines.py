@@ -12,11 +12,18 @@ from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
+from traceview.vocabulary.activities import (
+    COMPILATION,
+    CPU,
+    DATA_LOADING,
+    DATA_WAIT,
+    FILE,
+    IMPORT,
+    LOCK,
+    PROCESS,
+    RESULT_WAIT,
+)
 
-DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
-          "compilation", "off-cpu", "result-wait")  # fmt: skip
-(CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU,
- RESULT_WAIT) = range(len(DOINGS))  # fmt: skip
 UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
 """Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
