@@ -34,28 +34,14 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.trace import Trace, fact
-from traceview.vocabulary.activities import (
-    ACTIVITY_NAMES,
-    CPU,
-    FILE,
-    LOCK,
-    PROCESS,
-    RESULT_WAIT,
-    SLEEP,
-)
+from traceview.vocabulary.activities import ACTIVITIES, ACTIVITY_NAMES, CPU, RESULT_WAIT, SLEEP
 
 LONG_PERIODS = 2
 MOST_PERIODS = 10
 """A sample stands for at most this many sampling periods of short gaps."""
 _BLOCKING = {
-    SLEEP: re.compile(r"(clock_)?nanosleep|u?sleep"),
-    LOCK: re.compile(r"pthread_(mutex|rwlock|spin)_\w*lock|pthread_cond_\w*wait|sem_\w*wait"
-                     r"|pthread_join|futex|flock"),
-    PROCESS: re.compile(r"p?poll|p?select|epoll_p?wait|recv\w*|accept4?|connect|waitpid|wait[34]"
-                        r"|waitid"),
-    FILE: re.compile(r"p?readv?(64)?|p?writev?(64)?|f?open(at)?(64)?|f(data)?sync|fread|fwrite"
-                     r"|sendfile(64)?"),
-}  # fmt: skip
+    code: re.compile(each.os_calls) for code, each in enumerate(ACTIVITIES) if each.os_calls
+}
 LEAST_WAIT_NS = 2_000_000
 """Shorter waits for locks, processes and files are left out: a sampler that holds the interpreter
 lock makes the sampled thread wait for it, at whatever line it is."""
