@@ -47,10 +47,6 @@ class IdleCause:
     general: bool = False
     on_cpu: bool = False
 
-    @property
-    def sits_idle(self) -> str:
-        return self.idle or self.lost
-
 
 CAUSES: list[IdleCause] = []
 """All causes, in the order in which their findings, colours and columns come."""
@@ -66,7 +62,7 @@ def add(cause: IdleCause) -> int:
 
 def sits_idle(name: str) -> str:
     """What follows `The GPU sits idle`; the name itself where another version wrote it."""
-    return next((each.sits_idle for each in CAUSES if each.name == name), name)
+    return next((each.idle or each.lost for each in CAUSES if each.name == name), name)
 
 
 # fmt: off

@@ -9,7 +9,6 @@ from tests.build import Export
 from traceview.compiled import library
 from traceview.facts.ranges import paths as numbering
 from traceview.facts.ranges.paths import (
-    PATH_CHARACTERS,
     UNATTRIBUTED,
     Paths,
     by_pattern,
@@ -17,6 +16,7 @@ from traceview.facts.ranges.paths import (
 )
 from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import Texts
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 
 def made_paths(rng, names):
@@ -54,7 +54,7 @@ def test_deep_and_long_paths_are_cut_alike(tmp_path):
     tree = range_tree(export.load(tmp_path))
     one_by_one = [tree.paths[number] for number in range(len(tree.paths))]
     assert list(tree.paths) == one_by_one
-    assert max(map(len, one_by_one)) == PATH_CHARACTERS + 1
+    assert max(map(len, one_by_one)) == NAME_CHARACTERS + 1
 
 
 def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):

@@ -33,7 +33,7 @@ from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES
 
 LONGEST = 100
-NEARLY_ALL = 0.99
+ALL_EXPLAINED = 0.99
 MUCH = 0.10
 
 
@@ -116,7 +116,7 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     """A note on the share of idle time that samples explain, unless that is all."""
     shown_ns = int(idle_samples(trace).time_ns.sum())
     waiting_ns = int(gaps.idle_ns[np.isin(gaps.cause, CPU_CAUSES)].sum())
-    if not shown_ns or shown_ns >= NEARLY_ALL * waiting_ns:
+    if not shown_ns or shown_ns >= ALL_EXPLAINED * waiting_ns:
         return ()
     python = len(trace.recorded("python_samples"))
     what = "Python samples show the line" if python else "Samples and waits show the function"

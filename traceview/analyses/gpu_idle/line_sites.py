@@ -29,7 +29,7 @@ from traceview.vocabulary.activities import ACTIVITIES, CPU
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
-_NEARLY_ALL = 0.9
+_INNER_ALONE = 0.9
 LEAST_SAMPLES = 5
 """A native function with fewer samples, and no recorded wait, is not named."""
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
@@ -184,7 +184,7 @@ def _site(
         line=None if cells["line"] is None else int(cells["line"]),
         function=str(cells["function"]),
         inner=None if inner is None else str(inner),
-        inner_alone=inner_ns >= _NEARLY_ALL * time_ns,
+        inner_alone=inner_ns >= _INNER_ALONE * time_ns,
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
         other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,

@@ -7,31 +7,23 @@ from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.operations import Kind, operations
 from traceview.trace import Trace
 
-ACTIVITIES = {
-    OUTSIDE_CUDA: "outside CUDA",
-    IN_FLIGHT: "launch in flight",
-    QUEUE_FULL: "launch queue full",
-    OFF_CPU: "off the CPU",
+_ACTIVITIES = {
+    OUTSIDE_CUDA: ("outside CUDA", "outside CUDA"),
+    IN_FLIGHT: ("launch in flight", "with the launch in flight"),
+    QUEUE_FULL: ("launch queue full", "at a full launch queue"),
+    OFF_CPU: ("off the CPU", "off the CPU"),
 }
-"""Cells for what a thread did, other than a CUDA call."""
-
-SPENT = {
-    OUTSIDE_CUDA: "outside CUDA",
-    IN_FLIGHT: "with the launch in flight",
-    QUEUE_FULL: "at a full launch queue",
-    OFF_CPU: "off the CPU",
-}
-"""Clauses for the ACTIVITIES behind a length of time, as in `spent 3 ms outside CUDA`."""
+"""What a thread did other than a CUDA call: a cell, and the clause in `spent 3 ms outside CUDA`."""
 
 
 def activity_name(trace: Trace, activity: int) -> str:
-    """A cell for what a thread did: the name of a CUDA call, or one of ACTIVITIES."""
-    return ACTIVITIES[activity] if activity < 0 else _api(trace, activity)
+    """A cell for what a thread did: the name of a CUDA call, or one of _ACTIVITIES."""
+    return _ACTIVITIES[activity][0] if activity < 0 else _api(trace, activity)
 
 
 def activity_clause(trace: Trace, activity: int) -> str:
     """The clause on a thread's activity, to follow a length of time."""
-    return SPENT[activity] if activity < 0 else f"in {_api(trace, activity)}"
+    return _ACTIVITIES[activity][1] if activity < 0 else f"in {_api(trace, activity)}"
 
 
 def _api(trace: Trace, code: int) -> str:

@@ -8,11 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.steps.parts import (
-    IDLE,
-    PARTS,
-    step_parts,
-)
+from traceview.analyses.steps.parts import IDLE, PARTS, step_parts
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, range_tree

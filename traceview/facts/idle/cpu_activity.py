@@ -15,13 +15,7 @@ from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
 from traceview.records import record
-from traceview.tables import (
-    Integers,
-    Mask,
-    RowNumbers,
-    constant,
-    row_numbers,
-)
+from traceview.tables import Integers, Mask, RowNumbers, constant, row_numbers
 from traceview.trace import Trace
 from traceview.vocabulary.causes import CAUSES
 

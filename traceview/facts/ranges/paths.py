@@ -28,9 +28,9 @@ from traceview.tables import (
     picked,
     row_numbers,
 )
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 UNATTRIBUTED = "(unattributed)"
-PATH_CHARACTERS = 4000
 
 
 @record
@@ -70,7 +70,7 @@ class Paths:
 
     def called(self, text: str) -> list[int]:
         """The paths whose text is `text`, ascending; does not make the texts of all paths."""
-        if len(text) >= PATH_CHARACTERS:
+        if len(text) >= NAME_CHARACTERS:
             return [path for path, each in enumerate(self) if each == text]
         inside = np.fromiter(map(text.__contains__, self.names), bool, len(self.names))
         near, matches = np.flatnonzero(inside[self.name]), list[int]()
@@ -138,8 +138,8 @@ class Paths:
 
 def _bounded(text: str) -> str:
     """The text, with its middle cut if it is very long (deep recursion, hostile names)."""
-    half = PATH_CHARACTERS // 2
-    return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+    half = NAME_CHARACTERS // 2
+    return text if len(text) <= NAME_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
 def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
-from traceview.analyses.gpu_idle.findings.details import NEARLY_ALL, lone_gap
+from traceview.analyses.gpu_idle.findings.details import STANDS_OUT, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     LostIdle,
     Shown,
@@ -19,11 +19,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_idle.findings.other_work import is_other_work
 from traceview.analyses.gpu_idle.findings.part_remedies import part_remedy
-from traceview.analyses.gpu_idle.findings.remedies import (
-    action_for,
-    if_repeated,
-    lost_by,
-)
+from traceview.analyses.gpu_idle.findings.remedies import action_for, if_repeated, lost_by
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
     add_function,
@@ -32,12 +28,7 @@ from traceview.analyses.gpu_idle.findings.sentences import (
     add_not_counted,
     add_other_gpus,
 )
-from traceview.analyses.gpu_idle.line_sites import (
-    LineSite,
-    gap_at_line,
-    longest_line,
-    samples_of,
-)
+from traceview.analyses.gpu_idle.line_sites import LineSite, gap_at_line, longest_line, samples_of
 from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_idle.starvation import starved_devices
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
@@ -149,7 +140,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     elif line:
         add_line(wording, trace, line, None)
     lone = lone_gap(trace, within)
-    if lone and lone.fraction >= NEARLY_ALL:
+    if lone and lone.fraction >= STANDS_OUT:
         wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from traceview import groups
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
-    NEARLY_ALL,
+    STANDS_OUT,
     LoneGap,
     back_to_back,
     few_gaps,
@@ -215,7 +215,7 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
         wording.add(_most_in(wording, "{longest_gap_ns}", "a single gap", before), **values)
     elif before and not several:
         wording.add(f" It came{before}.", **values)
-    once = lone.fraction >= NEARLY_ALL
+    once = lone.fraction >= STANDS_OUT
     if once:
         wording.remedy = if_repeated(trace, wording.remedy, cause)
     return once
