@@ -52,12 +52,11 @@ def recording(name, idle_ns):
 
 fast, slow = recording("fast", 10_000), recording("slow", 900_000)
 report = traceview.analyze(slow)
-tables = {name: result.tables for name, result in report.results.items()}
 print(json.dumps({
     "findings": [each.finding.message + " " + each.finding.action for each in report.findings],
     "verdict": report.verdict.text,
-    "causes": [row["meaning"] for row in tables["gpu-idle"]["causes"].rows()],
-    "phases": [row["verdict"] for row in tables["phases"]["phases"].rows()],
+    "causes": [row["meaning"] for row in report["gpu-idle"].tables["causes"].rows()],
+    "phases": [row["verdict"] for row in report["phases"].tables["phases"].rows()],
     "changes": [each.text for each in changes(traceview.compare(fast, slow, force=True))],
     "rank": activity_of_rank("slow-launch", None),
     "heat": _LETTERS["slow-launch"],
