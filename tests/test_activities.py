@@ -2,12 +2,12 @@
 
 import pytest
 
-from traceview.facts.samples.stack_lines import DOINGS
 from traceview.ranks.figures import Place
 from traceview.ranks.result.wording import activity_of_rank
 from traceview.render.base.colors import TIMELINE
+from traceview.vocabulary.activities import ACTIVITY_NAMES
 
-OF_SAMPLES = sorted({*DOINGS} - {"off-cpu"})
+OF_SAMPLES = sorted({*ACTIVITY_NAMES} - {"off-cpu"})
 
 
 @pytest.mark.parametrize("doing", OF_SAMPLES)

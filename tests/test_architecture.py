@@ -21,6 +21,7 @@ LEVELS = (
         "failures",
         "findings",
         "units",
+        "vocabulary",
         "intervals",
         "tables",
         "memory",

@@ -218,7 +218,8 @@ def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
 
 
 MOST_SPEEDUP = 100.0
-_NEARLY_ALL, _MOSTLY = 0.95, 0.5
+_ARE_ALL, _MOSTLY = 0.95, 0.5
+"""Steps are all of the steady time from the first part of it on."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ def _loop_of(loops: Sequence[LoopTime], when: LostTime | None) -> tuple[LoopTime
 def _share_of_step(finding: Finding, share: float, loop: LoopTime, part: float) -> float:
     """The part of a loss that lies within the steps of a loop, as a percentage of a step."""
     steady_ns = 100.0 * finding.time_at_stake_ns / share
-    if part >= _NEARLY_ALL and loop.total_ns >= _NEARLY_ALL * steady_ns:
+    if part >= _ARE_ALL and loop.total_ns >= _ARE_ALL * steady_ns:
         # The steps are the steady time: a share of it is a share of a step.
         return share
     return min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)

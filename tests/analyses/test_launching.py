@@ -4,12 +4,12 @@ import pytest
 
 from tests.facts.arrays import ints
 from traceview.analyses.verdict.launching import judge
-from traceview.facts.idle.causes import CAUSES
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 
 def verdict(*, drained=False, full_ns=0, **idle_ns):
     """Of 1,000 ns of work; causes are given with _ for -."""
-    by_cause = ints([idle_ns.get(cause.replace("-", "_"), 0) for cause in CAUSES])
+    by_cause = ints([idle_ns.get(cause.replace("-", "_"), 0) for cause in CAUSE_NAMES])
     return judge(by_cause, 1_000, drained, full_ns)
 
 

@@ -8,9 +8,10 @@ import traceview
 from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.verdict import verdict
-from traceview.analyses.verdict.parts import NAMED_LIMITS, SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import _NAMED, _loss_phrases, limit_of
+from traceview.analyses.verdict.parts import SteadyParts, steady_parts
+from traceview.analyses.verdict.verdict import _loss_phrases, limit_of
 from traceview.trace import Selection
+from traceview.vocabulary.activities import ACTIVITIES, SLEEP
 
 MS = 1_000_000
 DATA = REPOSITORY / "tests" / "data"
@@ -146,13 +147,9 @@ def test_a_cpu_that_does_something_else_is_told_from_one_that_launches_late(name
     assert found.text.endswith(text)
 
 
-def test_each_part_with_a_name_has_words():
-    assert set(_NAMED) == set(NAMED_LIMITS)
-
-
 @pytest.mark.parametrize(("slept", "said"), [(40, 1), (4, 0)])
 def test_little_sleep_is_not_said_apart(slept, said):
-    divided = replace(parts(20, gpu_compute=20, cpu_launch=80), named_ns={"sleep": slept})
+    divided = replace(parts(20, gpu_compute=20, cpu_launch=80), named_ns={ACTIVITIES[SLEEP]: slept})
     phrases = list(_loss_phrases(divided, "cpu-launch"))
     assert sum("sleeps" in phrase for phrase in phrases) == said
     assert len(phrases) == 1 + said

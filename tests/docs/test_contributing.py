@@ -1,4 +1,4 @@
-"""CONTRIBUTING's "Add an analysis", followed to the letter in a copy of the project."""
+"""CONTRIBUTING's "Add an analysis" and "Add a cause", followed to the letter in a copy each."""
 
 import os
 import re
@@ -16,16 +16,26 @@ STEP = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A copy of the project after the three steps: new files as written, the line in the list."""
-    folder = tmp_path_factory.mktemp("project")
+def steps(heading):
+    """The three steps of a recipe."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    return STEP.finditer(text.partition(f"## {heading}\n")[2].partition("\n## ")[0])
+
+
+def copied(folder):
     # With what is compiled, which a copy of a module as old as it is can use, once it is whole.
     unfinished = shutil.ignore_patterns("*.pyc.*")
     for name in ("traceview", "tests"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=unfinished)
     shutil.copy(REPOSITORY / "pyproject.toml", folder)
-    file, line, test = STEP.finditer((REPOSITORY / "CONTRIBUTING.md").read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project after the three steps: new files as written, the line in the list."""
+    folder = copied(tmp_path_factory.mktemp("project"))
+    file, line, test = steps("Add an analysis")
     for step in (file, test):
         assert not (folder / step["path"]).exists()
         (folder / step["path"]).write_text(step["code"])
@@ -69,3 +79,32 @@ def test_its_files_are_formatted(project):
     files = ("traceview/analyses/short_kernels.py", "tests/analyses/test_short_kernels.py")
     run(project, "ruff", "check", *files)
     run(project, "ruff", "format", "--check", *files)
+
+
+@pytest.fixture(scope="module")
+def with_cause(tmp_path_factory):
+    """A copy after the three steps: the record at the end of its file, the rule after the last."""
+    folder = copied(tmp_path_factory.mktemp("cause"))
+    record, rule, test = steps("Add a cause")
+    with (folder / record["path"]).open("a", encoding="utf-8") as file:
+        file.write(record["code"])
+    rules = folder / rule["path"]
+    before, end, after = rules.read_text().partition("    )\n    cause = np.select(")
+    assert end
+    assert rule["code"].count("\n") == 1
+    rules.write_text(before + rule["code"] + end + after)
+    (folder / test["path"]).write_text(test["code"])
+    return folder
+
+
+@pytest.mark.programs
+def test_a_new_cause_touches_two_files(with_cause):
+    tests = ("tests/facts/idle/test_slow_launch.py", "tests/vocabulary/test_records.py")
+    said = run(with_cause, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+    assert int(re.search(r"(\d+) passed", said)[1]) > 20
+
+
+def test_the_files_of_a_cause_are_formatted(with_cause):
+    files = [step["path"] for step in steps("Add a cause")]
+    run(with_cause, "ruff", "check", *files)
+    run(with_cause, "ruff", "format", "--check", *files)

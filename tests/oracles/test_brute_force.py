@@ -24,11 +24,11 @@ from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
 from traceview.analyses.sync_stalls import analysis as sync_stalls
 from traceview.analyses.sync_stalls.stalls import stalls
-from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps
 from traceview.tables import Table
 from traceview.trace import Selection, Trace
 from traceview.trace.load import load
+from traceview.vocabulary.causes import SYNC_DRAIN
 
 
 @dataclass

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import (
     ALL_REDUCE,
     Place,
@@ -17,10 +16,11 @@ from traceview.ranks.figures import (
     RankSteps,
     WorkPart,
 )
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 MS = 1_000_000
 WORLD = 77
-LATE = CAUSES.index("launch-late")
+LATE = CAUSE_NAMES.index("launch-late")
 SLEEP = Place("/job/data.py", 40, "load", what="sleep")
 
 
@@ -93,7 +93,7 @@ def _rank(
     start, end = (t + offset + np.rint(drift * t).astype(np.int64) for t in (true_start, true_end))
     calls = [call for step in made.steps for call in step]
     step = np.repeat(np.arange(len(made.steps)), [len(each) for each in made.steps])
-    idle = np.zeros((len(calls), len(CAUSES)), np.int64)
+    idle = np.zeros((len(calls), len(CAUSE_NAMES)), np.int64)
     idle[:, LATE] = [call.idle_ns for call in calls]
     groups = made.groups or {WORLD: (size, number)}
     collectives = RankCollectives(
@@ -144,7 +144,7 @@ def _steps(made: Made, calls: RankCollectives, step: np.ndarray) -> RankSteps:
     last = np.append(np.flatnonzero(np.diff(step)), len(step) - 1)
     end = calls.end_ns[last]
     first = calls.start_ns[0] - calls.work_ns[0] - calls.idle_ns[0].sum()
-    idle = np.zeros((count, len(CAUSES)), np.int64)
+    idle = np.zeros((count, len(CAUSE_NAMES)), np.int64)
     np.add.at(idle, step, calls.idle_ns)
     compute, exposed = (
         np.bincount(step, values).astype(np.int64) for values in (calls.work_ns, calls.exposed_ns)

@@ -20,7 +20,6 @@ from tests.ranks.simulation import (
     Pause,
     RankTimeline,
 )
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import (
     KINDS,
     POINT_TO_POINT,
@@ -32,6 +31,7 @@ from traceview.ranks.figures import (
     WorkPart,
 )
 from traceview.tables import NULL, Array, Integers
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 PARTS = ("all-gather", "reduce-scatter", "all-to-all")
 """A call of these names the bytes of one rank."""
@@ -148,7 +148,7 @@ class _Extraction:
         for begin, end in self.gap.T.tolist():
             place = int(np.flatnonzero(starts == end)[0])
             cause, pause = self._cause(place, begin, end)
-            causes.append(CAUSES.index(cause))
+            causes.append(CAUSE_NAMES.index(cause))
             pauses.append(pause if end - begin > 2 * SAMPLE_NS else None)
         self.cause = np.array(causes, np.int64)
         known = list(dict.fromkeys(pause for pause in pauses if pause))
@@ -211,7 +211,7 @@ class _Extraction:
             exposed_ns=int(steps.exposed_ns[steady].sum()),
             hidden_ns=int(steps.hidden_ns[steady].sum()),
             copies_ns=int(steps.copies_ns[steady].sum()),
-            idle_ns={cause: int(ns) for cause, ns in zip(CAUSES, idle, strict=True)},
+            idle_ns={cause: int(ns) for cause, ns in zip(CAUSE_NAMES, idle, strict=True)},
         )
 
     def _collectives(self, steps: RankSteps) -> RankCollectives:
@@ -263,7 +263,8 @@ class _Extraction:
         return np.array([self.step_row.get(number, -1) for number in numbers], np.int64)
 
     def _idle(self, start: Integers, end: Integers) -> Integers:
-        columns = [self._gap_time(self.cause == cause, start, end) for cause in range(len(CAUSES))]
+        causes = range(len(CAUSE_NAMES))
+        columns = [self._gap_time(self.cause == cause, start, end) for cause in causes]
         return np.stack(columns, axis=1)
 
     def _gap_time(self, rows: Array, start: Integers, end: Integers) -> Integers:
@@ -293,7 +294,7 @@ class _Extraction:
         communication = self._union(self.collective).within(begin, end)
         idle = self._idle(begin, end)
         cpu_ns = self._cpu_ns()
-        idle[:, CAUSES.index("unknown")] += end - begin - busy - idle.sum(axis=1)
+        idle[:, CAUSE_NAMES.index("unknown")] += end - begin - busy - idle.sum(axis=1)
         return RankSteps(
             names=tuple(f"step_{number}" for number in numbers),
             number=np.array(numbers, np.int64),

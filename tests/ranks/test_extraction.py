@@ -10,10 +10,10 @@ from tests.build import Export
 from tests.places import DATA
 from traceview import load
 from traceview.facts.collectives.transfers import transfers
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import busy
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import ALL_REDUCE, KINDS
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 MS = 1_000_000
@@ -97,7 +97,7 @@ def test_a_step_by_hand(tmp_path):
     assert rank.steps.compute_ns[1] == 6 * MS - 10
     assert rank.steps.exposed_ns[1] == 2 * MS
     assert rank.steps.hidden_ns[1] == 1 * MS
-    assert rank.steps.idle_ns[1, CAUSES.index("launch-late")] == 2 * MS + 10
+    assert rank.steps.idle_ns[1, CAUSE_NAMES.index("launch-late")] == 2 * MS + 10
     collectives = rank.collectives
     assert collectives.kind.tolist() == [ALL_REDUCE] * 2
     assert collectives.exposed_ns.tolist() == [2 * MS] * 2

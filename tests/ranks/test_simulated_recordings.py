@@ -13,10 +13,10 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
 from tests.ranks.simulated_jobs import with_straggler
 from tests.ranks.simulation import LAUNCH_NS
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import RankFigures
 from traceview.trace.load import load
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 EQUAL = (
     *("start_ns", "end_ns", "kind", "communicator", "bytes", "bus_bytes", "members"),
@@ -63,7 +63,7 @@ def test_idle_time_of_a_recording(pairs: Pairs):
         )
         of_cause = np.abs(extracted.collectives.idle_ns - simulated.collectives.idle_ns)
         # A launch that waits some µs for the copy before it: the simulation has no such cause.
-        others = [each for each, cause in enumerate(CAUSES) if cause != "copy-wait"]
+        others = [each for each, cause in enumerate(CAUSE_NAMES) if cause != "copy-wait"]
         assert of_cause[:, others].max() <= 20 * US
         long = simulated.collectives.place_ns > 1_500 * US
         assert _places(extracted)[long].tolist() == _places(simulated)[long].tolist()

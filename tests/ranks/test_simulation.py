@@ -18,7 +18,7 @@ from tests.ranks.simulation import (
     RankProgram,
     schedule,
 )
-from traceview.facts.idle.causes import CAUSES
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 SLEEP = Pause("launch-late", "/job/train.py", 5, "train", "time.sleep")
 PART = Operation(COLLECTIVE, 0, 20, "all-reduce", 40 * US, key="sum", parts=2, members=2)
@@ -111,7 +111,7 @@ def test_a_planted_sleep_is_idle_time_at_its_line():
     line = run(job)[late]
     rank = figures(line, recordings(3, job.ranks)[late])
     most = rank.collectives.idle_ns.sum(axis=0).argmax()
-    assert CAUSES[most] in ("launch-late", "sync-drain")
+    assert CAUSE_NAMES[most] in ("launch-late", "sync-drain")
     place = rank.collectives.place[rank.collectives.place_ns.argmax()]
     assert rank.places[place].text == "train.py:88"
     assert rank.collectives.place_ns.max() > MS

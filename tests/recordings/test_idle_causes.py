@@ -8,10 +8,10 @@ import pytest
 
 from tests.places import DATA
 from traceview.analyses import gpu_idle, launch_overhead, run_ahead
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.trace.load import load
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_work_behind_copies_and_other_streams(recording):
     ]
     behind_event = [row for row in joins if found.by_event[row]]
     assert len(behind_event) >= 5
-    assert {CAUSES[found.cause[row]] for row in behind_event} == {"dependency"}
+    assert {CAUSE_NAMES[found.cause[row]] for row in behind_event} == {"dependency"}
 
 
 @pytest.mark.parametrize("name", ["cuda_graphs", "cuda_graphs_nodes"])

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
@@ -17,6 +16,7 @@ from traceview.facts.samples.stack_lines import stacks_through
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.tables import Mask
 from traceview.trace import Trace
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 _FEWER_LAUNCHES = {
     "torch": "fuse with torch.compile, batch, or replay a CUDA graph",

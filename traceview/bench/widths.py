@@ -19,13 +19,13 @@ from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.targets.target import kernels_of
 from traceview.ptx.model import Access, Compiled
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 Key = tuple[int, str, str]
 """Size, data type, version."""
 
 _LARGEST_SIZE = 1 << 24
 _TIMEOUT_S = 120.0
-_WARP = 32
 
 
 @record
@@ -163,5 +163,5 @@ def _copies_in_bulk(report: KernelReport) -> bool:
 def _bits_in_a_pass(report: KernelReport) -> int:
     """Bits loaded by the whole grid: the kernel that reads the data outweighs a final reduction."""
     grid = report.compiled.grid or (1, 1, 1)
-    threads = grid[0] * grid[1] * grid[2] * _WARP * (report.compiled.num_warps or 1)
+    threads = grid[0] * grid[1] * grid[2] * WARP_THREADS * (report.compiled.num_warps or 1)
     return threads * sum((access.width_bits or 0) * access.count for access in _loads(report))

@@ -19,6 +19,7 @@ from traceview.comparison.wording import (
     sentence,
 )
 from traceview.records import record
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 
 MOST_CHANGES = 6
 _LEAST_CAUSE, _LEAST_MOVED, _LEAST_OF_STEP = 0.03, 0.1, 0.002
@@ -33,12 +34,6 @@ _MOST_PLACES, _LEAST_PLACE, _ONE_PLACE = 3, 0.05, 0.9
 """Places of one cause, the share of it that one must have, and that of one that stands for all."""
 _FEW, _MOST_OF_FEW = 3, 0.8
 """Changed kernels of a class are listed singly where so few account for so much of it."""
-_COUNTED = {
-    "launch-late": "launches",
-    "sync-drain": "synchronizations",
-    "allocation": "allocations",
-}
-"""The count behind idle time of a cause."""
 _TALLY = {
     "appeared": "new", "vanished": "gone", "renamed": "replaced",
     "reconfigured": "with another launch configuration",
@@ -95,7 +90,7 @@ def main_changes(comparison: RunComparison) -> list[RunChange]:
 def _put_drain_first(comparison: RunComparison, causes: list[tuple[PartDifference, ...]]) -> None:
     """Put the drains of a synchronization before the late launches that it leads to."""
     idle = {parts[0].name: at for at, parts in enumerate(causes) if parts[0].kind == "idle"}
-    late, drain = idle.get("launch-late", -1), idle.get("sync-drain", -1)
+    late, drain = (idle.get(CAUSE_NAMES[cause], -1) for cause in (LAUNCH_LATE, SYNC_DRAIN))
     if 0 <= late < drain and _by_drain(comparison, causes[late]):
         causes.insert(late, causes.pop(drain))
 
@@ -106,7 +101,8 @@ def _by_drain(comparison: RunComparison, parts: Sequence[PartDifference]) -> boo
     A CPU that ran ahead of the GPU launches late once it waits for the GPU in each step.
     """
     times = [sum(side) for side in zip(*map(_times, parts), strict=True)]
-    if parts[0].name != "launch-late" or min(times) > max(times) * Fraction(_LEAST_CAUSE):
+    one_sided = min(times) <= max(times) * Fraction(_LEAST_CAUSE)
+    if parts[0].name != CAUSE_NAMES[LAUNCH_LATE] or not one_sided:
         return False
     return any(
         count.name == "synchronizations"
@@ -197,7 +193,7 @@ def _counted(comparison: RunComparison, parts: Sequence[PartDifference], per: st
     if _by_drain(comparison, parts):
         more = _delta(parts) > 0
         return f" The CPU {'no longer' if more else 'now'} runs ahead of the GPU."
-    name = _COUNTED.get(parts[0].name)
+    name = next((each.counted for each in CAUSES if each.name == parts[0].name), "")
     for count in changed_counts(comparison):
         if count.name == name and (count.after > count.before) == (_delta(parts) > 0):
             before, after = (_number(value) for value in (count.before, count.after))

@@ -8,11 +8,7 @@ from fractions import Fraction
 
 from traceview import units
 from traceview.comparison.certainty import step_time_certainty
-from traceview.comparison.comparison import (
-    CountDifference,
-    PartDifference,
-    RunComparison,
-)
+from traceview.comparison.comparison import CountDifference, PartDifference, RunComparison
 from traceview.comparison.environment import check_comparable, environment_differences
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.matching import MatchedParts, match_runs
@@ -23,7 +19,8 @@ UNLIKE_STEPS = 1.5
 """A note says that steps differ where kernels run this many times as often on one side."""
 ALIKE_PROGRAMS = 0.1
 """Of the kernel time of a side. Recordings of one program share a quarter, also if compiled."""
-_NEARLY_ALL = 0.8
+_BY_ONE_FACTOR = 0.8
+"""Of the kernel time that both sides have, for the note of UNLIKE_STEPS."""
 
 
 def compare_runs(
@@ -83,7 +80,7 @@ def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
     usual = sorted(shared)[len(shared) // 2][0]
     alike_ns = total(time for factor, time in shared if abs(factor - usual) <= usual / 20)
     factor, all_ns = max(usual, 1 / usual), total(time for _, time in shared)
-    if factor >= UNLIKE_STEPS and alike_ns >= _NEARLY_ALL * all_ns:
+    if factor >= UNLIKE_STEPS and alike_ns >= _BY_ONE_FACTOR * all_ns:
         more, less = ("after", "before") if usual > 1 else ("before", "after")
         yield (
             f"A step {more} runs its kernels {units.count(float(factor))} times as often as one "

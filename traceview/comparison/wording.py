@@ -14,6 +14,7 @@ from traceview.comparison.comparison import (
     RunComparison,
 )
 from traceview.comparison.figures import KernelShape
+from traceview.vocabulary.causes import sits_idle
 
 PER_STEP = " per step"
 _LEAST_OF_PART = 0.1
@@ -22,21 +23,6 @@ _LEAST_COUNT, _LEAST_PER_STEP = 0.01, 0.05
 _MOST_SHAPE_CHANGES = 2
 _SOURCE_LINE = re.compile(r":\d+$")
 
-IDLE: Mapping[str, str] = {
-    "launch-late": "waiting for the CPU to launch work",
-    "sync-drain": "after synchronizations",
-    "dependency": "waiting for another stream or an event",
-    "copy-wait": "waiting for copies",
-    "graph-launch": "while the CPU launches CUDA graphs",
-    "jit-compile": "while the driver compiles PTX",
-    "module-load": "while the CPU loads GPU code",
-    "allocation": "while the CPU allocates or frees memory",
-    "profiler": "held up by the profiler",
-    "compilation": "during compilation or autotuning",
-    "lost-work": "as far as recorded: GPU work was lost",
-    "unknown": "for an unknown cause",
-}
-"""The causes of idle time behind "the GPU sits idle"."""
 _ENVIRONMENT: Mapping[str, str] = {
     "gpu": "GPU",
     "devices": "GPUs",
@@ -149,7 +135,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
 
 
 def _idle_sentence(part: PartDifference, per: str) -> str:
-    why = f"{IDLE.get(part.name, part.name)}{place_words(part.place)}"
+    why = f"{sits_idle(part.name)}{place_words(part.place)}"
     before, after = float(part.before_ns), float(part.after_ns)
     if not after:
         return f"The GPU no longer sits idle {why} ({units.duration(before)}{per} before)."
@@ -232,7 +218,7 @@ def kernel_shares(before: Fraction, after: Fraction) -> str:
 def part_title(part: PartDifference) -> str:
     """The name of a part: that of a kernel, or its kind."""
     if part.kind == "idle":
-        return f"GPU idle {IDLE.get(part.name, part.name)}"
+        return f"GPU idle {sits_idle(part.name)}"
     if part.kind == "copy":
         return f"{part.group or part.name} copies"
     if part.kind == "memset":

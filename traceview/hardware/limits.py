@@ -15,9 +15,9 @@ import re
 
 from traceview.errors import InputError
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 KIB = 1024
-WARP_THREADS = 32
 _WIDE_SINCE = 10.0
 _ARCH = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?")
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from traceview.errors import InputError
-from traceview.hardware.limits import WARP_THREADS, SmLimits
+from traceview.hardware.limits import SmLimits
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "barriers"]
 

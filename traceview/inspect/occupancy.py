@@ -11,8 +11,7 @@ from traceview.ptx.model import Compiled
 from traceview.ptx.producers import dynamic_shared_variables
 from traceview.records import record
 from traceview.toolchain.listings import Code
-
-_WARP_THREADS = 32
+from traceview.vocabulary.amounts import WARP_THREADS
 
 
 @record
@@ -96,7 +95,7 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
         # With warp specialization, this is more than num_warps × 32.
         return math.prod(directives["reqntid"]), ()
     if compiled.num_warps:
-        return compiled.num_warps * _WARP_THREADS, ()
+        return compiled.num_warps * WARP_THREADS, ()
     most = math.prod(directives.get("maxntid", ())) if directives.get("maxntid") else None
     most = most or (code.resources.max_threads if code.resources else None)
     if most is None:

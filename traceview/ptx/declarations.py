@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from traceview.ptx.opcodes import TYPE_BITS
+from traceview.vocabulary.amounts import WARP_THREADS
 
 ATTRIBUTE = r"(?:\.attribute\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
 HEADER = re.compile(
@@ -28,7 +29,6 @@ INTEGERS = (
     (re.compile(r"0([0-7]+)U?"), 8),
     (re.compile(r"(0|[1-9][0-9]*)U?"), 10),
 )
-WARP_THREADS = 32
 MOST_BYTES = 1 << 63
 VECTORS = {"v2": 2, "v4": 4}
 

@@ -24,6 +24,7 @@ from traceview.ranks.figures import (
 )
 from traceview.ranks.job import Clocks
 from traceview.tables import NULL, Array, Integers
+from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
 TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER)
 """Kinds that no rank can leave before the last one has arrived."""
@@ -34,7 +35,6 @@ LOOSE_ERROR_NS = 20_000
 SAME_HOST_ERROR_NS, OTHER_HOST_ERROR_NS = 1_000_000, 10_000_000
 """Errors of relations by the time of day: NTP keeps machines within 1 to 10 ms."""
 _FEW, _DRIFT_FROM = 3, 12
-_PER_MAD = 1.4826
 _SURE = 4.0
 
 
@@ -179,7 +179,7 @@ def relation_of_ends(
     drift = _slope(since, rest)
     rest = rest - drift * since
     shift = float(np.median(rest))
-    deviation = _PER_MAD * float(np.median(np.abs(rest - shift)))
+    deviation = DEVIATIONS_PER_MAD * float(np.median(np.abs(rest - shift)))
     error = LEAST_ERROR_NS + round(deviation) + (LOOSE_ERROR_NS if loose else 0)
     return ClockRelation(rank, to, middle + round(shift), drift, origin, error, "collectives")
 
@@ -196,7 +196,7 @@ def _slope(since: Array, rest: Array) -> float:
     if apart <= 0:
         return 0.0
     off = rest - rise / apart * since
-    noise = _PER_MAD * float(np.median(np.abs(off - np.median(off)))) / third**0.5
+    noise = DEVIATIONS_PER_MAD * float(np.median(np.abs(off - np.median(off)))) / third**0.5
     return rise / apart if abs(rise) > _SURE * noise else 0.0
 
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from traceview.facts.idle.causes import CAUSES
 from traceview.findings import Severity
 from traceview.intervals import Timed
 from traceview.ranks.packing import SentColumn, SentTable, SentTexts
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 KINDS = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
@@ -283,12 +283,12 @@ def no_collectives() -> RankCollectives:
     """The empty collectives of a rank that exchanges nothing."""
     columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
     columns["kind"] = np.zeros(0, np.int8)
-    columns["idle_ns"] = np.zeros((0, len(CAUSES)), np.int64)
+    columns["idle_ns"] = np.zeros((0, len(CAUSE_NAMES)), np.int64)
     return RankCollectives(**columns)
 
 
 def no_steps() -> RankSteps:
     """The empty steps of a rank without a loop."""
     none = np.zeros(0, np.int64)
-    idle = np.zeros((0, len(CAUSES)), np.int64)
+    idle = np.zeros((0, len(CAUSE_NAMES)), np.int64)
     return RankSteps((), none, none, none, none.astype(bool), none, none, none, none, idle)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from traceview import display
 from traceview.analyses.base import Result
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import RankFigures
 from traceview.records import record
 from traceview.tables import Array, Integers
+from traceview.vocabulary.causes import CAUSE_NAMES
 
-PARTS = ("compute", "communication", "wait", "copies", *CAUSES)
+PARTS = ("compute", "communication", "wait", "copies", *CAUSE_NAMES)
 """Parts of a step in the heat map. Communication is the exposed part without waits, `wait` is
 waiting for later ranks; idle time goes by its cause."""
 

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import POINT_TO_POINT, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.needs import Needs
@@ -27,15 +26,16 @@ from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits, values_at
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 GPU_WORK = "gpu-work"
-LATE_CAUSES = (GPU_WORK, *CAUSES)
+LATE_CAUSES = (GPU_WORK, *CAUSE_NAMES)
 _SLOWED = 0.23
 """Slow-down of compute beside a collective, as a fraction of their shared time. The same kernels
 took 0.20 and 0.23 longer beside waiting all-reduces of NCCL 2.28, on two H200 of one host."""
 _OF_CPU = [
     LATE_CAUSES.index(cause)
-    for cause in CAUSES
+    for cause in CAUSE_NAMES
     if cause not in ("dependency", "copy-wait", "lost-work", "unknown")
 ]
 

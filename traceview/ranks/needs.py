@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceview.facts.idle.causes import DEPENDENCY
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.records import record
 from traceview.tables import Integers, Mask
+from traceview.vocabulary.causes import DEPENDENCY
 
 _MOST_OF_STEP = 0.9
 

@@ -12,12 +12,7 @@ import numpy as np
 
 from traceview.ranks.figures import KINDS, POINT_TO_POINT, Place, RankFigures
 from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.lateness import (
-    GPU_WORK,
-    LATE_CAUSES,
-    Lateness,
-    LateRows,
-)
+from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, Lateness, LateRows
 from traceview.ranks.needs import Needs
 from traceview.ranks.waits import Reals, exposed_waits
 from traceview.records import record
@@ -40,7 +35,7 @@ _MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
 UNPLACED_SHARE = 0.15
 """Least lateness at no known place, as a fraction of the steady time: CPUs of equal ranks differ by
 up to a tenth without a cause in the program."""
-_NEARLY_ALL, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
+_IN_ALL_STEPS, _LEAST_HITS, _LEAST_STEPS = 0.8, 3, 5
 
 
 @record
@@ -122,7 +117,7 @@ def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns
 
 def _without_minor(own: Integers, marked: Mask) -> Mask:
     """Drop the marked steps with little lateness, if the remaining ones have most of it."""
-    if not marked.any() or marked.sum() >= _NEARLY_ALL * len(marked):
+    if not marked.any() or marked.sum() >= _IN_ALL_STEPS * len(marked):
         return marked
     major = marked & (own >= np.quantile(own[marked], 0.9) / 2)
     return major if own[major].sum() >= _MOSTLY * own[marked].sum() else marked

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from traceview.analyses.phases.phases import Phase
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.kernel_classes import KernelClass
-from traceview.facts.samples.stack_lines import DOINGS
+from traceview.vocabulary.activities import ACTIVITY_NAMES
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 COPIES = ("h2d", "d2h", "d2d", "p2p", "other", "migration")
 _CALLS = {
@@ -32,8 +32,8 @@ CLASSES: tuple[str, ...] = (
     "step-warm-up",
     "step-outlier",
     *(f"phase-{phase.label}" for phase in Phase),
-    *(f"python-{doing}" for doing in DOINGS),
-    *(f"idle-{cause}" for cause in CAUSES),
+    *(f"python-{doing}" for doing in ACTIVITY_NAMES),
+    *(f"idle-{cause}" for cause in CAUSE_NAMES),
 )
 """Published names of the classes; a row of the timeline refers to one by its index here."""
 NUMBER = {name: number for number, name in enumerate(CLASSES)}
@@ -42,6 +42,6 @@ FIRST_KERNEL = NUMBER["kernel-gemm"]
 """The first class of kernels; the others follow in the order of KernelClass."""
 FIRST_PHASE = NUMBER["phase-start-up"]
 FIRST_DOING = NUMBER["python-cpu"]
-FIRST_CAUSE = NUMBER[f"idle-{CAUSES[0]}"]
+FIRST_CAUSE = NUMBER[f"idle-{CAUSE_NAMES[0]}"]
 CLASS_OF_CALL = tuple(NUMBER[_CALLS[kind]] for kind in CallKind)
 HARMFUL = NUMBER["call-harmful"]

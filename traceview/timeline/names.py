@@ -11,8 +11,7 @@ from traceview import groups
 from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, row_numbers
-
-_LONGEST = 4_000
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 
 @record
@@ -141,7 +140,7 @@ def _packed(texts: Texts) -> PackedTexts:
     """The names like `_bounded`, in bytes."""
     if isinstance(texts, PackedTextColumn) and not (texts.codes < 0).any():
         picked = texts.packed.picked(texts.codes)
-        if int(picked.sizes.max(initial=0)) <= _LONGEST:
+        if int(picked.sizes.max(initial=0)) <= NAME_CHARACTERS:
             return picked
     return PackedTexts.encoded(_bounded(texts))
 
@@ -151,10 +150,12 @@ def _bounded(texts: Texts) -> list[str]:
     names: list[str] = texts.decode().tolist()
     if (texts.codes < 0).any():
         names = [name or "" for name in names]
-    return names if max(map(len, names), default=0) <= _LONGEST else list(map(_clipped, names))
+    return (
+        names if max(map(len, names), default=0) <= NAME_CHARACTERS else list(map(_clipped, names))
+    )
 
 
 def _clipped(text: str) -> str:
-    if len(text) <= _LONGEST:
+    if len(text) <= NAME_CHARACTERS:
         return text
-    return f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
+    return f"{text[: NAME_CHARACTERS // 2]}…{text[-NAME_CHARACTERS // 2 :]}"

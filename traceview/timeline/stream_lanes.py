@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import every_configuration
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import kernel_classes
@@ -40,6 +39,7 @@ from traceview.timeline.names import RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 LAUNCH_COLUMNS = (
     *(f"grid_{axis}" for axis in "xyz"),
@@ -190,7 +190,7 @@ def _amounts(trace: Trace, ops: Operations) -> Integers:
 def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per device with its idle gaps, each named after its cause."""
     gaps = every_gap(trace)
-    causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSES))
+    causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSE_NAMES))
     name = names.add(causes, gaps.cause.astype(np.int64) + FIRST_CAUSE)
     of_device = groups.rows_of(gaps.device)
     for device in operations_by_device(trace):

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 from tests.facts.arrays import api_calls, gaps_of, ints, operations
-from traceview.facts.idle.causes import (
-    CAUSES,
-    CpuTime,
-    classify,
-    ended_behind_copy,
-    staging_time,
-)
+from traceview.facts.idle.causes import CpuTime, classify, ended_behind_copy, staging_time
 from traceview.facts.idle.stream_order import EventWaits, find_predecessors
 from traceview.facts.operations.operations import Kind
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 NONE = EventWaits(ints([]), ints([]))
 
@@ -32,7 +27,7 @@ def cpu(**times):
 def cause_of(call, *, scale=1, behind_copy=False, drain=-1, **times):
     _, gaps, launches = one_gap(call, scale)
     [cause] = classify(gaps, launches, np.array([behind_copy]), ints([drain]), cpu(**times))
-    return CAUSES[cause]
+    return CAUSE_NAMES[cause]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +67,7 @@ def test_work_without_a_launch_call_is_unknown():
     gaps, launches = gaps_of(ops, api_calls([(0, 1)]))
     cause = classify(gaps, launches, np.array([True]), ints([0]), cpu(loading_ns=99))
 
-    assert [CAUSES[each] for each in cause] == ["unknown"]
+    assert [CAUSE_NAMES[each] for each in cause] == ["unknown"]
 
 
 def test_time_of_the_call_of_a_pageable_upload_before_the_copy_ran():

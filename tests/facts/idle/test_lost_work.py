@@ -1,15 +1,15 @@
 """Gaps in which work may have run that the recording lost."""
 
 from tests.build import Export
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 
 def causes(trace):
     every = gaps(trace)
     return [
-        (int(start), CAUSES[cause])
+        (int(start), CAUSE_NAMES[cause])
         for start, cause in zip(every.start_ns, every.cause, strict=True)
     ]
 

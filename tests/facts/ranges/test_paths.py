@@ -10,7 +10,6 @@ from tests.build import Export
 from traceview.compiled import library
 from traceview.facts.ranges import paths as numbering
 from traceview.facts.ranges.paths import (
-    PATH_CHARACTERS,
     UNATTRIBUTED,
     Paths,
     by_pattern,
@@ -18,6 +17,7 @@ from traceview.facts.ranges.paths import (
 )
 from traceview.facts.ranges.ranges import range_tree
 from traceview.tables import Texts
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 
 def made_paths(rng, names):
@@ -55,7 +55,7 @@ def test_deep_and_long_paths_are_cut_alike(tmp_path):
     tree = range_tree(export.load(tmp_path))
     one_by_one = [tree.paths[number] for number in range(len(tree.paths))]
     assert list(tree.paths) == one_by_one
-    assert max(map(len, one_by_one)) == PATH_CHARACTERS + 1
+    assert max(map(len, one_by_one)) == NAME_CHARACTERS + 1
 
 
 def test_of_a_few_rows_only_their_own_texts_are_made(tmp_path):
@@ -240,7 +240,7 @@ def test_the_work_for_a_text_does_not_grow_with_the_depth():
         sys.setprofile(count)
         texts = [paths[path] for path in range(depth - 100, depth)]
         sys.setprofile(None)
-        assert set(map(len, texts)) == {PATH_CHARACTERS + 1}
+        assert set(map(len, texts)) == {NAME_CHARACTERS + 1}
         return calls
 
     assert calls_for_texts(40_000) <= calls_for_texts(5_000)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from traceview.ptx.addresses.requests import WARP, fewest_wavefronts, wavefronts
+from traceview.ptx.addresses.requests import fewest_wavefronts, wavefronts
+from traceview.vocabulary.amounts import WARP_THREADS
 
 LOADS = json.loads((Path(__file__).parents[2] / "data" / "shared_wavefronts.json").read_text())
 
@@ -21,7 +22,7 @@ def test_every_pattern_takes_the_wavefronts_that_ncu_counts(width):
     loads = [load for load in LOADS if load["width"] == width]
     assert len(loads) == 61
     address = np.array([load["index"] for load in loads], np.int64) * width
-    active = np.arange(WARP) < np.array([[load["active"]] for load in loads])
+    active = np.arange(WARP_THREADS) < np.array([[load["active"]] for load in loads])
     counted = np.array([load["wavefronts"] for load in loads])
     assert wavefronts(address, active, width).tolist() == counted.tolist()
 
@@ -32,6 +33,6 @@ def test_what_exceeds_the_least_are_the_conflicts_that_ncu_counts(width):
         if load["width"] != width:
             continue
         address = np.array([load["index"]], np.int64) * width
-        active = np.arange(WARP)[None] < load["active"]
+        active = np.arange(WARP_THREADS)[None] < load["active"]
         least = fewest_wavefronts(address, active, width)
         assert load["wavefronts"] - least[0] == load["conflicts"], load["pattern"]

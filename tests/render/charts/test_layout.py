@@ -18,7 +18,7 @@ from tests.render.example_report import (
     steps,
 )
 from traceview.analyses.base import Chart
-from traceview.render.base.colors import CAUSES as CAUSES_COLORS
+from traceview.render.base.colors import MEANINGS
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout
 from traceview.render.charts.palette import LIGHT
@@ -136,7 +136,6 @@ def test_rows_of_one_name_are_told_apart(column, kind):
 
 def test_a_figure_has_the_colours_of_the_page():
     assert (
-        LIGHT.of("idle: launch-late", ("busy", "idle: launch-late"))
-        == CAUSES_COLORS["launch-late"][0]
+        LIGHT.of("idle: launch-late", ("busy", "idle: launch-late")) == MEANINGS["launch-late"][0]
     )
     assert LIGHT.of("somewhere", ("else", "somewhere")) == LIGHT.series[1]

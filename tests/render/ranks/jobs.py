@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.answer import job_report
 from traceview.ranks.figures import (
     ALL_REDUCE,
@@ -18,12 +17,13 @@ from traceview.ranks.figures import (
     RankSteps,
 )
 from traceview.ranks.job import FailedRank, JobReport
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 MS = 1_000_000
 SLEEP_NS = 12_500_000
 PATTERN = 3
 _TRANSFER_NS, _WORK_NS = 2_310_000, 11_170_000
-_LATE = CAUSES.index("launch-late")
+_LATE = CAUSE_NAMES.index("launch-late")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _rank(shape: Shape, times: _Times, rank: int) -> RankFigures:
 
 def _collectives(shape: Shape, times: _Times, rank: int, own: int) -> RankCollectives:
     count = shape.steps * shape.calls
-    idle = np.zeros((count, len(CAUSES)), np.int64)
+    idle = np.zeros((count, len(CAUSE_NAMES)), np.int64)
     idle[:, _LATE] = times.idle[rank].ravel()
     known: dict[str, Any] = {
         "start_ns": times.arrival[rank].ravel() + own,
@@ -143,7 +143,7 @@ def _durations(times: _Times) -> Any:
 
 def _steps(shape: Shape, times: _Times, rank: int, own: int) -> RankSteps:
     end = _ends(times) + own
-    idle = np.zeros((shape.steps, len(CAUSES)), np.int64)
+    idle = np.zeros((shape.steps, len(CAUSE_NAMES)), np.int64)
     idle[:, _LATE] = times.idle[rank].sum(axis=1)
     return RankSteps(
         names=tuple(f"{shape.name}step_{number}" for number in range(shape.steps)),

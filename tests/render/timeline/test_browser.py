@@ -10,10 +10,10 @@ from tests.build import Export
 from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
 from traceview import analyze
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 pytestmark = [needs_chromium, pytest.mark.programs]
 
@@ -23,7 +23,8 @@ def expected_sums(trace, start, end):
     ops, gaps = operations(trace), every_gap(trace)
     inside = np.clip(gaps.end_ns, start, end) - np.clip(gaps.start_ns, start, end)
     times = {
-        f"idle-{name}": int(inside[gaps.cause == cause].sum()) for cause, name in enumerate(CAUSES)
+        f"idle-{name}": int(inside[gaps.cause == cause].sum())
+        for cause, name in enumerate(CAUSE_NAMES)
     }
     kernels = trace.kernels
     within = np.clip(kernels["end_ns"], start, end) - np.clip(kernels["start_ns"], start, end)

@@ -8,9 +8,9 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export, global_pid, global_tid, process_id
 from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
 from traceview.analyses.wave_quantization.analysis import ANALYSIS as WAVES
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.trace.sqlite.file import opened
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 US = 1000
 SCHEMA = "3.30.1"
@@ -73,7 +73,7 @@ def test_a_host_function_holds_its_stream_as_a_dependency_does(tmp_path):
     assert cells(trace.table("host_functions"), "start_ns", "end_ns", "stream_id")[0] == (
         *(225 * US, 295 * US, 7),
     )
-    assert {CAUSES[cause] for cause in gaps(trace).cause} == {"dependency"}
+    assert {CAUSE_NAMES[cause] for cause in gaps(trace).cause} == {"dependency"}
     finding = next(each for each in GPU_IDLE.run(trace).findings if "queued" in each.message)
     assert "For 630 µs of it streams waited for 9 host functions." in finding.message
     assert finding.action.startswith("Keep host functions")
@@ -118,7 +118,7 @@ def test_jit_compilation_is_a_cause_of_its_own(tmp_path, operation, told):
     assert set(trace.table("jit_compilations").cells("operation")) == {
         "compile" if told else "cache load"
     }
-    assert {CAUSES[cause] for cause in gaps(trace).cause} == {
+    assert {CAUSE_NAMES[cause] for cause in gaps(trace).cause} == {
         "jit-compile" if told else "module-load"
     }
     finding = next(each for each in GPU_IDLE.run(trace).findings if "first uses" in each.message)

@@ -41,7 +41,7 @@ _LATE_IDLE = (
 _SMALL_BYTES = 1 << 20
 _WORTH_NAMING_FRACTION = 0.1
 _MOSTLY = 0.5
-_NEARLY_ALL = 1.01
+_AS_LONG = 1.01
 
 
 @record
@@ -135,7 +135,7 @@ def _exposed_clause(trace: Trace, moved: Transfers, most: _MostExposed) -> _Clau
     whole = exposure(trace, device, start, end, together)
     communication_ns = int(whole.hidden_ns[0] + whole.exposed_ns[0])
     text = "{gpu} communicates for {exposed_ns} without computing"
-    if communication_ns > _NEARLY_ALL * most.exposed_ns:
+    if communication_ns > _AS_LONG * most.exposed_ns:
         text = "{gpu} communicates for {communication_ns}, {exposed_ns} of it without computing"
     values: dict[str, Value] = {
         "gpu": gpu_name(trace, most.device),

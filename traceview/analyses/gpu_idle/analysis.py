@@ -17,10 +17,9 @@ from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence
 from traceview.analyses.gpu_idle.lines import idle_samples, line_cells, sum_lines
 from traceview.analyses.gpu_idle.tables import CAUSE_TABLE, DEVICES, GAPS, LATE, LINES
-from traceview.analyses.gpu_idle.wording import MEANINGS, activity_name, operation_name
+from traceview.analyses.gpu_idle.wording import activity_name, operation_name
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.warm_up_wording import warm_up_notes
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import late_idle
@@ -31,9 +30,10 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Integers, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES
 
 LONGEST = 100
-NEARLY_ALL = 0.99
+ALL_EXPLAINED = 0.99
 MUCH = 0.10
 
 
@@ -84,12 +84,12 @@ def _causes(trace: Trace, gaps: Gaps) -> Table:
         {
             "device_id": trace.devices["device_id"][device],
             "host_id": device_hosts(trace)[device],
-            "cause": Texts.of(cause),
+            "cause": Texts.of(each.name for each in cause),
             "gaps": groups.count(each),
             "idle_ns": idle,
             "share_pct": _share_of_device_pct(device, idle),
             "steady_idle_ns": groups.sums(each, np.where(gaps.one_time, 0, gaps.idle_ns)),
-            "meaning": Texts.of(MEANINGS[name] for name in cause),
+            "meaning": Texts.of(each.meaning for each in cause),
         },
     )
     return table.take(np.lexsort((-idle, device)))
@@ -114,7 +114,7 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     """A note on the share of idle time that samples explain, unless that is all."""
     shown_ns = int(idle_samples(trace).time_ns.sum())
     waiting_ns = int(gaps.idle_ns[np.isin(gaps.cause, CPU_CAUSES)].sum())
-    if not shown_ns or shown_ns >= NEARLY_ALL * waiting_ns:
+    if not shown_ns or shown_ns >= ALL_EXPLAINED * waiting_ns:
         return ()
     python = len(trace.recorded("python_samples"))
     what = "Python samples show the line" if python else "Samples and waits show the function"
@@ -171,7 +171,7 @@ def _longest(trace: Trace, gaps: Gaps) -> Table:
             "host_id": device_hosts(trace)[longest.device],
             "start_ns": longest.start_ns,
             "duration_ns": longest.idle_ns,
-            "cause": Texts.of(CAUSES[cause] for cause in longest.cause.tolist()),
+            "cause": Texts.of(CAUSE_NAMES[cause] for cause in longest.cause.tolist()),
             "range_path": tree.paths.texts(path),
             "next_operation": Texts.of(operation_name(trace, r) for r in longest.after.tolist()),
             "call": Texts.of(evidence.call(number) for number in numbers),

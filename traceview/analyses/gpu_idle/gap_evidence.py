@@ -8,13 +8,7 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.gpu_idle.wording import activity_clause, operation_name
-from traceview.facts.idle.causes import (
-    COPY_WAIT,
-    DEPENDENCY,
-    PROFILER,
-    SYNC_DRAIN,
-    profiler_overheads,
-)
+from traceview.facts.idle.causes import profiler_overheads
 from traceview.facts.idle.cpu_activity import CPU_CAUSES, CpuActivity, cpu_activity
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.blocking_calls import waits
@@ -25,6 +19,7 @@ from traceview.facts.ranges.ranges import range_tree
 from traceview.findings import shortened
 from traceview.tables import Integers
 from traceview.trace import Trace
+from traceview.vocabulary.causes import COPY_WAIT, DEPENDENCY, PROFILER, SYNC_DRAIN
 
 MOST_PARTS = 3
 """The number of CPU activities named, longest first."""

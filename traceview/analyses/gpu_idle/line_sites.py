@@ -21,77 +21,20 @@ from traceview.analyses.gpu_idle.result_waits import calls_jax
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
-from traceview.facts.samples.stack_lines import (
-    CPU,
-    DATA_LOADING,
-    DATA_WAIT,
-    DOINGS,
-    FILE,
-    IMPORT,
-    LOCK,
-    OFF_CPU,
-    PROCESS,
-    RESULT_WAIT,
-    SLEEP,
-    UNNAMED_FUNCTIONS,
-)
+from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
 from traceview.trace import Trace
+from traceview.vocabulary.activities import ACTIVITIES, CPU
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
-_NEARLY_ALL = 0.9
+_INNER_ALONE = 0.9
 LEAST_SAMPLES = 5
 """A native function with fewer samples, and no recorded wait, is not named."""
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
 """The cells that identify a row of the table `lines`."""
 
-OFF_CPU_LOST = {
-    CPU: "while the CPU did other work than launching",
-    SLEEP: "while the CPU slept",
-    DATA_WAIT: "while the program waited for the DataLoader's workers",
-    DATA_LOADING: "while the launching process loaded data itself",
-    LOCK: "while the launching thread waited for another thread",
-    PROCESS: "while the launching thread waited for another process or a socket",
-    FILE: "while the CPU read or wrote files",
-    IMPORT: "while the CPU imported modules",
-    OFF_CPU: "while the launching thread was off the CPU",
-    RESULT_WAIT: "after the program waited for results of JAX",
-}
-"""How the GPU lost time where the CPU did not launch, by activity.
-
-Compilation is not among them: `phases` reports it."""
-OFF_CPU_ACTIONS = {
-    SLEEP: "Remove the sleep, or wait on a thread that launches nothing.",
-    DATA_WAIT: "Raise num_workers of that DataLoader or make its transforms cheaper (smaller "
-    "images, work on the GPU). Where it has workers, persistent_workers=True keeps them between "
-    "epochs.",
-    DATA_LOADING: "Load in worker processes: DataLoader(num_workers=…, pin_memory=True).",
-    LOCK: "Look at what the other thread does while this one waits, and start it earlier.",
-    PROCESS: "Look at what the other process does meanwhile, and start it earlier.",
-    FILE: "Read ahead on another thread or from memory, and write outside of the loop.",
-    IMPORT: "Import before the loop.",
-    OFF_CPU: "Look at what it waits for, and whether other threads or processes take its CPU core.",
-    RESULT_WAIT: "Wait for results less often, such as once per epoch, so that the CPU launches "
-    "ahead of the GPU. Such a wait makes no CUDA call, so sync-stalls does not count it.",
-}
-NOT_COUNTED = {
-    CPU: "other CPU work",
-    SLEEP: "sleeping",
-    DATA_WAIT: "waiting for the DataLoader",
-    DATA_LOADING: "loading data",
-    LOCK: "waiting for other threads",
-    PROCESS: "waiting for other processes",
-    FILE: "reading or writing files",
-    IMPORT: "importing",
-    OFF_CPU: "time off the CPU",
-    RESULT_WAIT: "idle time after waits for results",
-}
-
-
-_OBVIOUS = tuple(DOINGS[doing] for doing in (DATA_WAIT, DATA_LOADING, IMPORT, RESULT_WAIT))
-"""Activities that say more than the library function in which the time passed."""
 _BACKWARD = "._engine_run_backward"
 _LAUNCHING = re.compile(
     r"(torch|torchvision|torchaudio|torch_geometric|transformers|diffusers|lightning|accelerate|timm"
@@ -108,7 +51,8 @@ class LineSite(NamedTuple):
 
     `row` has the cells of the row of `lines` with most of the time. `inner` is the library function
     if it is most of the line, `inner_alone` True if it is nearly all. `number` is the line's number
-    in lines_of. `other_work` is True where most of the time went into work other than launches.
+    in lines_of. `other_work` is True where most of the time went into work other than launches,
+    `says_enough` where the activity makes `inner` superfluous.
     """
 
     file: str
@@ -122,6 +66,7 @@ class LineSite(NamedTuple):
     row: dict[str, Cell]
     number: int
     native: bool
+    says_enough: bool
 
     @property
     def name(self) -> str:
@@ -152,7 +97,7 @@ class LineSite(NamedTuple):
         mostly = "" if self.inner_alone else "mostly "
         if self.inner and self.inner.endswith(_BACKWARD):
             return f", {mostly}in the backward pass", {}
-        if self.inner and self.row["activity"] not in _OBVIOUS:
+        if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
         return "", {}
 
@@ -188,8 +133,8 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
 
 
 def off_cpu_times(samples: IdleSamples) -> dict[int, int]:
-    """Idle time in ns by activity, for the activities in OFF_CPU_LOST."""
-    waits = [doing for doing in OFF_CPU_LOST if doing != CPU]
+    """Idle time in ns by activity, for those of which gpu-idle has a finding."""
+    waits = [doing for doing, each in enumerate(ACTIVITIES) if each.lost and doing != CPU]
     return {doing: int(samples.time_ns[samples.doing == doing].sum()) for doing in waits}
 
 
@@ -239,13 +184,14 @@ def _site(
         line=None if cells["line"] is None else int(cells["line"]),
         function=str(cells["function"]),
         inner=None if inner is None else str(inner),
-        inner_alone=inner_ns >= _NEARLY_ALL * time_ns,
+        inner_alone=inner_ns >= _INNER_ALONE * time_ns,
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
         other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,
         row={name: cells[name] for name in ROW},
         number=int(lines.line[top]),
         native=bool(stack_sites(trace).native[lines.site[top]]),
+        says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
     )
 
 

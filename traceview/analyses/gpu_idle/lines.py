@@ -29,34 +29,19 @@ from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.samples.stack_lines import (
-    CPU,
-    DOINGS,
-    FILE,
-    LOCK,
-    PROCESS,
-    RESULT_WAIT,
-    SLEEP,
-    stack_lines,
-    stacks_at,
-)
+from traceview.facts.samples.stack_lines import stack_lines, stacks_at
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import ACTIVITIES, ACTIVITY_NAMES, CPU, RESULT_WAIT, SLEEP
 
 LONG_PERIODS = 2
 MOST_PERIODS = 10
 """A sample stands for at most this many sampling periods of short gaps."""
 _BLOCKING = {
-    SLEEP: re.compile(r"(clock_)?nanosleep|u?sleep"),
-    LOCK: re.compile(r"pthread_(mutex|rwlock|spin)_\w*lock|pthread_cond_\w*wait|sem_\w*wait"
-                     r"|pthread_join|futex|flock"),
-    PROCESS: re.compile(r"p?poll|p?select|epoll_p?wait|recv\w*|accept4?|connect|waitpid|wait[34]"
-                        r"|waitid"),
-    FILE: re.compile(r"p?readv?(64)?|p?writev?(64)?|f?open(at)?(64)?|f(data)?sync|fread|fwrite"
-                     r"|sendfile(64)?"),
-}  # fmt: skip
+    code: re.compile(each.os_calls) for code, each in enumerate(ACTIVITIES) if each.os_calls
+}
 LEAST_WAIT_NS = 2_000_000
 """Shorter waits for locks, processes and files are left out: a sampler that holds the interpreter
 lock makes the sampled thread wait for it, at whatever line it is."""
@@ -101,7 +86,7 @@ class IdleSamples:
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
     `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
-    or wait stands for, `doing` an index into DOINGS. `sampled` is False for waits, whose time is
+    or wait stands for, `doing` its place in ACTIVITIES. `sampled` is False for waits, whose time is
     known.
     """
 
@@ -258,7 +243,7 @@ def _kinds(trace: Trace) -> Array:
 
 
 def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
-    """The blocking OS call of a thread at each (thread, time), as an index into DOINGS."""
+    """The blocking OS call of a thread at each (thread, time), as an index into ACTIVITIES."""
     calls, result = trace.recorded("os_calls"), np.full(len(time), CPU, np.uint8)
     kinds = _kinds(trace)[calls.texts("name").codes]
     for kind in _BLOCKING:
@@ -321,6 +306,6 @@ def line_cells(trace: Trace, lines: IdleLines) -> dict[str, Array | Texts]:
         "line": sites.line[lines.site],
         "function": sites.function.take(lines.site),
         "inner": sites.inner.take(lines.site),
-        "activity": Texts.of(DOINGS[each] for each in lines.doing.tolist()),
+        "activity": Texts.of(ACTIVITY_NAMES[each] for each in lines.doing.tolist()),
         "source": sites.source.take(lines.site),
     }

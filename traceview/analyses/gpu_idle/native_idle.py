@@ -15,16 +15,16 @@ from traceview import groups, intervals
 from traceview.analyses.gpu_idle.stack_sites import native_rows, stack_sites
 from traceview.facts.idle.cpu_activity import off_cpu
 from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.samples.stack_lines import CPU, OFF_CPU
 from traceview.intervals import Intervals
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
+from traceview.vocabulary.activities import CPU, OFF_CPU
 
 
 class OffCpu(NamedTuple):
     """Waits of a thread off the CPU, disjoint and in order.
 
-    `site` is the row in StackSites, `doing` an index into DOINGS.
+    `site` is the row in StackSites, `doing` an index into ACTIVITIES.
     """
 
     start: Integers
@@ -54,7 +54,7 @@ def cut_gaps(idle: Intervals, waits: OffCpu) -> Pieces:
 
 
 def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
-    """The waits of a thread. `kinds` are activities (DOINGS) by code of the names in os_calls.
+    """The waits of a thread. `kinds` are activities (ACTIVITIES) by code of the names in os_calls.
 
     Without scheduling events, these are its blocking calls. In a CUDA call a thread waits for the
     GPU or the driver: that time counts as the call, on the CPU.

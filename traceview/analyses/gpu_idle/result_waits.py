@@ -11,9 +11,10 @@ import re
 import numpy as np
 
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
-from traceview.facts.samples.stack_lines import CPU, RESULT_WAIT, stack_lines, stacks_at
+from traceview.facts.samples.stack_lines import stack_lines, stacks_at
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import CPU, RESULT_WAIT
 
 _CALL = re.compile(r"\bblock_until_ready\s*\(")
 _JAX = re.compile(r"(jax|jaxlib|flax|optax|equinox)\.")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.analyses.gpu_idle.lines import idle_samples
-from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.facts.samples.stack_lines import DATA_WAIT
 from traceview.facts.steps.steps import pace
 from traceview.findings import MEDIUM
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import DATA_WAIT
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 READY_NS = 4_000_000
 """Receiving a batch that is ready took 2 ms where it was sampled (9.8 MB, not pinned)."""

@@ -18,7 +18,6 @@ from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.launch_overhead.cpu_time import API, RANGES, api_table, range_table
 from traceview.analyses.lost_time import lost_in
-from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
@@ -32,6 +31,7 @@ from traceview.facts.ranges.selection import selected_calls
 from traceview.findings import Evidence, Finding, severity_of, share_pct
 from traceview.tables import Cell, Column, Integers, Table, picked
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 
 CALLS = TableSpec(
     "calls",
@@ -188,7 +188,7 @@ def _findings(
             gpu_subject(trace, device),
             Evidence(values, "calls", row, *window),
             share_pct(most_ns, span_ns),
-            CAUSES[LAUNCH_LATE],
+            CAUSE_NAMES[LAUNCH_LATE],
             lost_in(every, own),
             general=True,
         ),

@@ -21,10 +21,10 @@ from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
-from traceview.hardware.limits import WARP_THREADS
 from traceview.records import record
 from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import WARP_THREADS
 
 if TYPE_CHECKING:
     from traceview.inspect.launched_widths import MainWidth, RunningWidths
@@ -41,7 +41,7 @@ _SHORTEST_NS = 10_000
 # Sub-partitions of an SM, each of which issues one warp instruction per clock.
 _ISSUES_PER_CLOCK = 4
 _MOST_BYTES = 1 << 60
-_NEARLY_ALL = 0.995
+_TIME_COVERED = 0.995
 WARM_UP_ALONE = "it ran only during warm-up"
 Verdict = Literal["wide", "narrow", "near-peak", "unknown"]
 
@@ -126,7 +126,7 @@ def _communicates(code: LaunchedCode) -> bool:
 def _covering(launched: Sequence[LaunchedCode]) -> int:
     """The number of longest kernels that together take nearly all the time."""
     spent = np.cumsum([float(each.total_ns) for each in launched])
-    return int(np.searchsorted(spent, _NEARLY_ALL * spent[-1])) + 1 if len(spent) else 0
+    return int(np.searchsorted(spent, _TIME_COVERED * spent[-1])) + 1 if len(spent) else 0
 
 
 def _share_launches(one: LaunchedCode, other: LaunchedCode) -> bool:

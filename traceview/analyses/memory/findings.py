@@ -10,7 +10,6 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
-from traceview.facts.idle.causes import ALLOCATION, CAUSES
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
 from traceview.facts.memory.growth import Growth, allocated_sizes, growth, steady_steps
@@ -23,6 +22,7 @@ from traceview.findings import Evidence, Finding, Subject, severity_of, share_pc
 from traceview.records import record
 from traceview.tables import NULL, Cell, Integers
 from traceview.trace import Trace
+from traceview.vocabulary.causes import ALLOCATION, CAUSE_NAMES
 
 _FULL = 0.9
 _LEAST_SAMPLES = 3
@@ -90,7 +90,7 @@ def _in_the_loop(trace: Trace, loop: Recurring) -> Iterator[Finding]:
             int(every.end_ns[longest]),
         ),
         share_pct(loop.idle_ns, span_ns),
-        CAUSES[ALLOCATION],
+        CAUSE_NAMES[ALLOCATION],
         lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
     )
 

@@ -18,7 +18,6 @@ from traceview.analyses.memory_copies.copies import (
 )
 from traceview.analyses.memory_copies.on_gpu import copies_on_gpu
 from traceview.analyses.memory_copies.staging import STAGING, STAGING_OF_ONE, staging_idle_ns
-from traceview.facts.idle.causes import CAUSES, COPY_WAIT
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
@@ -40,6 +39,7 @@ from traceview.findings import (
 )
 from traceview.tables import Cell, Mask, Table
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 
 _ONLY_COPIES_FRACTION = 0.5
 # A copy of few bytes takes only its latency, pinned or not; a small copy mostly its latency.
@@ -199,7 +199,7 @@ def _exposed_finding(
         replace(evidence, values=values),
         share_pct(sum(lost_ns), span_ns),
         # The GPU also idles before such a copy: one cause, and one remedy.
-        CAUSES[COPY_WAIT] if slow_upload else "",
+        CAUSE_NAMES[COPY_WAIT] if slow_upload else "",
         saving="about" if row["direction"] == "D2H" and in_steps_alone else "at-most",
     )
 

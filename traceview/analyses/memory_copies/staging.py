@@ -10,11 +10,11 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.sync_stalls.call_sites import wait_sites
 from traceview.analyses.sync_stalls.stalls import stalls
-from traceview.facts.idle.causes import COPY_WAIT
 from traceview.facts.idle.gaps import every_gap
 from traceview.findings import severity_of
 from traceview.tables import Table
 from traceview.trace import Trace
+from traceview.vocabulary.causes import COPY_WAIT
 
 _IDLES = "the GPU idles for {staging_ns} more while the CPU moves the bytes to pinned memory."
 STAGING, STAGING_OF_ONE = f" Before them, {_IDLES}", f" Before it, {_IDLES}"

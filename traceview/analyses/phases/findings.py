@@ -20,7 +20,6 @@ from traceview.analyses.phases.phases import Phase, Phases
 from traceview.analyses.phases.replays import Replayed, replayed_sequences
 from traceview.analyses.recorder_wording import by_recorder
 from traceview.facts.code import compilers
-from traceview.facts.idle.causes import CAUSES, LAUNCH_LATE
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
@@ -39,6 +38,7 @@ from traceview.intervals import Intervals
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
+from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 
 HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
 """Fractions of the run, without start-up and shut-down, from which compilation counts."""
@@ -128,7 +128,7 @@ def replay_finding(trace: Trace) -> Iterator[Finding]:
             start_ns + int(worst.launched_ns[longest]),
         ),
         share_pct(min(excess_ns, span_ns), span_ns),
-        CAUSES[LAUNCH_LATE],
+        CAUSE_NAMES[LAUNCH_LATE],
         work=LostTime(device, _passes(trace, worst)),
     )
 

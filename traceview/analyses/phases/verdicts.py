@@ -7,18 +7,16 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.phases.phases import Phase, Phases
-from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, LOST_WORK, SYNC_DRAIN
+from traceview.analyses.verdict.launching import IDLE_PCT
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.samples.stack_lines import DATA_LOADING, DATA_WAIT
 from traceview.tables import Array, Integers, picked, unbroken
 from traceview.trace import Trace
+from traceview.vocabulary.activities import DATA_LOADING, DATA_WAIT
+from traceview.vocabulary.causes import CAUSES, DEPENDENCY
 
-BUSY_PCT = 95.0
-"""A GPU that is busy for this share of a phase is what limits it."""
 _MOST = 0.5
-_NAMES = {LAUNCH_LATE: "launch-bound", SYNC_DRAIN: "sync-drained", LOST_WORK: "unknown"}
 WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 
@@ -38,13 +36,13 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
         return "compilation"
     if phase in WITHOUT_WORK or not busy_ns:
         return "no-gpu-work"
-    if 100.0 * busy_ns >= BUSY_PCT * duration_ns:
+    if 100.0 * busy_ns >= (100.0 - IDLE_PCT) * duration_ns:
         return "gpu-bound"
-    dry_ns = int(idle_ns.sum() - idle_ns[DEPENDENCY])
+    dry = np.where(np.arange(len(idle_ns)) == DEPENDENCY, 0, idle_ns)
+    dry_ns, most = int(dry.sum()), int(np.argmax(dry))
     if dry_ns and data_ns > _MOST * dry_ns:
         return "data-loading"
-    named = (name for cause, name in _NAMES.items() if dry_ns and idle_ns[cause] > _MOST * dry_ns)
-    return next(named, "mixed")
+    return CAUSES[most].verdict if dry[most] > _MOST * dry_ns else "mixed"
 
 
 def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:

@@ -17,7 +17,6 @@ from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
 from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
 from traceview.analyses.verdict.verdict import waits_for_data
-from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue.queue import queue_wait_ns
@@ -26,6 +25,7 @@ from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
 from traceview.tables import Cell
 from traceview.trace import Trace
+from traceview.vocabulary.causes import SYNC_DRAIN
 
 VERDICTS = {
     "gpu-bound": "is GPU-bound: it nearly always has work queued.",

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import busy, busy_by_process, gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
@@ -23,6 +22,7 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Integers, RowNumbers, thrifty
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 OWN_WORK = "GPU work"
 OTHER_WORK, FOREIGN_WORK = "other GPU work", "foreign GPU work"
@@ -33,7 +33,7 @@ PARTS = (
     OWN_WORK,
     OTHER_WORK,
     FOREIGN_WORK,
-    *(f"{IDLE}{cause}" for cause in CAUSES),
+    *(f"{IDLE}{cause}" for cause in CAUSE_NAMES),
     BEFORE_WORK,
     WAITING,
     COMPUTING,

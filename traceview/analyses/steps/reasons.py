@@ -8,12 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.steps.parts import (
-    IDLE,
-    PARTS,
-    step_parts,
-)
-from traceview.facts.idle.causes import CAUSES, SYNC_DRAIN
+from traceview.analyses.steps.parts import IDLE, PARTS, step_parts
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, range_tree
@@ -21,11 +16,12 @@ from traceview.facts.steps.steps import pace
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
 
 MOST_REASONS, LEAST_FRACTION = 2, 0.25
 """The most parts given as reasons, and the fraction of the excess that each has to explain."""
 _IS_IDLE = np.array([name.startswith(IDLE) for name in PARTS])
-_DRAINED = PARTS.index(f"{IDLE}{CAUSES[SYNC_DRAIN]}")
+_DRAINED = PARTS.index(f"{IDLE}{CAUSE_NAMES[SYNC_DRAIN]}")
 
 
 @record

@@ -18,7 +18,6 @@ from traceview.analyses.sync_stalls import xla_control_flow
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import at_uploads, stall_span_ns, stalls
-from traceview.facts.idle.causes import SYNC_DRAIN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
@@ -33,6 +32,7 @@ from traceview.findings import Evidence, Finding, Subject, severity_of, share_pc
 from traceview.records import record
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
+from traceview.vocabulary.causes import SYNC_DRAIN
 
 _NOTHING_READ = (
     "Remove it if the CPU needs nothing from the GPU here: no result was copied back before "

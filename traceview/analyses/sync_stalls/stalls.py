@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 from traceview.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.copies import pageable_uploads, uploads
@@ -18,6 +17,7 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 
 BLOCKING = (
     CallKind.SYNCHRONIZE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
@@ -15,6 +14,7 @@ from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 
 IDLE_PCT = 5.0
 """A device that runs dry for less than this share of the time counts as kept busy."""
@@ -65,10 +65,10 @@ def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: i
     limit_ns = IDLE_PCT / 100.0 * (int(idle_ns.sum()) + work_ns)
     if dry_ns > limit_ns:
         if idle_ns[SYNC_DRAIN] > dry_ns / 2:
-            return "sync-drained"
-        return "launch-bound" if idle_ns[LAUNCH_LATE] > dry_ns / 2 else "mixed"
+            return CAUSES[SYNC_DRAIN].verdict
+        return CAUSES[LAUNCH_LATE].verdict if idle_ns[LAUNCH_LATE] > dry_ns / 2 else "mixed"
     if drained_steps:
-        return "sync-drained"
+        return CAUSES[SYNC_DRAIN].verdict
     if idle_ns[DEPENDENCY] > limit_ns:
         return "mixed"
     return "queue-full" if queue_full_ns else "gpu-bound"

@@ -5,26 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.gpu_idle.starvation import starved_devices
-from traceview.facts.idle.causes import (
-    ALLOCATION,
-    CAUSES,
-    COPY_WAIT,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    SYNC_DRAIN,
-)
-from traceview.facts.idle.causes import (
-    COMPILATION as COMPILING,
-)
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
@@ -43,57 +29,17 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.samples.stack_lines import (
-    COMPILATION,
-    CPU,
-    DATA_LOADING,
-    DATA_WAIT,
-    DOINGS,
-    FILE,
-    IMPORT,
-    LOCK,
-    OFF_CPU,
-    PROCESS,
-    RESULT_WAIT,
-    SLEEP,
-)
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
+from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause
+from traceview.vocabulary.limits import Limit
 
-Limit = Literal[
-    "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
-    "data-loading", "compilation", "mixed", "unknown",
-]  # fmt: skip
-
-_DOINGS: dict[int, Limit] = {
-    DATA_WAIT: "data-loading",
-    DATA_LOADING: "data-loading",
-    COMPILATION: "compilation",
-    RESULT_WAIT: "synchronization",
-}
-"""The limit that late launches stand for where samples show what the CPU does instead."""
-NAMED_LIMITS: dict[str, Limit] = {
-    CAUSES[ALLOCATION]: "cpu-launch",
-    **{DOINGS[doing]: "cpu-launch" for doing in (SLEEP, LOCK, PROCESS, FILE, IMPORT, OFF_CPU)},
-    DOINGS[RESULT_WAIT]: "synchronization",
-}
-"""The limit that a named part belongs to: a cause of idle time, or an activity of the CPU."""
 COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 """Classes of kernels with much arithmetic per byte; those of most others move memory."""
 UNJUDGED = (KernelClass.OTHER, KernelClass.AUTOTUNER, KernelClass.COMMUNICATION)
-_LIMITS: dict[int, Limit] = {
-    LAUNCH_LATE: "cpu-launch",
-    GRAPH_LAUNCH: "cpu-launch",
-    ALLOCATION: "cpu-launch",
-    SYNC_DRAIN: "synchronization",
-    COPY_WAIT: "copies",
-    JIT_COMPILE: "compilation",
-    MODULE_LOAD: "compilation",
-    COMPILING: "compilation",
-}
-"""The limit that idle time of a cause stands for; `unknown` for other causes."""
 _LOADS = re.compile(
     r"(?i)(^|/)[^/]*(data_?load|load_?data|(get|next|load|fetch)_?batch|dataset|input_pipeline)"
     r"|(^|/)(data|load|loading|fetch)(?=/|$)"
@@ -123,7 +69,7 @@ class SteadyParts:
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
     is True where the program waits for the DataLoader's workers again and again. `named_ns` are
-    parts of the parts that have a name of their own, by the names in NAMED_LIMITS. `unknown` says
+    parts of the parts that have a name of their own (`apart`). `unknown` says
     how much work was lost where that leaves busy and idle time unknown.
     """
 
@@ -134,20 +80,20 @@ class SteadyParts:
     parts_ns: Mapping[Limit, int]
     largest: LargestClass | None
     starved: bool = False
-    named_ns: Mapping[str, int] = field(default_factory=dict)
+    named_ns: Mapping[IdleCause | Activity, int] = field(default_factory=dict)
     unknown: UnknownIdle | None = None
 
     @property
     def busy_pct(self) -> float:
         return 100.0 * self.busy_ns / self.span_ns if self.span_ns else 0.0
 
-    def named_pct(self, limit: Limit) -> dict[str, float]:
-        """The shares of the span that the named parts of a limit take, in percent."""
-        return {
-            name: 100.0 * time_ns / max(self.span_ns, 1)
-            for name, time_ns in self.named_ns.items()
-            if NAMED_LIMITS[name] == limit
-        }
+    def named_pct(self, limit: Limit) -> list[tuple[float, str]]:
+        """The shares of the span, in percent, of the named parts of a limit, and their names."""
+        return [
+            (100.0 * time_ns / max(self.span_ns, 1), each.apart)
+            for each, time_ns in self.named_ns.items()
+            if each.limit == limit
+        ]
 
     def pct(self, *limits: Limit) -> float:
         """The share of the span that these parts take, in percent."""
@@ -259,36 +205,41 @@ def _fp32_gemm_ns(trace: Trace, rows: Array) -> int:
     return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
 
 
-def _idle_parts(trace: Trace, device: int) -> tuple[dict[Limit, int], dict[str, int]]:
+def _idle_parts(
+    trace: Trace, device: int
+) -> tuple[dict[Limit, int], dict[IdleCause | Activity, int]]:
     """Steady idle time by the limit that its cause stands for, and of it the named parts."""
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
-    idle_ns = np.bincount(every.cause[steady], every.idle_ns[steady], len(CAUSES)).astype(np.int64)
+    summed = np.bincount(every.cause[steady], every.idle_ns[steady], len(CAUSES)).astype(np.int64)
+    idle_ns = dict(zip(CAUSES, summed.tolist(), strict=True))
     parts: dict[Limit, int] = {}
-    for cause in np.flatnonzero(idle_ns).tolist():
-        limit = _LIMITS.get(cause, "unknown")
-        parts[limit] = parts.get(limit, 0) + int(idle_ns[cause])
-    named = {CAUSES[ALLOCATION]: int(idle_ns[ALLOCATION])}
-    late_ns, spent_ns = int(idle_ns[LAUNCH_LATE]), _late_ns(trace, device)
+    for cause, time_ns in idle_ns.items():
+        if time_ns:
+            parts[cause.limit] = parts.get(cause.limit, 0) + time_ns
+    named: dict[IdleCause | Activity, int] = {
+        cause: time_ns for cause, time_ns in idle_ns.items() if cause.apart
+    }
+    late_ns, spent_ns = idle_ns[CAUSES[LAUNCH_LATE]], _late_ns(trace, device)
     loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
     spent_ns = {DATA_LOADING: max(loading_ns, _data_loading_ns(trace, device)), **spent_ns}
     for doing, time_ns in spent_ns.items():
         moved_ns = min(time_ns, late_ns)
         late_ns -= moved_ns
-        limit = _DOINGS.get(doing, "cpu-launch")
+        activity = ACTIVITIES[doing]
         parts["cpu-launch"] = parts.get("cpu-launch", 0) - moved_ns
-        parts[limit] = parts.get(limit, 0) + moved_ns
-        if DOINGS[doing] in NAMED_LIMITS:
-            named[DOINGS[doing]] = moved_ns
+        parts[activity.limit] = parts.get(activity.limit, 0) + moved_ns
+        if activity.apart:
+            named[activity] = moved_ns
     return {limit: time_ns for limit, time_ns in parts.items() if time_ns}, named
 
 
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:
-    """Steady launch-late idle time by what samples show the CPU at instead, as in DOINGS."""
+    """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
     every, samples = gaps(trace), idle_samples(trace)
     late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
     own = late[samples.gap]
-    spent = np.bincount(samples.doing[own], samples.time_ns[own], len(DOINGS)).astype(np.int64)
+    spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
     return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.verdict.parts import steady_operations
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
@@ -24,6 +23,7 @@ from traceview.facts.operations.operations import Kind, operations
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
 _GRAPH = len(KernelClass)
@@ -115,5 +115,5 @@ def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
 def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
     every = gaps(trace)
     steady = (every.device == device) & ~every.one_time
-    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSES))
-    return dict(zip(CAUSES, sums.tolist(), strict=True))
+    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
+    return dict(zip(CAUSE_NAMES, sums.tolist(), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceview.analyses.verdict.launching import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
-from traceview.analyses.verdict.parts import Limit, SteadyParts, steady_operations, steady_parts
+from traceview.analyses.verdict.parts import SteadyParts, steady_operations, steady_parts
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, waits_for_data
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
@@ -14,6 +14,7 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
 from traceview.tables import NULL, Column
 from traceview.trace import Trace, fact
+from traceview.vocabulary.limits import Limit
 
 SCOREBOARD = (
     Column("device_id", "int64", "GPU with the longest steady time", nullable=True),

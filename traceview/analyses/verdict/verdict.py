@@ -9,7 +9,6 @@ from traceview.analyses.verdict.launching import drained_in_steps
 from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import (
     LargestClass,
-    Limit,
     SteadyParts,
     steady_operations,
     steady_parts,
@@ -21,6 +20,7 @@ from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.sources import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
+from traceview.vocabulary.limits import LOST, Limit
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -48,26 +48,6 @@ _CLASSES = {
     KernelClass.COMMUNICATION: "communication",
     KernelClass.AUTOTUNER: "autotuning",
 }
-_LOST: dict[Limit, str] = {
-    "cpu-launch": "waiting for the CPU to launch work",
-    "data-loading": "waiting for data",
-    "synchronization": "idle after synchronizations",
-    "copies": "in copies or waiting for them",
-    "communication": "in exposed communication",
-    "compilation": "waiting for code to load or compile",
-}
-"""What takes the time, behind `63 % of the time`."""
-_NAMED = {
-    "allocation": "allocating or freeing memory",
-    "sleep": "waiting while the CPU sleeps",
-    "lock": "waiting for another thread",
-    "process": "waiting for another process or a socket",
-    "file": "waiting while the CPU reads or writes files",
-    "import": "waiting while the CPU imports modules",
-    "off-cpu": "waiting for a thread that is off the CPU",
-    "result-wait": "idle after waits for results",
-}
-"""The same of a named part, which is said apart from the rest of its limit."""
 
 
 @record
@@ -216,9 +196,8 @@ def _largest_class(largest: LargestClass) -> str:
 
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
-    shares = parts.named_pct(limit).items()
-    named = [(pct, _NAMED[name]) for name, pct in shares if pct >= WORTH_SAYING_PCT]
-    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), _LOST[limit]), *named]
+    named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
+    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
     if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
@@ -230,11 +209,11 @@ def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
     Else the limit, and the largest of all where that is another one: nobody should take the limit
     for all that is lost.
     """
-    ordered = sorted(_LOST, key=lambda each: -_of(parts, each))
+    ordered = sorted(LOST, key=lambda each: -_of(parts, each))
     named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
-    least_pct = {limit: WORTH_SAYING_PCT} if limit in _LOST or limit == "mixed" else {}
+    least_pct = {limit: WORTH_SAYING_PCT} if limit in LOST or limit == "mixed" else {}
     return [
         each
         for each in dict.fromkeys(named)
-        if each in _LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+        if each in LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
     ]

@@ -17,10 +17,10 @@ from traceview.analyses.wave_quantization.remedies import grid_remedy
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
 from traceview.findings import Evidence, Finding, Subject, share_pct
-from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
 from traceview.trace import Trace
 from traceview.units import Value
+from traceview.vocabulary.amounts import WARP_THREADS
 
 MOST_FINDINGS = 5
 # A rule of thumb: with fewer blocks per SM, the last one to end weighs heavily.

@@ -9,10 +9,10 @@ from typing import Any
 from traceview.errors import InputError
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.hardware import SmLimits, limits_of
-from traceview.hardware.limits import WARP_THREADS
 from traceview.records import record
 from traceview.tables import Cell
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import WARP_THREADS
 
 _OF_ROW = {
     "blocks_per_sm": "max_blocks_per_sm",

@@ -12,10 +12,10 @@ from traceview.analyses.framework_wording import is_compiled
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
-from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
 from traceview.records import record
 from traceview.trace import Trace
+from traceview.vocabulary.amounts import WARP_THREADS
 
 
 @record

@@ -27,12 +27,11 @@ from traceview.bench.timing.cuda_clock import CudaClock, Declared, WallClock
 from traceview.bench.timing.turns import Fatal, Turns, take_turns
 from traceview.errors import InputError
 from traceview.records import record
+from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
 _DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?")
 _LAUNCH_BOUND_FRACTION = 0.8
 _LEAST_ELSEWHERE_NS = 20_000.0
-_NORMAL = 1.4826
-"""Standard deviation ÷ median absolute deviation of a normal distribution."""
 
 
 @record
@@ -90,7 +89,7 @@ class Timing:
     def outliers(self) -> int:
         """Trials more than five deviations (1.4826 MAD each) and more than 5 % off the median."""
         middle = self.median_ns
-        far = max(5 * _NORMAL * self.mad_ns, 0.05 * middle)
+        far = max(5 * DEVIATIONS_PER_MAD * self.mad_ns, 0.05 * middle)
         return sum(abs(sample - middle) > far for sample in self.samples_ns)
 
     @property

@@ -11,10 +11,10 @@ from traceview.comparison.extraction.places import gap_places
 from traceview.comparison.extraction.window import run_window
 from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import StepPart
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import every_gap
 from traceview.tables import Mask, Texts
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 MOST_PLACES = 500
 """Of more places than this, those with the least idle time are not told apart."""
@@ -37,7 +37,7 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
     texts, codes = (each.take(by.first).decode() for each in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
-        cause, time = CAUSES[every.cause[first]], int(total[part])
+        cause, time = CAUSE_NAMES[every.cause[first]], int(total[part])
         where, symbol = (str(each[part] or "") for each in (texts, codes))
         yield StepPart("idle", "", cause, where, time, 0, int(calls[part]), symbol=symbol)
     before = window_work(trace).idle.total() - int(total.sum())

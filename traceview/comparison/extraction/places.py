@@ -15,9 +15,9 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
-from traceview.facts.samples.stack_lines import CPU
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import CPU
 
 LONG_NS = 1_000_000
 """Samples of a stack come about once per millisecond: they hit a shorter gap by chance."""

@@ -18,10 +18,10 @@ from traceview.groups import Groups
 from traceview.records import record
 from traceview.tables import Array, Integers, Table, null_of
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 _SIDES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 _STATIC, _DYNAMIC = (f"{kind}_shared_memory_bytes" for kind in ("static", "dynamic"))
-_LONGEST = 4000
 
 
 def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
@@ -98,7 +98,7 @@ def _dtype(name: str) -> str | None:
     """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
     gemm_tile = tile(name)
     inputs = gemm_tile.inputs if gemm_tile else None
-    short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:_LONGEST])
+    short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:NAME_CHARACTERS])
     return short_name or None
 
 

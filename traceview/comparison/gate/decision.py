@@ -14,9 +14,10 @@ from traceview.comparison.decomposition import compare_runs
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.gate.config import is_exact
 from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Rule
-from traceview.comparison.wording import IDLE, headline
+from traceview.comparison.wording import headline
 from traceview.errors import suggestion
 from traceview.statistics import difference_bounds, fewest_runs, mean_bounds, runs_to_decide
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 _CHANGES = ("max_increase", "max_decrease")
 _CLOSE = 1e-9
@@ -71,7 +72,7 @@ def _decision(
 def _value(run: RunFigures, figure: str) -> float | None:
     """The figure of a run; 0 for a cause without idle time, None for a figure not recorded."""
     family, _, name = figure.partition("[")
-    absent = 0.0 if family == "idle_ns" and name.removesuffix("]") in IDLE else None
+    absent = 0.0 if family == "idle_ns" and name.removesuffix("]") in CAUSE_NAMES else None
     return run.figures.get(figure, absent)
 
 

@@ -20,12 +20,12 @@ from traceview.facts.code.variants import Grid, Launches, Variant
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.groups import group, sums
-from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Argument, Compiled, ptx_text
 from traceview.records import record
 from traceview.tables import Integers, Mask, Table
 from traceview.trace import Trace, fact
 from traceview.trace.nsys.kernel_code import unpacked
+from traceview.vocabulary.amounts import WARP_THREADS
 
 # Limit on the code read from a trace, above what any program compiles.
 MOST_BYTES = 1 << 30

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from traceview.errors import TraceviewError
-from traceview.hardware.limits import WARP_THREADS
 from traceview.ptx.model import Compiled, Resources
 from traceview.records import record
 from traceview.tables import Integers
+from traceview.vocabulary.amounts import WARP_THREADS
 
 _REQUIRED = re.compile(r"^\s*\.reqntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", re.MULTILINE)
 # Observed on an H200: Nsight Systems and Nsight Compute report 16 where the cubin has 14.

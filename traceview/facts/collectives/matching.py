@@ -28,7 +28,8 @@ from traceview.records import record
 from traceview.tables import NULL, Integers, Mask
 
 _SEARCHED = 8
-_NEARLY_ALL = 0.9
+_IN_STEP = 0.9
+"""Of the messages of two streams: so many end together where the streams are peers."""
 
 
 @record
@@ -137,7 +138,7 @@ def _same_messages(times: CollectiveTimes, one: _Growing, rows: Integers) -> boo
     if len(one.first) != len(rows) or not are_alike(times, one.first, rows):
         return False
     off = ends_off_ns(times, one.first, rows)
-    return len(off) > 0 and bool(np.mean(off <= IN_STEP_NS) >= _NEARLY_ALL)
+    return len(off) > 0 and bool(np.mean(off <= IN_STEP_NS) >= _IN_STEP)
 
 
 def _within_ns(times: CollectiveTimes, one: Integers, other: Integers) -> int:

@@ -36,35 +36,7 @@ from traceview.facts.phases.compilation import compiling
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact, fact_without_ranges
-
-CAUSES = (
-    "launch-late",
-    "sync-drain",
-    "dependency",
-    "copy-wait",
-    "graph-launch",
-    "jit-compile",
-    "module-load",
-    "allocation",
-    "profiler",
-    "compilation",
-    "lost-work",
-    "unknown",
-)
-(
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-    DEPENDENCY,
-    COPY_WAIT,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    MODULE_LOAD,
-    ALLOCATION,
-    PROFILER,
-    COMPILATION,
-    LOST_WORK,
-    UNKNOWN,
-) = range(len(CAUSES))
+from traceview.vocabulary import causes
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""
@@ -113,15 +85,15 @@ def gap_causes(trace: Trace) -> GapCauses:
     drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
     behind_copy = ended_behind_copy(gaps, launches, predecessors(trace), ops)
     cause = classify(gaps, launches, behind_copy, drain, cpu)
-    late = np.isin(cause, (LAUNCH_LATE, SYNC_DRAIN))
-    cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = COMPILATION
-    cause[hold_lost_work(trace, gaps)] = LOST_WORK
+    late = np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN))
+    cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = causes.COMPILATION
+    cause[hold_lost_work(trace, gaps)] = causes.LOST_WORK
     first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
-    first |= (cause == ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
+    first |= (cause == causes.ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
     return GapCauses(
         cause=cause,
-        wait=np.where(cause == SYNC_DRAIN, drain, -1),
-        first_use=first | (cause == MODULE_LOAD) | (cause == JIT_COMPILE),
+        wait=np.where(cause == causes.SYNC_DRAIN, drain, -1),
+        first_use=first | (cause == causes.MODULE_LOAD) | (cause == causes.JIT_COMPILE),
     )
 
 
@@ -138,18 +110,18 @@ def classify(
     queued = launches.queued_ns <= gaps.start_ns
     queued |= (held_ns > half) & (held_ns > STARTS_WITHIN_NS)
     rules = (
-        (~launches.known, UNKNOWN),
-        (cpu.staging_ns > half, COPY_WAIT),
-        (queued & behind_copy, COPY_WAIT),
-        (queued, DEPENDENCY),
-        (cpu.graph_ns > half, GRAPH_LAUNCH),
-        (cpu.jit_ns > half, JIT_COMPILE),
-        (cpu.loading_ns > half, MODULE_LOAD),
-        (cpu.allocating_ns > half, ALLOCATION),
-        (cpu.profiler_ns > half, PROFILER),
-        (drain >= 0, SYNC_DRAIN),
+        (~launches.known, causes.UNKNOWN),
+        (cpu.staging_ns > half, causes.COPY_WAIT),
+        (queued & behind_copy, causes.COPY_WAIT),
+        (queued, causes.DEPENDENCY),
+        (cpu.graph_ns > half, causes.GRAPH_LAUNCH),
+        (cpu.jit_ns > half, causes.JIT_COMPILE),
+        (cpu.loading_ns > half, causes.MODULE_LOAD),
+        (cpu.allocating_ns > half, causes.ALLOCATION),
+        (cpu.profiler_ns > half, causes.PROFILER),
+        (drain >= 0, causes.SYNC_DRAIN),
     )
-    cause = np.select([test for test, _ in rules], [name for _, name in rules], LAUNCH_LATE)
+    cause = np.select([test for test, _ in rules], [name for _, name in rules], causes.LAUNCH_LATE)
     return cause.astype(np.uint8)
 
 

@@ -8,16 +8,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.compiled import coverage
-from traceview.facts.idle.causes import (
-    ALLOCATION,
-    COMPILATION,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    PROFILER,
-    SYNC_DRAIN,
-)
 from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
@@ -25,25 +15,11 @@ from traceview.facts.queue.launch_queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
 from traceview.records import record
-from traceview.tables import (
-    Integers,
-    Mask,
-    RowNumbers,
-    constant,
-    row_numbers,
-)
+from traceview.tables import Integers, Mask, RowNumbers, constant, row_numbers
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSES
 
-CPU_CAUSES = (
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    MODULE_LOAD,
-    ALLOCATION,
-    PROFILER,
-    COMPILATION,
-)
+CPU_CAUSES = tuple(code for code, each in enumerate(CAUSES) if each.on_cpu)
 """Causes on the CPU: the activity of the launching thread explains the gap."""
 
 

@@ -8,7 +8,6 @@ from dataclasses import fields
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.cpu_activity import cpu_activity
 from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
 from traceview.facts.idle.gaps import gaps
@@ -18,6 +17,7 @@ from traceview.facts.ranges.ranges import range_tree
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, constant
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 ELSEWHERE_NS = 200_000
 """The Python of one torch operation takes some 10 to 50 µs: a gap that holds more than this of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.facts.idle.causes import LOST_WORK
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.lost_work import ANY_DEVICE, device_of_calls, lost_launches
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
@@ -12,6 +11,7 @@ from traceview.facts.ranges.selection import selected_calls
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import LOST_WORK
 
 LEAST_FRACTION = 0.1
 """Lost work that may fill less than this fraction of the steady time leaves the figures sound,

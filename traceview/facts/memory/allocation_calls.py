@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import ALLOCATION
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.memory.growth import LEAST_STEPS, steady_steps
 from traceview.facts.memory.levels import levels, processes_of
@@ -17,6 +16,7 @@ from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.records import record
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import ALLOCATION
 
 _SLICES, _MOST_SLICES = 10, 20
 _RECURRING, _LATE = 0.5, 0.25

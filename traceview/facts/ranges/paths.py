@@ -30,10 +30,10 @@ from traceview.tables import (
     picked,
     row_numbers,
 )
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 UNATTRIBUTED = "(unattributed)"
-PATH_CHARACTERS = 4000
-_HALF = PATH_CHARACTERS // 2
+_HALF = NAME_CHARACTERS // 2
 _DEEP = 256
 """Names in a path from which its text is made alone, and not with those of all paths around it."""
 
@@ -62,7 +62,7 @@ class Paths:
     def __getitem__(self, path: int) -> str:
         """The names of a path joined by /, with the middle left out of an absurdly long one."""
         names, characters = list[str](), 0
-        while path >= 0 and characters <= PATH_CHARACTERS:
+        while path >= 0 and characters <= NAME_CHARACTERS:
             names.append(self._own(path))
             characters += len(names[-1]) + 1
             path = int(self.parent[path])
@@ -100,7 +100,7 @@ class Paths:
 
     def called(self, text: str) -> list[int]:
         """The paths whose text is `text`, ascending; does not make the texts of all paths."""
-        if len(text) >= PATH_CHARACTERS:
+        if len(text) >= NAME_CHARACTERS:
             return [path for path, each in enumerate(self) if each == text]
         inside = np.fromiter(map(text.__contains__, self.names), bool, len(self.names))
         near, matches = np.flatnonzero(inside[self.name]), list[int]()
@@ -183,7 +183,7 @@ class Paths:
 
 def _bounded(text: str) -> str:
     """The text, with its middle cut if it is very long (deep recursion, hostile names)."""
-    return text if len(text) <= PATH_CHARACTERS else f"{text[:_HALF]}…{text[-_HALF:]}"
+    return text if len(text) <= NAME_CHARACTERS else f"{text[:_HALF]}…{text[-_HALF:]}"
 
 
 def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:

@@ -13,13 +13,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ancestors import inherited, with_ancestors
 from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
 from traceview.facts.ranges.origins import library_domains, range_name_forms
-from traceview.facts.ranges.paths import (
-    PATH_CHARACTERS,
-    UNATTRIBUTED,
-    Paths,
-    by_pattern,
-    number_paths,
-)
+from traceview.facts.ranges.paths import UNATTRIBUTED, Paths, by_pattern, number_paths
 from traceview.records import record
 from traceview.tables import (
     NULL,
@@ -34,7 +28,7 @@ from traceview.tables import (
 )
 from traceview.trace import Trace, fact
 
-__all__ = ["PATH_CHARACTERS", "UNATTRIBUTED"]
+__all__ = ["UNATTRIBUTED"]
 
 # aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [(3,0), …]
 _ARGUMENTS = re.compile(r"(?:, (?:seq|op_id) = \d+|, (?:sizes|input_op_ids) = \[[\[\](),\d -]*\])+")

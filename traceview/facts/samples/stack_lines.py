@@ -12,11 +12,8 @@ from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.program_files import is_library
+from traceview.vocabulary import activities
 
-DOINGS = ("cpu", "sleep", "data-wait", "data-loading", "lock", "process", "file", "import",
-          "compilation", "off-cpu", "result-wait")  # fmt: skip
-(CPU, SLEEP, DATA_WAIT, DATA_LOADING, LOCK, PROCESS, FILE, IMPORT, COMPILATION, OFF_CPU,
- RESULT_WAIT) = range(len(DOINGS))  # fmt: skip
 UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
 """Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
@@ -94,16 +91,16 @@ def stack_lines(trace: Trace) -> StackLines:
         return result
 
     rules = (
-        (compiler_frames(trace).tool >= 0, COMPILATION),
-        (below_user(_IMPORTS), IMPORT),
-        (anywhere(_FETCH), DATA_LOADING),
-        (anywhere(_LOADER), DATA_WAIT),
-        (in_leaf(_LOCKS), LOCK),
-        (in_leaf(_PROCESSES), PROCESS),
-        (in_leaf(_FILES), FILE),
-        (below_user(_RESULTS), RESULT_WAIT),
+        (compiler_frames(trace).tool >= 0, activities.COMPILATION),
+        (below_user(_IMPORTS), activities.IMPORT),
+        (anywhere(_FETCH), activities.DATA_LOADING),
+        (anywhere(_LOADER), activities.DATA_WAIT),
+        (in_leaf(_LOCKS), activities.LOCK),
+        (in_leaf(_PROCESSES), activities.PROCESS),
+        (in_leaf(_FILES), activities.FILE),
+        (below_user(_RESULTS), activities.RESULT_WAIT),
     )
-    doing = np.select([test for test, _ in rules], [kind for _, kind in rules], CPU)
+    doing = np.select([test for test, _ in rules], [kind for _, kind in rules], activities.CPU)
     inner = first_row(~own & library & below)
     return StackLines(
         frame=user,

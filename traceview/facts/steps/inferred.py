@@ -42,7 +42,9 @@ from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 _MOST_OF_A_RANGE = 0.9
-_LEAST_OF_STEPS, _NEARLY_ALL = 0.5, 0.8
+_LEAST_OF_STEPS = 0.5
+_EQUAL_PASSES = 0.8
+"""Of the passes: so many hold a range as often as the median pass if it is a part of each."""
 _LEAST_OF_WORK = 0.01
 _SHORT = 8
 """A pass of fewer launches must repeat in its sizes as well as in its kernels."""
@@ -127,7 +129,7 @@ def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
         for series in groups.different(marked.series[rows]).tolist():
             times = np.bincount(of_pass[marked.series[rows] == series], minlength=len(start))
             usual = int(median(times))
-            if usual < 2 or np.mean(times == usual) < _NEARLY_ALL:
+            if usual < 2 or np.mean(times == usual) < _EQUAL_PASSES:
                 return False
         own[rows] = True
     return bool(own.any())

@@ -14,13 +14,12 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import Array, Integers, Mask, Texts
+from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
 _LEADING_ZEROS = re.compile(r"0(?<!\d0)0*(?=\d)")
 ALIKE, MOST_LOOPS = 0.10, 0.90
 """Loops are similar where nine in ten of their medians differ from the median of these by no more
 than a tenth of it, or than the steps of one loop differ among themselves (a standard deviation)."""
-DEVIATIONS_PER_MAD = 1.4826
-"""A standard deviation in median absolute deviations (MAD), for a normal distribution."""
 
 
 def numbers(names: Texts) -> Array:

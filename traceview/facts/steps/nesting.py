@@ -27,6 +27,7 @@ import numpy as np
 
 from traceview.tables import Array, Integers, Mask
 from traceview.tables.quantiles import median, medians
+from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
 _MOST_LAYERS = 256
 _LEAST_GROUPS, _LEAST_STEPS = 8, 3
@@ -35,7 +36,7 @@ _MOST_LAUNCHES = 1 << 15
 _ERRORS, _LONGER, _NEXT = 8.0, 0.1, 3.0
 _MARKED, _ALL_BUT_FEW = 0.7, 0.9
 _LONGEST_LAYER = 100
-_DEVIATIONS_PER_MAD, _MEDIAN_ERROR = 1.4826, 1.2533
+_MEDIAN_ERROR = 1.2533
 
 
 class Grouping(NamedTuple):
@@ -138,7 +139,7 @@ def _longest(pauses: Array, passes: int) -> tuple[int, float]:
     longer = float(pause[place]) - usual
     if np.mean(table[:, place] > usual + longer / 2) < _MARKED:
         return place, 0.0
-    deviation = _DEVIATIONS_PER_MAD * median(np.abs(table - pause))
+    deviation = DEVIATIONS_PER_MAD * median(np.abs(table - pause))
     error = max(_MEDIAN_ERROR * deviation / np.sqrt(len(table)), 0.01 * usual, 1.0)
     errors = longer / error
     return place, errors if errors >= _ERRORS else 0.0

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.facts.steps.loops import DEVIATIONS_PER_MAD
 from traceview.records import record
 from traceview.tables import Integers, Mask
+from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
 WARMED_UP_STEPS = 3
 """From so many steps on, the first one counts as warm-up, and warm-up can be recognized."""

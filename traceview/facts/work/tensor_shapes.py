@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from traceview.records import record
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 _SIZES = re.compile(
     r"(aten::\w+)(?:, \w+ = \d+)*, sizes = (\[[\[\]\d, -]*\])(?:, input_op_ids = .*)?"
 )
 _ONE = re.compile(r"\[([\d, -]*)\]")
-_LONGEST = 4000
 _MOST_SIDE = 1 << 40
 _MOST_FLOP = 10**24
 
@@ -52,12 +52,12 @@ class Gemm:
 
 def has_sizes(text: str) -> bool:
     """Whether the text of a range has the shapes of an operator's arguments."""
-    return ", sizes = [" in text[:_LONGEST]
+    return ", sizes = [" in text[:NAME_CHARACTERS]
 
 
 def parse_gemm(text: str) -> Gemm | None:
     """The GEMM of a range; None if its operator is none, or the text malformed."""
-    match = _SIZES.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _SIZES.fullmatch(text) if len(text) <= NAME_CHARACTERS else None
     form = _OPERATORS.get(match[1]) if match else None
     if match is None or form is None:
         return None

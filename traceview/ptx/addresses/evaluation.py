@@ -22,12 +22,12 @@ from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, 
 from traceview.ptx.elements_per_thread import pointee_bits
 from traceview.ptx.model import Argument, Compiled, Instruction
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 _BLOCKS = (0, 1, 37, 5, 301, 101, 515, 2)
 _THREADS, _MOST_THREADS = 128, 1024
 _LARGEST_LOADED = 4096
 _ALIGNMENT_BITS = 10
-_WARP = 32
 # Members of a structure are far apart, too, in case they are pointers.
 _MEMBER_BITS = 32
 _ARRAY_ALIGNMENT = 128
@@ -279,8 +279,8 @@ def hash_of(text: str) -> int:
 
 
 def _differs_in_warp(values: Values) -> bool:
-    whole = len(values) // _WARP * _WARP
-    warps = values[:whole].reshape(-1, _WARP) if whole else values[None]
+    whole = len(values) // WARP_THREADS * WARP_THREADS
+    warps = values[:whole].reshape(-1, WARP_THREADS) if whole else values[None]
     return bool(np.any(warps != warps[:, :1]))
 
 
@@ -290,7 +290,7 @@ def _broadcast(values: Values, lane: int) -> Values:
     A partial last warp without that lane gives its last lane's value.
     """
     at = np.arange(len(values))
-    return values[np.minimum(at // _WARP * _WARP + lane, len(values) - 1)]
+    return values[np.minimum(at // WARP_THREADS * WARP_THREADS + lane, len(values) - 1)]
 
 
 def _wrapped(value: int) -> int:

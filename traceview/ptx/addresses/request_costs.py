@@ -14,7 +14,6 @@ from traceview.ptx.addresses.integers import Values
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.requests import (
     SECTOR_BYTES,
-    WARP,
     Active,
     Addresses,
     distinct,
@@ -28,6 +27,7 @@ from traceview.ptx.addresses.slicing import registers_in
 from traceview.ptx.model import Access, Compiled, Function, Instruction, RequestCost
 from traceview.ptx.opcodes import words
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 # More instructions of one line and opcode, those of a large tile, add nothing.
 _MOST_INSTRUCTIONS = 64
@@ -187,18 +187,18 @@ def _shape(function: Function, num_warps: int | None) -> tuple[int, int, int]:
         x, y, z = (*exact, 1, 1)[:3]
         return x, y, z
     limit = function.directives.get("maxntid", ())
-    most = math.prod(limit) if limit else (num_warps or 4) * WARP
-    threads = min(max(most // WARP, 1) * WARP, _MOST_THREADS)
+    most = math.prod(limit) if limit else (num_warps or 4) * WARP_THREADS
+    threads = min(max(most // WARP_THREADS, 1) * WARP_THREADS, _MOST_THREADS)
     if any("%tid.y" in instruction.operands for instruction in function.instructions):
-        return WARP, threads // WARP, 1
+        return WARP_THREADS, threads // WARP_THREADS, 1
     return threads, 1, 1
 
 
 def _by_warp(values: Values) -> Values:
     """Values by warp, shape (warps, 32); a partial warp is padded with the first value."""
-    missing = -len(values) % WARP
+    missing = -len(values) % WARP_THREADS
     whole = np.concatenate([values, np.repeat(values[:1], missing)]) if missing else values
-    return whole.reshape(-1, WARP)
+    return whole.reshape(-1, WARP_THREADS)
 
 
 def _source(instruction: Instruction) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceview.vocabulary.amounts import WARP_THREADS
+
 Addresses = npt.NDArray[np.int64]
 """Byte addresses, shape (warps, 32)."""
 Active = npt.NDArray[np.bool_]
@@ -20,7 +22,6 @@ Active = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 """One number per request, shape (warps,)."""
 
-WARP = 32
 SECTOR_BYTES = 32
 _BANKS = 32
 _BANK_BYTES = 4
@@ -49,20 +50,22 @@ def needed_bytes(address: Addresses, active: Active, width: int) -> Counts:
 def wavefronts(address: Addresses, active: Active, width: int) -> Counts:
     """The wavefronts of each shared-memory request of `width` bytes per thread."""
     words = max(1, width // _BANK_BYTES)
-    counts = _in_phases(address, active, words, WARP // words)
+    counts = _in_phases(address, active, words, WARP_THREADS // words)
     if words == 1:
         return counts
-    joined = _in_phases(address, active, words, 2 * WARP // words)
+    joined = _in_phases(address, active, words, 2 * WARP_THREADS // words)
     return np.where(_alike_in_pairs(address, active), joined, counts)
 
 
 def fewest_wavefronts(address: Addresses, active: Active, width: int) -> Counts:
     """The wavefronts of each request without bank conflicts."""
     words = max(1, width // _BANK_BYTES)
-    counts = _phases(active, WARP // words)
+    counts = _phases(active, WARP_THREADS // words)
     if words == 1:
         return counts
-    return np.where(_alike_in_pairs(address, active), _phases(active, 2 * WARP // words), counts)
+    return np.where(
+        _alike_in_pairs(address, active), _phases(active, 2 * WARP_THREADS // words), counts
+    )
 
 
 def _phases(active: Active, threads: int) -> Counts:

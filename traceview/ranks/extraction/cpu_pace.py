@@ -12,13 +12,14 @@ from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.operations import first_launch_calls, operations
-from traceview.facts.samples.stack_lines import CPU, DOINGS, OFF_CPU, stack_lines
+from traceview.facts.samples.stack_lines import stack_lines
 from traceview.facts.steps.steps import steps
 from traceview.intervals import Intervals
 from traceview.ranks.extraction.owners import RankOwner
 from traceview.ranks.figures import Place
 from traceview.tables import Integers
 from traceview.trace import Trace
+from traceview.vocabulary.activities import ACTIVITIES, SLEEP
 
 MOST_PLACES = 32
 LAUNCH_NS = 100_000
@@ -96,10 +97,10 @@ def _places(
 def _place(trace: Trace, site: int) -> Place:
     sites = stack_sites(trace)
     doing = int(stack_lines(trace).doing[site])
-    what = DOINGS[doing] if doing not in (CPU, OFF_CPU) else ""
-    if not what and _SLEEPS.search(str(sites.source[site] or "")):
-        what = "sleep"
+    if not ACTIVITIES[doing].rank and _SLEEPS.search(str(sites.source[site] or "")):
+        doing = SLEEP
+    told = ACTIVITIES[doing].name if ACTIVITIES[doing].rank else ""
     line = int(sites.line[site])
     return Place(
-        str(sites.file[site] or ""), max(line, 0), str(sites.function[site] or ""), what=what
+        str(sites.file[site] or ""), max(line, 0), str(sites.function[site] or ""), what=told
     )

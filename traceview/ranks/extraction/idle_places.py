@@ -12,10 +12,10 @@ from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.comparison.extraction.places import gap_places
 from traceview.facts.idle.gaps import every_gap
-from traceview.facts.samples.stack_lines import DOINGS
 from traceview.ranks.figures import UNKNOWN, Place
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace
+from traceview.vocabulary.activities import ACTIVITIES
 
 _LINE = re.compile(r"(.+):(\d{1,9})")
 _WORTH_NS = 10_000
@@ -83,5 +83,5 @@ def _activity(trace: Trace, gaps: Integers) -> tuple[str, str]:
     doing = np.bincount(samples.doing[own], samples.time_ns[own])
     by = groups.group(samples.site[own])
     most = int(samples.site[own][by.first[np.argmax(groups.sums(by, samples.time_ns[own]))]])
-    what = DOINGS[int(np.argmax(doing))]
-    return str(sites.function[most] or ""), "" if what in ("cpu", "off-cpu") else what
+    most_done = ACTIVITIES[int(np.argmax(doing))]
+    return str(sites.function[most] or ""), most_done.name if most_done.rank else ""

@@ -10,7 +10,6 @@ import numpy as np
 from traceview import groups
 from traceview.comparison.extraction.environment import environment_of
 from traceview.comparison.extraction.run_figures import digest_of
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
@@ -28,6 +27,7 @@ from traceview.ranks.extraction.windows import RankTime, loop_of, parts_of, rank
 from traceview.ranks.figures import RankFigures, RankName, RankSteps, WorkPart
 from traceview.tables import Integers
 from traceview.trace import Selection, Trace
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 Parts = Mapping[str, Integers]
 
@@ -76,7 +76,7 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         exposed_ns=int(parts["exposed_ns"].sum()),
         hidden_ns=int(parts["hidden_ns"].sum()),
         copies_ns=int(parts["copies_ns"].sum()),
-        idle_ns={cause: int(ns) for cause, ns in zip(CAUSES, idle.tolist(), strict=True) if ns},
+        idle_ns={name: int(ns) for name, ns in zip(CAUSE_NAMES, idle.tolist(), strict=True) if ns},
         peak_memory_bytes=None if level is None else int(level.bytes.max(initial=0)),
         link_bytes_per_s=rates.nvlink_bytes_per_s if rates else None,
         host_bytes_per_s=rates.link_bytes_per_s if rates else None,

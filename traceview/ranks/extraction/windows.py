@@ -7,7 +7,6 @@ import re
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.causes import CAUSES, UNKNOWN
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
@@ -19,6 +18,7 @@ from traceview.ranks.figures import RankSteps, no_steps
 from traceview.records import record
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSE_NAMES, UNKNOWN
 
 _NUMBER = re.compile(r"(\d{1,15})\D*$")
 
@@ -54,7 +54,7 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
     every = every_gap(trace)
     gaps = [
         np.flatnonzero((every.device == owner.device) & (every.cause == cause))
-        for cause in range(len(CAUSES))
+        for cause in range(len(CAUSE_NAMES))
     ]
     return RankTime(
         compute=intervals.union(start[computes], end[computes]),

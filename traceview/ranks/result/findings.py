@@ -20,6 +20,7 @@ from traceview.ranks.result.wording import activity_of_rank, remedy
 from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Table
 from traceview.units import Value
+from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 
 _PACE, _MOST_OF_IT = 0.85, 0.8
 
@@ -197,6 +198,6 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         Subject("rank", f"rank {job.ranks[int(np.argmax(bound))].name.rank}"),
         Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
         share_pct(saved_ns, job.span_ns),
-        cause="launch-late",
+        cause=CAUSE_NAMES[LAUNCH_LATE],
         general=True,
     )

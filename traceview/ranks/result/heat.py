@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import PARTS, HeatMap
 from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
 from traceview.ranks.result.facts import JobFacts
 from traceview.tables import NULL, Integers
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 _LOADS = ("data-wait", "data-loading")
 

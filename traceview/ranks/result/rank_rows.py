@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.job import HeatMap
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.slower_kernels import longer_class
@@ -14,6 +13,7 @@ from traceview.ranks.result.step_pattern import pattern_of
 from traceview.ranks.stragglers import Straggler
 from traceview.ranks.tables import CRITICAL_PATH, RANK_STEPS, RANKS, STRAGGLERS
 from traceview.tables import NULL, Cell, Integers, Table, Texts
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 Rows = Iterator[dict[str, Cell]]
 
@@ -121,7 +121,7 @@ def steps_table(job: JobFacts, heat: HeatMap) -> Table:
             "wait_ns": parts[:, 2].copy(),
             "copies_ns": parts[:, 3].copy(),
             "idle_ns": idle.sum(axis=1),
-            "cause": Texts(longest, np.array(CAUSES, object)),
+            "cause": Texts(longest, np.array(CAUSE_NAMES, object)),
             "late_ns": heat.late_ns[rank, step],
         },
     )

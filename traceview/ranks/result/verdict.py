@@ -13,6 +13,7 @@ from traceview.ranks.job import HeatMap, JobVerdict
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.rank_rows import straggler_row
 from traceview.tables import NULL
+from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 
 STRAGGLER, COMMUNICATION, CPU_LAUNCH = "straggler", "communication", "cpu-launch"
 _LIMIT_SHARE, _COMMUNICATION_SHARE, _WORTH_SAYING = 0.05, 0.30, 0.01
@@ -30,7 +31,7 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
     exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
     saved = max((each.saved_ns for each in job.stragglers), default=0)
     lasting = max((each.saved_ns for each in job.stragglers if not each.is_once), default=0)
-    paced = any(each.general and each.cause == "launch-late" for each in findings)
+    paced = any(each.general and each.cause == CAUSE_NAMES[LAUNCH_LATE] for each in findings)
     phrases = [*_phrases(job, len(steady), median, busy, waiting)]
     if paced:
         phrases.append("the CPU sets the pace")

@@ -5,40 +5,18 @@ from __future__ import annotations
 from traceview.ranks.figures import Place
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.stragglers import Straggler
-
-_DOES = {
-    "sleep": "sleeps",
-    "data-wait": "waits for the data loader",
-    "data-loading": "loads data",
-    "lock": "waits for a lock",
-    "process": "waits for another process",
-    "file": "reads or writes files",
-    "import": "imports modules",
-    "compilation": "compiles code",
-    "result-wait": "waits for results of JAX",
-}
-_REASONS = {
-    "sync-drain": "its GPU runs dry after a synchronization",
-    "dependency": "its GPU waits for work on other streams",
-    "copy-wait": "its GPU waits for copies",
-    "graph-launch": "it launches a CUDA graph",
-    "jit-compile": "the driver compiles its kernels",
-    "module-load": "it loads kernels",
-    "allocation": "its CPU allocates memory",
-    "profiler": "the profiler holds it up",
-    "compilation": "it compiles code",
-    "lost-work": "work of its GPU is missing in the recording",
-    "unknown": "its GPU is idle",
-}
+from traceview.vocabulary.activities import ACTIVITIES
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 
 
 def activity_of_rank(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
-    if cause == "launch-late" or (cause == "sync-drain" and where):
-        verb = _DOES.get(place.what if place else "", "works" if where else "")
+    if cause == CAUSE_NAMES[LAUNCH_LATE] or (cause == CAUSE_NAMES[SYNC_DRAIN] and where):
+        does = (each.rank for each in ACTIVITIES if place and each.name == place.what)
+        verb = next(does, "") or ("works" if where else "")
         return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
-    return f"{_REASONS.get(cause, 'its GPU is idle')}{where}"
+    return f"{next((each.rank for each in CAUSES if each.name == cause), 'its GPU is idle')}{where}"
 
 
 def remedy(each: Straggler) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from traceview.vocabulary.activities import ACTIVITIES
+from traceview.vocabulary.causes import CAUSES
+
 _Shades = tuple[str, str]
 
 CLASSES: Mapping[str, _Shades] = {
@@ -35,22 +38,6 @@ OPERATIONS: Mapping[str, _Shades] = {
     "graph": ("#4f6a8a", "#7f9cc0"),
 }
 
-CAUSES: Mapping[str, _Shades] = {
-    "launch-late": ("#cf463c", "#f4776c"),
-    "sync-drain": ("#a12b59", "#e0628f"),
-    "dependency": ("#c78585", "#b98080"),
-    "copy-wait": ("#d8b75c", "#b59a4c"),
-    "graph-launch": ("#de7445", "#f0916a"),
-    "jit-compile": ("#7d5a52", "#a67a70"),
-    "module-load": ("#9c6f66", "#c0948b"),
-    "allocation": ("#dd85a8", "#e8a0bd"),
-    "profiler": ("#a3a8ae", "#6f7780"),
-    "compilation": ("#8a7fc7", "#a79ee0"),
-    "lost-work": ("#d6d9dd", "#3f464e"),
-    "unknown": ("#c2c7cd", "#4d555e"),
-}
-"""Causes of idle gaps, as `facts/idle/causes.py` names them."""
-
 PHASES: Mapping[str, _Shades] = {
     "start-up": ("#b9bfc7", "#545c66"),
     "compilation": ("#9c6f66", "#c0948b"),
@@ -75,16 +62,7 @@ TIMELINE: Mapping[str, _Shades] = {
     "step-outlier": ("#e58f84", "#b0564c"),
     "compute": ("#6f8fb8", "#6d8fbb"),
     "shut-down": ("#b9bfc7", "#545c66"),
-    "python-cpu": ("#d9cdb4", "#5c543f"),
-    "python-sleep": ("#c2c7cd", "#4d555e"),
-    "python-data-wait": ("#e5a06b", "#a8693b"),
-    "python-data-loading": ("#e5a06b", "#a8693b"),
-    "python-lock": ("#c2c7cd", "#4d555e"),
-    "python-process": ("#c2c7cd", "#4d555e"),
-    "python-file": ("#c9b29a", "#70604e"),
-    "python-import": ("#c9b29a", "#70604e"),
-    "python-compilation": ("#b98e85", "#8a635b"),
-    "python-result-wait": ("#c2c7cd", "#4d555e"),
+    **{f"python-{each.name}": each.colors for each in ACTIVITIES if each.colors},
 }
 """Activity of threads: CUDA calls, ranges and sampled Python; steps, and other phases."""
 
@@ -113,7 +91,7 @@ MEANINGS: Mapping[str, _Shades] = {
     **PARTS,
     **TIMELINE,
     **PHASES,
-    **CAUSES,
+    **{each.name: each.colors for each in CAUSES},
     **OPERATIONS,
     **CLASSES,
 }

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import units
-from traceview.facts.idle.causes import CAUSES
 from traceview.ranks.figures import KINDS, RankFigures
 from traceview.ranks.job import JobReport
 from traceview.records import record
@@ -28,6 +27,7 @@ from traceview.render.ranks.chosen import (
 from traceview.render.ranks.group_matrix import group_names
 from traceview.render.timeline.packing import packed_json
 from traceview.tables import NULL, Array, Integers, Mask
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 MOST_BLOCKS = 6_000
 """Most collectives of all shown ranks together. If a job has more, those in the windows are shown,
@@ -47,7 +47,7 @@ def aligned_document(job: JobReport) -> dict[str, object] | None:
     bounds = step_bounds(job, ranks)
     return {
         "kinds": KINDS,
-        "causes": CAUSES,
+        "causes": CAUSE_NAMES,
         "groups": events.groups,
         "clocks": _clocks(job, ranks),
         "windows": [_window(each, spans, origin) for each in windows],

@@ -21,29 +21,19 @@ from traceview.render.base.safe_text import visible
 from traceview.render.ranks.heat_map import short_names
 from traceview.render.ranks.rank_rows import outliers
 from traceview.tables import NULL, Array, Integers
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, COPY_WAIT, LAUNCH_LATE
 
 LEAST_SHARE, LARGE_SHARE = 0.05, 0.5
 """Fractions of a step: a smaller part has no letter, a larger one a capital letter."""
 _ABSENT, _QUIET, _WAIT = " ", ".", "w"
-_LATE, LOADING = "launch-late", "data-loading"
+LOADING = "data-loading"
 _LETTERS = {
     "wait": (_WAIT, "waits for others"),
     GPU_WORK: ("g", "more GPU work"),
-    _LATE: ("l", "CPU late"),
+    **{each.name: each.letter for each in CAUSES},
     LOADING: ("b", "batch not loaded"),
-    "graph-launch": ("l", "CPU late"),
-    "sync-drain": ("s", "GPU drained by a sync"),
-    "dependency": ("d", "waits for other streams"),
     "communication": ("c", "communication"),
-    "copies": ("m", "copies"),
-    "copy-wait": ("m", "copies"),
-    "jit-compile": ("k", "compilation"),
-    "module-load": ("k", "compilation"),
-    "compilation": ("k", "compilation"),
-    "allocation": ("a", "allocation"),
-    "profiler": ("p", "profiler"),
-    "lost-work": ("x", "work not recorded"),
-    "unknown": ("u", "unknown cause"),
+    "copies": CAUSES[COPY_WAIT].letter,
 }
 """Letter and meaning by part of a step. GPU work is the excess that other ranks wait for."""
 _WIDEST_CELL, _TICK, _LEGEND_LINES, _MOST_SINGLE, _BLOCKS, _LEAST_ROWS = 2, 10, 3, 4, 16, 2
@@ -119,7 +109,7 @@ def _lost(heat: HeatMap) -> Iterator[tuple[str, Integers]]:
     """All parts except compute, with their times by rank and step."""
     for part, name in enumerate(PARTS[1:], 1):
         times = heat.parts_ns[:, :, part]
-        if name != _LATE:
+        if name != CAUSE_NAMES[LAUNCH_LATE]:
             yield name, times
             continue
         # One letter for the whole part: its two halves could each lose to a smaller part.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceview.analyses.gpu_idle.wording import MEANINGS
 from traceview.compiled.packed_texts import PackedTexts
 from traceview.render.base.safe_text import MOST, all_visible, visible
 from traceview.render.timeline.columns import columns, leaves_of_calls, waits_column
@@ -24,6 +23,7 @@ from traceview.timeline.names import NameTable
 from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSES
 
 MOST_POINTS = 60_000
 """Most points of a counter; with more, the least and greatest value per time slot are kept."""
@@ -38,7 +38,7 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
         "origin": str(whole.start_ns),
         "end": whole.end_ns - whole.start_ns,
         "classes": CLASSES,
-        "causes": MEANINGS,
+        "causes": {each.name: each.meaning for each in CAUSES},
         "launch_columns": LAUNCH_COLUMNS,
         "names": _names(names, whole.launches),
         "lanes": _lanes(trace, whole.lanes, every),

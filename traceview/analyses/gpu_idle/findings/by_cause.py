@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
-from traceview.analyses.gpu_idle.findings.details import NEARLY_ALL, lone_gap
+from traceview.analyses.gpu_idle.findings.details import STANDS_OUT, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     LostIdle,
     Shown,
@@ -19,13 +19,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_idle.findings.other_work import is_other_work
 from traceview.analyses.gpu_idle.findings.part_remedies import part_remedy
-from traceview.analyses.gpu_idle.findings.remedies import (
-    GENERAL,
-    LOST,
-    action_for,
-    if_repeated,
-    lost_by,
-)
+from traceview.analyses.gpu_idle.findings.remedies import action_for, if_repeated, lost_by
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
     add_function,
@@ -34,16 +28,9 @@ from traceview.analyses.gpu_idle.findings.sentences import (
     add_not_counted,
     add_other_gpus,
 )
-from traceview.analyses.gpu_idle.line_sites import (
-    OFF_CPU_LOST,
-    LineSite,
-    gap_at_line,
-    longest_line,
-    samples_of,
-)
+from traceview.analyses.gpu_idle.line_sites import LineSite, gap_at_line, longest_line, samples_of
 from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_idle.starvation import starved_devices
-from traceview.facts.idle.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
 from traceview.facts.idle.unknown_idle import unknown_idle
@@ -51,16 +38,19 @@ from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.ranges.selection import selected_calls
-from traceview.facts.samples.stack_lines import CPU, DATA_WAIT, SLEEP
 from traceview.findings import SEVERITIES, Finding, Severity, severity_of
 from traceview.tables import Mask
 from traceview.trace import Trace
+from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT, SLEEP
+from traceview.vocabulary.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 
 
 def by_cause(trace: Trace) -> Iterator[Finding]:
     every = gaps(trace)
     known = ~np.isin(every.device, list(unknown_idle(trace)))
-    for cause in LOST:
+    for cause, words in enumerate(CAUSES):
+        if not words.lost:
+            continue
         steady = (every.cause == cause) & ~every.one_time & known
         if cause == SYNC_DRAIN:
             steady &= ~_after_selected_waits(trace)
@@ -114,7 +104,7 @@ def _names_one_place(
     trace: Trace, cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
 ) -> bool:
     """Whether one line, or other CPU work in a range of the program, takes most idle time."""
-    if cause not in GENERAL:
+    if not CAUSES[cause].general:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > idle_ns:
         return True
@@ -142,7 +132,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     line = longest_line(trace, samples, idle_ns)
     works = part.doing == CPU
     idle, action = LostIdle(device, within, idle_ns), part_remedy(trace, part, line)
-    wording = opening_sentence(trace, idle, OFF_CPU_LOST[part.doing], action)
+    wording = opening_sentence(trace, idle, ACTIVITIES[part.doing].lost, action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line and works and line.time_ns < idle_ns:
@@ -150,7 +140,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     elif line:
         add_line(wording, trace, line, None)
     lone = lone_gap(trace, within)
-    if lone and lone.fraction >= NEARLY_ALL:
+    if lone and lone.fraction >= STANDS_OUT:
         wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
@@ -167,7 +157,7 @@ def _shown(
     """The evidence of idle time: the row of its line and a gap of it, else the row of its cause."""
     if line:
         return Shown("lines", line.row, gap_at_line(trace, samples, line))
-    return Shown("causes", {**gpu_cells(trace, device), "cause": CAUSES[cause]})
+    return Shown("causes", {**gpu_cells(trace, device), "cause": CAUSES[cause].name})
 
 
 def _after_selected_waits(trace: Trace) -> Mask:

@@ -11,18 +11,18 @@ from traceview.analyses.gpu_idle.line_sites import longest_line, off_cpu_times, 
 from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import Gaps
-from traceview.facts.samples.stack_lines import CPU
 from traceview.findings import LostTime, severity_of
 from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
+from traceview.vocabulary.activities import CPU
 
 MOST_FUNCTIONS = 2
 """Functions with other CPU work that get a finding of their own."""
 
 
 class CpuPart(NamedTuple):
-    """Idle time in which the CPU did one thing but launching; `doing` is an index into DOINGS."""
+    """Idle time in which the CPU did one thing but launching: `doing`, a place in ACTIVITIES."""
 
     doing: int
     samples: IdleSamples

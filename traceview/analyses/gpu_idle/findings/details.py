@@ -13,7 +13,7 @@ from traceview.facts.ranges.ranges import attribute, attributed_operations, rang
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
-NEARLY_ALL, _FEW = 0.75, 3
+STANDS_OUT, _FEW = 0.75, 3
 # A free stream takes a few microseconds to start the next work.
 LONG_NS = 100_000
 
@@ -121,7 +121,7 @@ def few_gaps(idle_ns: Integers) -> FewGaps | None:
     """The at most three gaps that are nearly all of these times; None if it takes more, or all."""
     longest = np.sort(idle_ns)[::-1][:_FEW]
     total = np.cumsum(longest)
-    enough = np.flatnonzero(total >= NEARLY_ALL * int(idle_ns.sum()))
+    enough = np.flatnonzero(total >= STANDS_OUT * int(idle_ns.sum()))
     if not len(enough) or len(idle_ns) <= _FEW:
         return None
     return FewGaps(int(enough[0]) + 1, int(total[enough[0]]))

@@ -13,11 +13,11 @@ import numpy as np
 from traceview.analyses.gpu_idle.findings.message import Wording
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
-from traceview.facts.idle.causes import CAUSES
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.findings import Evidence, Finding, Severity, share_pct
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
+from traceview.vocabulary.causes import CAUSE_NAMES
 
 
 class LostIdle(NamedTuple):
@@ -67,7 +67,7 @@ def gap_finding(
         gpu_subject(trace, device),
         Evidence(wording.values, table, row, start_ns, end_ns),
         share_pct(idle_ns, steady_spans_ns(trace)[device]) if steady else None,
-        CAUSES[every.cause[gap]] if steady else "",
+        CAUSE_NAMES[every.cause[gap]] if steady else "",
         lost_in(every, own) if steady else None,
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from traceview.analyses.gpu_idle.findings.cpu_parts import cpu_parts
 from traceview.analyses.gpu_idle.line_sites import LineSite, longest_line, samples_of
-from traceview.facts.idle.causes import LAUNCH_LATE
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
 from traceview.facts.ranges.origins import is_library_name
 from traceview.facts.ranges.ranges import range_tree
 from traceview.trace import Trace
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 
 def range_pattern(trace: Trace, site: LateSite) -> str | None:

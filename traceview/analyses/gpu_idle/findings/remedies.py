@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,59 +16,21 @@ from traceview.analyses.framework_wording import (
 )
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.recorder_wording import of_torch
-from traceview.facts.idle.causes import (
-    ALLOCATION,
-    COPY_WAIT,
-    DEPENDENCY,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    PROFILER,
-    SYNC_DRAIN,
-    UNKNOWN,
-)
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.steps.steps import pace
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, UNKNOWN
 
-LOST = {
-    LAUNCH_LATE: "waiting for the CPU to launch work",
-    SYNC_DRAIN: "after synchronizations outside the selected ranges",
-    DEPENDENCY: "with work already queued",
-    COPY_WAIT: "waiting for memory copies",
-    GRAPH_LAUNCH: "while the CPU launched, instantiated or uploaded the next CUDA graph",
-    JIT_COMPILE: "while the driver compiled PTX",
-    MODULE_LOAD: "while the CPU loaded GPU code",
-    ALLOCATION: "while the CPU allocated or freed memory",
-    PROFILER: "while the profiler held the CPU up",
-    UNKNOWN: "before work whose launch call was not recorded",
-}
-"""How the GPU lost the time, by cause, behind `The GPU sat idle for 147 ms (135 gaps)`."""
-BUILD_FOR_GPU = (
-    "Build the code for this GPU (nvcc -gencode, TORCH_CUDA_ARCH_LIST), so that the driver does "
-    "not compile PTX when the program runs, and keep its cache (CUDA_CACHE_MAXSIZE)."
-)
-ACTIONS = {
-    JIT_COMPILE: BUILD_FOR_GPU,
-    SYNC_DRAIN: "Look at sync-stalls of the whole recording: that synchronization is outside the "
-    "selected ranges.",
-    DEPENDENCY: "Look at what the work waited for: another stream or an event.",
-    GRAPH_LAUNCH: "Instantiate and upload CUDA graphs before the loop, and launch the next one "
-    "while the last still runs.",
-    MODULE_LOAD: "Warm up before the loop, so that code is loaded there (or set "
-    "CUDA_MODULE_LOADING=EAGER).",
-    PROFILER: "Record with fewer options; this time is the profiler's own.",
-    UNKNOWN: "Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
-}
 _OPEN_EARLIER = (
     "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
     "torch.cuda.synchronize() before the profiler starts."
 )
-GENERAL = (LAUNCH_LATE, DEPENDENCY)
-"""Causes whose idle time is that of many launches: one remedy seldom wins all of it."""
+_LONGER_GRAPHS = (
+    "Put several steps into one CUDA graph, so that there are fewer to launch, and launch the next "
+    "one while the last still runs."
+)
 KEEP_STREAM_FREE = (
     "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
     "of their own: the work behind them waits until the CPU has run them."
@@ -79,13 +42,6 @@ HELD_BACK = (
     "process on this GPU, work that was launched before the recording or is missing in it, or a "
     "driver that sends launches late (Windows, WSL, virtual GPUs) can hold it back."
 )
-MAY_BE_ONCE = {
-    LAUNCH_LATE: ".",
-    COPY_WAIT: ".",
-    GRAPH_LAUNCH: ".",
-    ALLOCATION: "; a pool that first grows does it once.",
-}
-"""Causes of which one gap may be all there is, and how the advice for it ends."""
 NODES = (
     " The graphs were recorded node by node, which makes each graph launch several times as long."
 )
@@ -110,26 +66,26 @@ def action_for(trace: Trace, cause: int) -> str:
     """The remedy for idle time of a cause, in the terms of the program's framework."""
     if cause == UNKNOWN and of_torch(trace):
         return _OPEN_EARLIER
-    if cause == LAUNCH_LATE:
-        rest = (
-            "take the CPU work between launches out of the loop"
-            if len(pace(trace).timed)
-            else "do the CPU work between launches earlier or later"
-        )
-        return f"Launch less often ({fewer_launches(trace)}), or {rest}."
-    if cause == COPY_WAIT:
-        return (
-            f"{early_uploads(trace)}, on a stream of its own; copy on the GPU itself where that is "
-            "possible."
-        )
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
-        return (
-            "Put several steps into one CUDA graph, so that there are fewer to launch, and launch "
-            "the next one while the last still runs."
-        )
-    if cause == ALLOCATION:
-        return f"Allocate before the loop, or through a pool ({memory_pool(trace)})."
-    return ACTIONS[cause]
+        return _LONGER_GRAPHS
+    action = CAUSES[cause].action
+    return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
+
+
+def _do_elsewhere(trace: Trace) -> str:
+    if len(pace(trace).timed):
+        return "take the CPU work between launches out of the loop"
+    return "do the CPU work between launches earlier or later"
+
+
+SLOTS: Mapping[str, Callable[[Trace], str]] = {
+    "fewer_launches": fewer_launches,
+    "do_elsewhere": _do_elsewhere,
+    "early_uploads": early_uploads,
+    "memory_pool": memory_pool,
+}
+"""What the fields in the action of a cause stand for."""
+_SLOT = re.compile(r"\{(\w+)\}")
 
 
 def short_gaps_remedy(trace: Trace, after: Integers) -> str:
@@ -164,14 +120,14 @@ def lost_by(trace: Trace, cause: int) -> str:
     """The clause on a cause that follows `The GPU sat idle for 147 ms (135 gaps)`."""
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
         return "while the CPU launched the next CUDA graph"
-    return LOST[cause]
+    return CAUSES[cause].lost
 
 
 def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
     """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
     steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
     again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
-    return f"Check whether {steps} this. If so, {again}{MAY_BE_ONCE[cause]}"
+    return f"Check whether {steps} this. If so, {again}{CAUSES[cause].once or ''}."
 
 
 @fact

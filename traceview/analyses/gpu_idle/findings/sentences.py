@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from traceview import groups
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
-    NEARLY_ALL,
+    STANDS_OUT,
     LoneGap,
     back_to_back,
     few_gaps,
@@ -24,10 +24,8 @@ from traceview.analyses.gpu_idle.findings.other_work import (
     range_pattern,
 )
 from traceview.analyses.gpu_idle.findings.remedies import (
-    BUILD_FOR_GPU,
     HELD_BACK,
     KEEP_STREAM_FREE,
-    MAY_BE_ONCE,
     NODES,
     action_for,
     if_repeated,
@@ -35,10 +33,9 @@ from traceview.analyses.gpu_idle.findings.remedies import (
     short_gaps_remedy,
     take_out,
 )
-from traceview.analyses.gpu_idle.line_sites import NOT_COUNTED, LineSite
+from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.analyses.range_wording import inside
-from traceview.facts.idle.causes import DEPENDENCY, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
 from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
@@ -47,6 +44,15 @@ from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
+from traceview.vocabulary.activities import ACTIVITIES
+from traceview.vocabulary.causes import (
+    CAUSES,
+    DEPENDENCY,
+    GRAPH_LAUNCH,
+    JIT_COMPILE,
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+)
 
 _GOOD_PART = 0.25
 
@@ -54,7 +60,7 @@ _GOOD_PART = 0.25
 def add_not_counted(wording: Wording, apart: Mapping[int, int]) -> None:
     """Name the idle time that other findings, on time off the CPU, count instead of this one."""
     if apart:
-        *most, last = [NOT_COUNTED[doing] for doing in apart]
+        *most, last = [ACTIVITIES[doing].amount for doing in apart]
         kinds = f"{', '.join(most)} and {last}" if most else last
         wording.template = wording.template.removesuffix(".")
         wording.add(f", not counting {{apart_ns}} of {kinds}.", apart_ns=sum(apart.values()))
@@ -106,7 +112,8 @@ def add_details(
     wording: Wording, trace: Trace, cause: int, own: Mask, severity: Severity, *, by_line: bool
 ) -> Severity:
     """Add what stands out in the gaps of one cause. Return the severity, possibly lowered."""
-    lone = lone_gap(trace, own) if cause in MAY_BE_ONCE else None
+    may_be_once = CAUSES[cause].once is not None
+    lone = lone_gap(trace, own) if may_be_once else None
     in_doubt = False
     if lone:
         in_doubt = _add_lone_gap(wording, trace, cause, lone)
@@ -116,7 +123,7 @@ def add_details(
         in_doubt = unexplained and not explained
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
-    if lone is None and cause in MAY_BE_ONCE and not pace(trace).timed.any():
+    if lone is None and may_be_once and not pace(trace).timed.any():
         in_doubt = _add_few_gaps(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
         wording.add(NODES)
@@ -149,7 +156,7 @@ def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:
         jit_ns=jit_ns,
         jit_compilations=number,
     )
-    wording.remedy = BUILD_FOR_GPU
+    wording.remedy = CAUSES[JIT_COMPILE].action
 
 
 def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
@@ -208,7 +215,7 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
         wording.add(_most_in(wording, "{longest_gap_ns}", "a single gap", before), **values)
     elif before and not several:
         wording.add(f" It came{before}.", **values)
-    once = lone.fraction >= NEARLY_ALL
+    once = lone.fraction >= STANDS_OUT
     if once:
         wording.remedy = if_repeated(trace, wording.remedy, cause)
     return once

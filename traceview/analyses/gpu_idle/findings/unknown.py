@@ -8,7 +8,6 @@ import numpy as np
 
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.recorder_wording import flush
-from traceview.facts.idle.causes import CAUSES, LOST_WORK
 from traceview.facts.idle.gaps import Gaps, device_work, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
@@ -16,6 +15,7 @@ from traceview.findings import Evidence, Finding
 from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value
+from traceview.vocabulary.causes import CAUSE_NAMES, LOST_WORK
 
 _WHERE = ", and may have run in {gaps_ns} that look idle"
 
@@ -49,5 +49,5 @@ def _evidence(
     if not own.any():
         return Evidence(values, "devices", gpu)
     longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
-    row = {**gpu, "cause": CAUSES[LOST_WORK]}
+    row = {**gpu, "cause": CAUSE_NAMES[LOST_WORK]}
     return Evidence(values, "causes", row, int(every.start_ns[longest]), int(every.end_ns[longest]))

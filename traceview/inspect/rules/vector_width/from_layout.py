@@ -12,8 +12,8 @@ from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits
+from traceview.vocabulary.amounts import WARP_THREADS
 
-_WARP = 32
 _MADE = {
     "arith.divsi": "a quotient",
     "arith.divui": "a quotient",
@@ -97,8 +97,8 @@ def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
 
 def _of_layout(limit: VectorLimit, compiled: Compiled) -> tuple[str, str]:
     elements, each = math.prod(limit.shape), limit.share.adjacent
-    threads = _WARP * (compiled.num_warps or 1)
-    is_small = elements <= _WARP * each
+    threads = WARP_THREADS * (compiled.num_warps or 1)
+    is_small = elements <= WARP_THREADS * each
     fewer = _LARGER if compiled.num_warps == 1 or is_small else _FEWER
     adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
     tile = " × ".join(f"{size:,}" for size in limit.shape)
