@@ -36,6 +36,7 @@ LEVELS = (
     {"toolchain"},
     {"headless", "trace"},
     {"facts"},
+    {"rules"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
     {"ranking", "explanation"},

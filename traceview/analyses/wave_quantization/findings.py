@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
@@ -19,6 +18,7 @@ from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.hardware.limits import WARP_THREADS
 from traceview.hardware.waves import Waves
+from traceview.rules.engine import gain_sentence, severity_of_part
 from traceview.trace import Trace
 from traceview.units import Value
 
