@@ -97,7 +97,8 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     known = {**claim.figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
     message = sentence("".join([rule.message, *said]), known)
-    remedy = sentence(claim.remedy or _remedy(trace, rule), known)
+    # A claim's remedy may be a kernel rule's, whose brackets are code.
+    remedy = claim.remedy or sentence(_remedy(trace, rule), known)
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     named = {*field_names(message), *field_names(remedy)}

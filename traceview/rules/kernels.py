@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import peaks
 from traceview.findings import LostTime, Subject
+from traceview.intervals import Intervals
 from traceview.rules.engine import Claims, TimeClaim
 from traceview.rules.gpus import gpu_subject
 from traceview.tables import Integers, Mask, RowNumbers
@@ -134,7 +136,11 @@ def kernel_claim(
         saved_ns,
         gain_of_device_ns(trace, gains, less_ns),
         steady_spans_ns(trace).get(device, 0),
-        figures=_figures(trace, device, duration_ns),
+        figures={
+            "kernels": len(rows),
+            "total_ns": int(duration_ns.sum()),
+            "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
+        },
     )
 
 
@@ -144,39 +150,32 @@ def class_claim(
     rows: RowNumbers,
     values: Mapping[str, Value] = _NONE,
     less_ns: Integers | None = None,
-    lost: LostTime | None = None,
 ) -> TimeClaim:
-    """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time.
-
-    `lost` is time that is saved whole, gaps between the kernels included, whatever the CPU does.
-    """
+    """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
     kernels = trace.recorded("kernels")
-    duration_ns, when = kernels.duration_ns[rows], (kernels["start_ns"], kernels["end_ns"])
-    kind = np.argmax(np.bincount(kernel_classes(trace)[rows], duration_ns))
-    row = {**gpu_cells(trace, device), "class": KernelClass(int(kind)).label}
-    span_ns = steady_spans_ns(trace).get(device, 0)
-    figures = _figures(trace, device, duration_ns)
-    subject = gpu_subject(trace, device)
-    if lost is not None:
-        saved_ns = lost.time.total()
-        return TimeClaim(
-            subject, values, "classes", row, saved_ns, None, span_ns, figures=figures, work=lost
-        )
-    saved_ns = claimable_ns(trace, device, rows, less_ns)
-    return TimeClaim(
-        subject,
-        {"saved_ns": saved_ns, **values},
-        "classes",
-        row,
-        saved_ns,
-        gain_of_device_ns(trace, rows, less_ns),
-        span_ns,
-        figures=figures,
-        work=LostTime(device, intervals.union(*(each[rows] for each in when))),
+    kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
+    when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
+    return replace(
+        kernel_claim(trace, device, rows, values, less_ns),
+        subject=gpu_subject(trace, device),
+        table="classes",
+        row={**gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
+        work=LostTime(device, when),
     )
 
 
-def _figures(trace: Trace, device: int, duration_ns: Integers) -> dict[str, Value]:
-    total_ns = int(duration_ns.sum())
-    pct = 100 * total_ns / max(int(steady_ns(trace)[device]), 1)
-    return {"kernels": len(duration_ns), "total_ns": total_ns, "total_pct": pct}
+def whole_claim(
+    trace: Trace,
+    device: int,
+    rows: RowNumbers,
+    values: Mapping[str, Value],
+    when: Intervals | None = None,
+) -> TimeClaim:
+    """As `class_claim`, of kernels that are saved whole, their launches and gaps too.
+
+    `when` is the time that is saved, by default theirs.
+    """
+    claim = class_claim(trace, device, rows, values)
+    work = claim.work if when is None else LostTime(device, when)
+    saved_ns = work.time.total() if work else 0
+    return replace(claim, values=values, saved_ns=saved_ns, lost_ns=None, work=work)

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import groups
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.operations import Kind, operations
-from traceview.findings import LostTime, Severity
+from traceview.findings import Severity
 from traceview.rules.engine import FindingRule, TimeClaim
-from traceview.rules.kernels import class_claim, costliest_gpu, named, steady
+from traceview.rules.kernels import costliest_gpu, named, steady, whole_claim
 from traceview.tables import NULL, Integers, Mask, RowNumbers
 from traceview.trace import Trace
 
@@ -38,13 +38,10 @@ _FULL_MEMORY = 0.8
 
 
 def _recomputations(trace: Trace) -> Iterator[TimeClaim]:
-    kernels = trace.recorded("kernels")
     for device, rows in costliest_gpu(trace, steady(trace, recomputed_kernels(trace))):
         peak, memory = _memory(trace, device)
         values = {"peak_bytes": peak, "memory_bytes": memory}
-        when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
-        claim = class_claim(trace, device, rows, values, lost=LostTime(device, when))
-        yield replace(claim, at_most=_most_severe(peak, memory))
+        yield replace(whole_claim(trace, device, rows, values), at_most=_most_severe(peak, memory))
 
 
 def _most_severe(peak: int | None, memory: int | None) -> Severity:

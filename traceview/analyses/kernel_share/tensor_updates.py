@@ -16,10 +16,9 @@ from traceview.analyses.kernel_share.fusion import steady_in_order
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.steps import step_of_operations, steps
-from traceview.findings import LostTime
 from traceview.rules.engine import FindingRule, TimeClaim
-from traceview.rules.kernels import class_claim, named
-from traceview.tables import Array, Integers, RowNumbers, picked
+from traceview.rules.kernels import named, whole_claim
+from traceview.tables import Integers, RowNumbers, picked
 from traceview.trace import Trace
 
 _OF_ONE_TENSOR = r"\bat::native::\w*elementwise_kernel<(?!.*\bFillFunctor\b)"
@@ -29,6 +28,8 @@ _MOST_KINDS, _LEAST_SIZES = 3, 3
 
 def _loops(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most time in loops over tensors that run in half of the steps."""
+    if not named(trace, _OF_ONE_TENSOR).any():
+        return
     rows, run = _updates(trace)
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     claims = [_of_device(trace, device, rows[own], run[own]) for device, own in by_device.items()]
@@ -50,7 +51,7 @@ def _of_device(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> Ti
         "per_run": len(rows) // by_run.size,
         "total_ns": time.total(),
     }
-    return class_claim(trace, device, rows, values, lost=LostTime(device, time))
+    return whole_claim(trace, device, rows, values, time)
 
 
 TENSOR_UPDATES = FindingRule(
@@ -77,16 +78,10 @@ def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
     rows, run = rows[often], run[often]
     if not len(rows):
         return rows, run
-    kinds = _distinct(run, kernels.texts("name").codes[rows])
-    sizes = _distinct(run, kernels["grid_x"][rows])
-    long = np.bincount(run)[run] >= _MANY_TENSORS
-    moves = kernel_classes(trace)[rows] == KernelClass.CAST_COPY
-    computes = np.bincount(run, ~moves)[run] > 0
-    loops = long & computes & (kinds[run] <= _MOST_KINDS) & (sizes[run] >= _LEAST_SIZES)
+    by_run = groups.group(run)
+    kinds = groups.distinct(by_run, kernels.texts("name").codes[rows])
+    sizes = groups.distinct(by_run, kernels["grid_x"][rows])
+    computes = groups.count(by_run, kernel_classes(trace)[rows] != KernelClass.CAST_COPY) > 0
+    loops = computes & (groups.count(by_run) >= _MANY_TENSORS)
+    loops = (loops & (kinds <= _MOST_KINDS) & (sizes >= _LEAST_SIZES))[by_run.ids]
     return rows[loops], run[loops]
-
-
-def _distinct(run: Integers, values: Array) -> Integers:
-    """The number of distinct values in each run."""
-    pairs = groups.group(run, values)
-    return np.bincount(run[pairs.first], minlength=int(run.max()) + 1)
