@@ -38,6 +38,7 @@ LEVELS = (
     {"toolchain"},
     {"headless", "trace"},
     {"facts"},
+    {"rules"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
     {"ranking", "explanation"},

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's "Add an analysis" and "Add a cause", followed to the letter in a copy each."""
+"""CONTRIBUTING's recipes, each followed to the letter in a copy of the project."""
 
 import os
 import re
@@ -33,10 +33,15 @@ def copied(folder):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A copy of the project after the three steps: new files as written, the line in the list."""
+    """A copy with the analysis and the finding: new files as written, the lines in their lists."""
     folder = copied(tmp_path_factory.mktemp("project"))
     file, line, test = steps("Add an analysis")
-    for step in (file, test):
+    rule, rule_test = steps("Add a finding")
+    rules = folder / rule["path"]
+    written = rules.read_text()
+    assert written.count('\n)\n"""All rules') == 1
+    rules.write_text(written.replace('\n)\n"""All rules', f'\n{rule["code"]})\n"""All rules'))
+    for step in (file, test, rule_test):
         assert not (folder / step["path"]).exists()
         (folder / step["path"]).write_text(step["code"])
     listing = folder / line["path"]
@@ -70,13 +75,25 @@ def test_its_test_and_the_contracts_of_all_analyses_pass(project):
     assert int(re.search(r"(\d+) passed", said)[1]) > 40
 
 
+@pytest.mark.programs
+def test_a_rule_is_one_record(project):
+    test = "tests/analyses/kernel_share/test_transposition.py"
+    said = run(project, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test)
+    assert "1 passed" in said
+
+
 def test_the_command_line_knows_it(project):
     words = ("report", str(REPOSITORY / "examples/training.sqlite.xz"), "--only", "short-kernels")
     assert "under 10 µs" in run(project, "traceview", *words)
 
 
 def test_its_files_are_formatted(project):
-    files = ("traceview/analyses/short_kernels.py", "tests/analyses/test_short_kernels.py")
+    files = (
+        "traceview/analyses/short_kernels.py",
+        "tests/analyses/test_short_kernels.py",
+        "traceview/analyses/kernel_share/rules.py",
+        "tests/analyses/kernel_share/test_transposition.py",
+    )
     run(project, "ruff", "check", *files)
     run(project, "ruff", "format", "--check", *files)
 

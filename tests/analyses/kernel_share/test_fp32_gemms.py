@@ -7,8 +7,12 @@ from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview import units
 from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.fp32_gemms import Fp32Gemms, GemmLaunches, estimate
-from traceview.analyses.kernel_share.gemm_findings import gemm_findings
+from traceview.analyses.kernel_share.fp32_gemms import (
+    Fp32Gemms,
+    GemmLaunches,
+    estimate,
+    fp32_claim,
+)
 from traceview.facts.work.declarations import declaration
 from traceview.facts.work.peaks import Peak
 from traceview.findings import Finding, Subject
@@ -102,7 +106,7 @@ def test_what_is_saved_follows_from_the_rates_of_the_gpu(tmp_path, gpu, kind, sh
 
 
 def test_gemms_that_take_no_time_are_no_finding():
-    assert list(gemm_findings([Fp32Gemms(0, (SGEMM,), SGEMM, 0)], 0, 0, "torch")) == []
+    assert list(fp32_claim((Fp32Gemms(0, (SGEMM,), SGEMM, 0),), 0, 0, "torch")) == []
 
 
 def test_the_estimate_takes_launches_and_peak_rates_alone():

@@ -12,26 +12,12 @@ import numpy as np
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.kernel_share.attention import attention_findings
-from traceview.analyses.kernel_share.convolutions import convolution_findings
-from traceview.analyses.kernel_share.findings import (
-    costliest_own_kernel,
-    fusion_findings,
-    per_tensor_optimizer,
-    tiny_kernels,
-)
-from traceview.analyses.kernel_share.fp32_gemms import fp32_gemms
-from traceview.analyses.kernel_share.gemm_findings import gemm_findings, unaligned_findings
-from traceview.analyses.kernel_share.memsets import memset_findings
 from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
-from traceview.analyses.kernel_share.recomputation import recomputation_findings
-from traceview.analyses.kernel_share.slower_kernels import slower_kernel_findings
+from traceview.analyses.kernel_share.rules import RULES
 from traceview.analyses.kernel_share.tables import CLASSES, INCLUSIVE, KERNELS, PATTERNS, RANGES
-from traceview.analyses.kernel_share.tensor_updates import per_tensor_updates
-from traceview.facts.idle.gaps import busy_ns, steady_span_ns
+from traceview.facts.idle.gaps import busy_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
@@ -39,7 +25,7 @@ from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import steady_kernels
-from traceview.findings import Finding
+from traceview.rules.engine import findings
 from traceview.tables import (
     NULL,
     Array,
@@ -61,7 +47,7 @@ def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[kernel_operations(trace)]
     return Result(
         Deferred(lambda: _tables(trace, chosen)),
-        _findings(trace, chosen),
+        tuple(findings(trace, RULES)),
         Deferred(lambda: _summary(trace, chosen)),
         _whole_graph_notes(trace),
     )
@@ -77,25 +63,6 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
         "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
         **_by_range(trace, chosen, kernels, duration_ns),
     }
-
-
-def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
-    span_ns = steady_span_ns(trace)
-    steady_ns = int(trace.kernels.duration_ns[steady_kernels(trace)].sum())
-    return (
-        *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
-        *unaligned_findings(trace),
-        *slower_kernel_findings(trace),
-        *attention_findings(trace),
-        *convolution_findings(trace),
-        *recomputation_findings(trace),
-        *fusion_findings(trace),
-        *per_tensor_updates(trace),
-        *per_tensor_optimizer(trace),
-        *memset_findings(trace),
-        *tiny_kernels(trace),
-        *costliest_own_kernel(trace, chosen),
-    )
 
 
 def _summary(trace: Trace, chosen: Mask) -> dict[str, int]:

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups, intervals
-from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
-from traceview.analyses.kernel_share.fusion import matching_kernels, steady_in_order
-from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
+from traceview import groups
+from traceview.analyses.kernel_share.fusion import steady_in_order
 from traceview.facts.operations.frameworks import Framework, framework
 from traceview.facts.operations.gemm_names import tile
-from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.steps.warm_up import steady_kernels_ns
-from traceview.findings import Evidence, Finding, LostTime, share_pct
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import class_claim, costliest_gpu, named, steady
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 
@@ -39,7 +36,7 @@ _LEAST_SOFTMAXES = 2
 _NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")
 _IN_FP32 = " In bf16 or fp16 that saves more than in fp32."
 # Of a loss or of a sampler.
-_NOT_ATTENTION = re.compile(
+_NOT_ATTENTION = (
     r"(?i)log_?soft|nll_loss|cross_?entropy|softmax_warp_(?:forward|backward)<[^<>]*, "
     r"(?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
 )
@@ -64,49 +61,27 @@ _REMEDIES: dict[Framework, str] = {
 }
 
 
-def attention_findings(trace: Trace) -> Iterator[Finding]:
-    """One finding on the GPU that spends most time between the products of attention."""
-    rows = np.flatnonzero(unfused_attention(trace))
-    if not len(rows):
-        return
+def _unfused(trace: Trace) -> Iterator[TimeClaim]:
     kernels = trace.recorded("kernels")
-    by_device = groups.group(kernels["device"][rows])
-    own = rows[by_device.ids == np.argmax(groups.sums(by_device, kernels.duration_ns[rows]))]
-    device, total_ns = int(kernels["device"][own[0]]), int(kernels.duration_ns[own].sum())
-    span_ns, saved_ns = steady_spans_ns(trace).get(device, 0), claimable_ns(trace, device, own)
-    lost_ns = gain_of_device_ns(trace, own)
-    severity = severity_of_part(saved_ns, lost_ns, span_ns)
-    if severity is None:
-        return
-    softmax = KernelClass.SOFTMAX
-    values = {
-        "softmaxes": int(np.count_nonzero(kernel_classes(trace)[own] == softmax)),
-        "kernels": len(own),
-        "total_ns": total_ns,
-        "total_pct": 100 * total_ns / steady_kernels_ns(trace, device),
-        "saved_ns": saved_ns,
-    }
-    narrow = _NARROW.match(_inputs(trace, own))
-    limited = gain_sentence(saved_ns, lost_ns)
-    yield Finding(
-        severity,
-        "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and "
-        "the {kernels:kernel} between these take {total_ns} ({total_pct} of kernel time after "
-        "warm-up). A fused kernel needs none of them." + limited,
-        _remedy(trace) + ("" if narrow else _IN_FP32),
-        saved_ns,
-        gpu_subject(trace, device),
-        Evidence(
-            values,
-            "classes",
-            {**gpu_cells(trace, device), "class": softmax.label},
-            int(kernels["start_ns"][own].min()),
-            int(kernels["end_ns"][own].max()),
-        ),
-        share_pct(saved_ns, span_ns) if saved_ns else None,
-        work=LostTime(device, intervals.union(kernels["start_ns"][own], kernels["end_ns"][own])),
-        saving="at-least" if narrow and not limited else "at-most",
-    )
+    for device, rows in costliest_gpu(trace, steady(trace, unfused_attention(trace))):
+        softmax = np.count_nonzero(kernel_classes(trace)[rows] == KernelClass.SOFTMAX)
+        claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)})
+        narrow = _NARROW.match(_inputs(trace, rows))
+        yield replace(
+            claim,
+            row={**claim.row, "class": KernelClass.SOFTMAX.label},
+            window=(int(kernels["start_ns"][rows].min()), int(kernels["end_ns"][rows].max())),
+            remedy=_remedy(trace) + ("" if narrow else _IN_FP32),
+            saving="at-least" if narrow else "at-most",
+        )
+
+
+UNFUSED_ATTENTION = FindingRule(
+    _unfused,
+    "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and the "
+    "{kernels:kernel} between these take {total_ns} ({total_pct} of kernel time after warm-up). A "
+    "fused kernel needs none of them.",
+)
 
 
 def unfused_attention(trace: Trace) -> Mask:
@@ -127,7 +102,7 @@ def _products(trace: Trace) -> RowNumbers:
     first = np.flatnonzero(groups.opens(run))
     count = np.diff(np.append(first, len(run)))
     softmax = np.bincount(run, kinds == KernelClass.SOFTMAX)
-    other = np.bincount(run, matching_kernels(trace, _NOT_ATTENTION)[rows])
+    other = np.bincount(run, named(trace, _NOT_ATTENTION)[rows])
     last = first + count - 1
     # A product before and after it, on the same stream and in the same step.
     after = np.minimum(last + 1, len(rows) - 1)

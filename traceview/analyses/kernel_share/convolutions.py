@@ -13,30 +13,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups
-from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
-from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import CUFFT
-from traceview.facts.steps.warm_up import steady_kernels
-from traceview.facts.work.peaks import Peaks, peaks
-from traceview.findings import Evidence, Finding, Subject, share_pct
-from traceview.records import record
-from traceview.tables import Integers, Mask, Texts
+from traceview.facts.work.peaks import peaks
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import (
+    Names,
+    by_gpu,
+    capability,
+    kernel_claim,
+    named,
+    steady,
+    steady_ns,
+)
+from traceview.rules.sentences import Clause
+from traceview.tables import Integers, Mask
 from traceview.trace import Trace
-from traceview.units import Value
 
-_LONGEST = 4000
-_CONVERSION = re.compile(r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b")
-_FFT = re.compile(CUFFT)
-_NCHW = re.compile(r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)")
-_TF32 = re.compile(r"tf32")
+_CONVERSION = r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b"
+# Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.
+_NCHW = r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)"
 _FP32 = re.compile(r"_scudnn_|<float, ")
 _TENSOR_CORES = re.compile(r"884|tensor_?op|half|fp16|f16")
 _WIDE, _NARROW = re.compile(r"\bfloat\b|f32"), re.compile(r"(?i)half|bf16|bfloat|fp16|\bdouble\b")
@@ -55,159 +57,46 @@ _MUCH = 0.25
 _FIRST_TENSOR_CORES, _FIRST_TF32 = 7.0, 8.0
 
 
-@record
-class _Remedy:
-    """Message and remedy for a kind of kernels; `less` is the fraction of their time it saves.
+def _is_fp32(name: str) -> bool:
+    """Whether a kernel convolves fp32 off the tensor cores."""
+    return bool(_FP32.search(name)) and not _TENSOR_CORES.search(name)
 
-    With a `factor`, by which these kernels become faster, fp32 kernels between them take half of
-    their time. Without one the saving is a lower bound, as other kernels gain too.
+
+def _narrower(
+    names: Names, since: float, until: float, wide: str, narrow: str
+) -> Callable[[Trace], Iterator[TimeClaim]]:
+    """Claims on convolutions of a type, on GPUs of these capabilities, which know a faster one.
+
+    fp32 kernels between them take half of their time at best.
     """
 
-    message: str
-    remedy: str
-    less: float
-    factor: float | None = None
+    def claims(trace: Trace) -> Iterator[TimeClaim]:
+        convolves = kernel_classes(trace) == KernelClass.CONVOLUTION
+        if framework(trace) != "torch" or not convolves.any():
+            return
+        chosen = convolves & named(trace, names)
+        duration_ns = trace.recorded("kernels").duration_ns
+        for device, rows in by_gpu(trace, steady(trace, chosen)).items():
+            known, total_ns = peaks(trace)[device], int(duration_ns[rows].sum())
+            fits = since <= capability(trace, device) < until and {wide, narrow} <= known.keys()
+            factor = known[narrow].value / known[wide].value if fits else 1.0
+            least_ns = _LEAST_FRACTION * int(steady_ns(trace)[device])
+            if factor <= 1 or not total_ns or total_ns < least_ns:
+                continue
+            others = steady(trace, _between(trace) & ~chosen)
+            others = by_gpu(trace, others).get(device, others[:0])
+            gaining = np.concatenate([rows, others])
+            part = np.repeat([1 - 1 / factor, _HALF], [len(rows), len(others)])
+            less_ns: Integers = np.ceil(duration_ns[gaining] * part).astype(np.int64)
+            values = {
+                "kernels": len(rows),
+                "speedup_factor": factor,
+                "halved_ns": int(duration_ns[others].sum()),
+                "nchw_ns": 0,
+            }
+            yield kernel_claim(trace, device, rows, values, less_ns, gaining)
 
-
-_LAYOUT = _Remedy(
-    "cuDNN's conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of kernel "
-    "time after warm-up) in {kernels:kernel}.",
-    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input, or "
-    "torch.channels_last_3d for videos and volumes.",
-    1.0,
-)
-_OTHERS_ON_NCHW = (
-    " Normalization and depthwise convolutions on NCHW take another {nchw_ns}; most are faster on "
-    "NHWC."
-)
-_IN_TF32 = (
-    "Convolutions in TF32 take {total_ns} ({total_pct} of kernel time after warm-up); bf16 is up "
-    "to {speedup_factor} faster."
-)
-_HALVED = (
-    " Other 32-bit kernels between them, such as normalization, take {halved_ns}, and half of that "
-    "at best in 16 bits."
-)
-_USE_BF16 = "Run the forward pass under torch.autocast to bf16, where its accuracy is enough."
-_IN_FP32 = (
-    "Convolutions in fp32 take {total_ns} ({total_pct} of kernel time after warm-up) and do not "
-    "use the tensor cores; fp16 is up to {speedup_factor} faster."
-)
-_USE_FP16 = (
-    "Run the forward pass under torch.autocast to fp16, with torch.amp.GradScaler: the tensor "
-    "cores of this GPU take nothing wider."
-)
-
-
-def convolution_findings(trace: Trace) -> Iterator[Finding]:
-    """Findings on convolutions that 16 bits or another layout make faster, in PyTorch only.
-
-    torch.fft needs images as NCHW: beside it another layout costs more conversions than it saves.
-    A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
-    (docs/accuracy.md).
-    """
-    if framework(trace) != "torch":
-        return
-    kernels = trace.recorded("kernels")
-    names, steady = kernels.texts("name"), steady_kernels(trace)
-    convolves = steady & (kernel_classes(trace) == KernelClass.CONVOLUTION)
-    precise = {tf32: convolves & _precise(names, tf32) for tf32 in (False, True)}
-    conversions = steady & _named(names, lambda name: bool(_CONVERSION.search(name)))
-    transforms = _named(names, lambda name: bool(_FFT.search(name))).any()
-    for device, known in enumerate(peaks(trace)):
-        takes_tf32 = "capability" in known and known["capability"].value >= _FIRST_TF32
-        remedy = _precision(known)
-        if remedy is not None:
-            yield from _finding(trace, device, remedy, precise[takes_tf32])
-        if takes_tf32 and not transforms:
-            yield from _finding(trace, device, _LAYOUT, conversions)
-
-
-def _precision(known: Peaks) -> _Remedy | None:
-    """The 16-bit type that is faster on a GPU, by its peak rates; None where they are unknown."""
-    rates = {kind: known[kind].value for kind in ("fp32", "fp16", "tf32", "bf16") if kind in known}
-    capability = known["capability"].value if "capability" in known else 0.0
-    if capability >= _FIRST_TF32 and {"tf32", "bf16"} <= rates.keys():
-        factor = rates["bf16"] / rates["tf32"]
-        return _Remedy(_IN_TF32, _USE_BF16, 1 - 1 / factor, factor) if factor > 1 else None
-    if _FIRST_TENSOR_CORES <= capability < _FIRST_TF32 and {"fp32", "fp16"} <= rates.keys():
-        factor = rates["fp16"] / rates["fp32"]
-        return _Remedy(_IN_FP32, _USE_FP16, 1 - 1 / factor, factor) if factor > 1 else None
-    return None
-
-
-def _precise(names: Texts, takes_tf32: bool) -> Mask:
-    """True for kernels that multiply TF32 or, before tensor cores took that, fp32."""
-    if takes_tf32:
-        return _named(names, lambda name: bool(_TF32.search(name)))
-    return _named(names, lambda name: bool(_FP32.search(name)) and not _TENSOR_CORES.search(name))
-
-
-def _named(names: Texts, chosen: Callable[[str], bool]) -> Mask:
-    """True for the kernels whose names are chosen; each distinct name is tested once."""
-    used = groups.different(names.codes[names.codes >= 0]).tolist()
-    codes = [code for code in used if chosen(str(names.values[code])[:_LONGEST])]
-    result: Mask = np.isin(names.codes, codes)
-    return result
-
-
-def _finding(trace: Trace, device: int, say: _Remedy, chosen: Mask) -> Iterator[Finding]:
-    """The finding on what the chosen kernels of a GPU can save, if that is enough."""
-    rows, span_ns = np.flatnonzero(chosen), steady_spans_ns(trace).get(device, 0)
-    kernels = trace.recorded("kernels")
-    rows = rows[kernels["device"][rows] == device]
-    if not len(rows):
-        return
-    every = steady_kernels(trace) & (kernels["device"] == device)
-    duration_ns = kernels.duration_ns
-    total_ns, kernel_ns = int(duration_ns[rows].sum()), int(duration_ns[every].sum())
-    least = _LEAST_FRACTION if say.factor else 0.0
-    if not total_ns or total_ns < least * kernel_ns:
-        return
-    others = np.flatnonzero(_between(trace) & every & ~chosen) if say.factor else rows[:0]
-    gaining = np.concatenate([rows, others])
-    part = np.repeat([say.less, _HALF], [len(rows), len(others)])
-    less_ns: Integers = np.ceil(duration_ns[gaining] * part).astype(np.int64)
-    saved_ns = claimable_ns(trace, device, gaining, less_ns)
-    lost_ns = gain_of_device_ns(trace, gaining, less_ns)
-    severity = severity_of_part(saved_ns, lost_ns, span_ns)
-    if severity is None:
-        return
-    nchw_ns = 0 if say.factor else int(duration_ns[every & _on_nchw(kernels.texts("name"))].sum())
-    besides = nchw_ns >= _MUCH * kernel_ns
-    if besides and severity in ("low", "info"):
-        severity = "medium"
-    name = str(kernels.texts("name")[rows[np.argmax(duration_ns[rows])]])
-    values: dict[str, Value] = {
-        "kernels": len(rows),
-        "total_ns": total_ns,
-        "total_pct": 100 * total_ns / kernel_ns,
-        "speedup_factor": say.factor,
-        "halved_ns": int(duration_ns[others].sum()),
-        "saved_ns": saved_ns,
-        "nchw_ns": nchw_ns,
-    }
-    limited = gain_sentence(saved_ns, lost_ns)
-    yield Finding(
-        severity,
-        say.message
-        + (_HALVED if len(others) else "")
-        + (_OTHERS_ON_NCHW if besides else "")
-        + limited,
-        say.remedy,
-        saved_ns,
-        Subject("kernel", name),
-        Evidence(values, "kernels", {"name": name}),
-        share_pct(saved_ns, span_ns) if saved_ns else None,
-        # channels_last saved 14.7 ms where the conversions take 5.3, and 20.4 where they take 0.8
-        # (docs/accuracy.md).
-        saving="at-most" if say.factor or limited else "at-least",
-    )
-
-
-def _on_nchw(names: Texts) -> Mask:
-    """True for kernels of cuDNN and PyTorch that normalize or convolve images in NCHW."""
-    return _named(names, lambda name: bool(_NCHW.search(name)))
+    return claims
 
 
 def _between(trace: Trace) -> Mask:
@@ -215,10 +104,75 @@ def _between(trace: Trace) -> Mask:
 
     GEMMs on CUDA cores have a finding of their own.
     """
-    names = trace.recorded("kernels").texts("name")
-    return _named(names, _is_wide) & np.isin(kernel_classes(trace), _BETWEEN)
+    return named(trace, _is_wide) & np.isin(kernel_classes(trace), _BETWEEN)
 
 
 def _is_wide(name: str) -> bool:
     wide = bool(_WIDE.search(name)) and not _NARROW.search(name)
     return wide and not is_fp32_gemm_on_cuda_cores(name)
+
+
+def _conversions(trace: Trace) -> Iterator[TimeClaim]:
+    """Conversions of images, on GPUs whose tensor cores take TF32.
+
+    torch.fft needs images as NCHW: beside it another layout costs more conversions than it saves.
+    A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
+    (docs/accuracy.md).
+    """
+    rows = steady(trace, named(trace, _CONVERSION))
+    if not len(rows) or framework(trace) != "torch" or named(trace, CUFFT).any():
+        return
+    duration_ns = trace.recorded("kernels").duration_ns
+    on_nchw = by_gpu(trace, steady(trace, named(trace, _NCHW)))
+    for device, own in by_gpu(trace, rows).items():
+        if capability(trace, device) < _FIRST_TF32 or not duration_ns[own].any():
+            continue
+        kernel_ns = int(steady_ns(trace)[device])
+        nchw_ns = int(duration_ns[on_nchw.get(device, own[:0])].sum())
+        values = {"speedup_factor": None, "halved_ns": 0, "nchw_ns": nchw_ns}
+        claim = kernel_claim(trace, device, own, values)
+        yield replace(
+            claim,
+            figures={**claim.figures, "kernel_ns": kernel_ns},
+            at_least="medium" if nchw_ns >= _MUCH * kernel_ns else "info",
+        )
+
+
+_HALVED = Clause(
+    " Other 32-bit kernels between them, such as normalization, take {halved_ns}, and half of that "
+    "at best in 16 bits."
+)
+IN_TF32 = FindingRule(
+    _narrower(r"tf32", _FIRST_TF32, np.inf, "tf32", "bf16"),
+    "Convolutions in TF32 take {total_ns} ({total_pct} of kernel time after warm-up); bf16 is up "
+    "to {speedup_factor} faster.",
+    "Run the forward pass under torch.autocast to bf16, where its accuracy is enough.",
+    (_HALVED,),
+)
+IN_FP32 = FindingRule(
+    _narrower(_is_fp32, _FIRST_TENSOR_CORES, _FIRST_TF32, "fp32", "fp16"),
+    "Convolutions in fp32 take {total_ns} ({total_pct} of kernel time after warm-up) and do not "
+    "use the tensor cores; fp16 is up to {speedup_factor} faster.",
+    "Run the forward pass under torch.autocast to fp16, with torch.amp.GradScaler: the tensor "
+    "cores of this GPU take nothing wider.",
+    (_HALVED,),
+)
+# What another layout gains beyond the conversions is not known: channels_last saved 14.7 ms where
+# the conversions take 5.3, and 20.4 where they take 0.8 (docs/accuracy.md).
+LAYOUT = FindingRule(
+    _conversions,
+    "cuDNN's conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of kernel "
+    "time after warm-up) in {kernels:kernel}.",
+    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input, or "
+    "torch.channels_last_3d for videos and volumes.",
+    (
+        Clause(
+            " Normalization and depthwise convolutions on NCHW take another {nchw_ns}; most are "
+            "faster on NHWC.",
+            least=_MUCH,
+            of_ns="kernel_ns",
+        ),
+    ),
+    saving="at-least",
+)
+CONVOLUTIONS = (IN_TF32, IN_FP32, LAYOUT)

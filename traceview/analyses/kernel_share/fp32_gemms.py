@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 import numpy as np
 
 from traceview import groups
+from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.operations.frameworks import Framework, framework
 from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
-from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
+from traceview.findings import Subject
 from traceview.hardware import geforce_factors
 from traceview.records import record
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import by_gpu, named, steady, steady_ns
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace, fact
+from traceview.units import Value
 
 # The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
 _FIRST_CAPABILITY = 8.0
+_LEAST_GEMM_FRACTION = 0.10
+_TF32 = "Use TF32 where a 10-bit mantissa is accurate enough: "
+_USE_TF32: dict[Framework, str] = {
+    "torch": f"{_TF32}torch.set_float32_matmul_precision('high'). torch.autocast to bf16 is faster "
+    "still.",
+    "cupy": f"{_TF32}set CUPY_TF32=1.",
+    "jax": f"{_TF32}jax.default_matmul_precision('tensorfloat32').",
+    "": f"{_TF32}cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or NVIDIA_TF32_OVERRIDE=1.",
+}
+_BF16 = "where a 7-bit mantissa is accurate enough."
+_USE_BF16: dict[Framework, str] = {
+    "torch": f"Use torch.autocast to bf16 {_BF16}",
+    "cupy": f"Use bf16 inputs {_BF16}",
+    "jax": f"Use jax.default_matmul_precision('bfloat16') {_BF16}",
+    "": f"Use bf16 inputs {_BF16}",
+}
 
 
 @record
@@ -65,18 +86,14 @@ class Fp32Gemms:
 def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     """The selected fp32 GEMMs after warm-up, by GPU; see `estimate` for which GPUs are left out."""
     kernels = trace.recorded("kernels")
-    names = kernels.texts("name")
-    used = groups.different(names.codes[names.codes >= 0])
-    fp32 = [code for code in used.tolist() if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
-    if not fp32:
+    names, rows = kernels.texts("name"), steady(trace, named(trace, is_fp32_gemm_on_cuda_cores))
+    if not len(rows):
         return ()
-    rows = np.flatnonzero(np.isin(names.codes, fp32) & steady_kernels(trace))
     labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
     duration_ns = kernels.duration_ns
     gpus = list(trace.devices.rows())
     estimates = []
-    for device in groups.different(kernels["device"][rows]).tolist():
-        own = rows[kernels["device"][rows] == device]
+    for device, own in by_gpu(trace, rows).items():
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
         gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
         gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
@@ -131,3 +148,54 @@ def estimate(
         saved_ns=total_ns - int(flop.sum() / rate * 1e9),
         saved_each_ns=np.ceil(launches.duration_ns - flop / rate * 1e9).astype(np.int64),
     )
+
+
+def fp32_claim(
+    gemms: tuple[Fp32Gemms, ...], kernel_ns: int, span_ns: int, used: Framework
+) -> Iterator[TimeClaim]:
+    """One claim on the fp32 GEMMs of all GPUs, where they take a tenth of the kernel time.
+
+    `kernel_ns` is the time of all kernels after warm-up, `span_ns` the steady time of the GPUs.
+    """
+    gemm_ns = sum(each.time_ns for each in gemms)
+    if not gemm_ns or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
+        return
+    # GPUs that compute at the same time save the time of the program once.
+    saved_ns = max(each.claimed_ns or 0 for each in gemms)
+    most = max(gemms, key=lambda each: each.time_ns)
+    values: dict[str, Value] = {
+        "gemm_ns": gemm_ns,
+        "gemm_pct": 100 * gemm_ns / kernel_ns,
+        "kernels": sum(len(each.names) for each in gemms),
+        "saved_ns": saved_ns,
+    }
+    if most.kind and most.speedup:
+        values["speedup_factor"] = most.speedup
+    if most.flop_per_s and most.fp32_flop_per_s:
+        values["peak_flop_per_s"] = most.flop_per_s
+        values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
+    remedies = _USE_BF16 if most.kind == "bf16" else _USE_TF32
+    yield TimeClaim(
+        Subject("kernel", most.names[0]),
+        values,
+        "kernels",
+        {"name": most.names[0]},
+        saved_ns,
+        max(each.gain_ns or 0 for each in gemms),
+        span_ns,
+        words={"kind": "bf16" if most.kind == "bf16" else "TF32"},
+        remedy=remedies.get(used, remedies[""]),
+        severity=None if any(each.kind for each in gemms) else "info",
+    )
+
+
+def _fp32(trace: Trace) -> Iterator[TimeClaim]:
+    kernel_ns = int(steady_ns(trace).sum())
+    yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), framework(trace))
+
+
+FP32_GEMMS = FindingRule(
+    _fp32,
+    "fp32 GEMMs take {gemm_ns} ({gemm_pct} of kernel time after warm-up) and do not use the tensor "
+    "cores[; {kind} is up to {speedup_factor} faster].",
+)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_of_part
 from traceview.analyses.lost_time import work_time
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_operations_ns, gain_of_operations_ns
@@ -20,16 +19,16 @@ from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up
-from traceview.findings import Evidence, Finding, share_pct
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.gpus import gpu_subject
 from traceview.tables import RowNumbers
 from traceview.trace import Trace
-from traceview.units import Value
 
 _MANY, _LEAST_FRACTION = 1_000, 0.25
 
 
-def memset_findings(trace: Trace) -> Iterator[Finding]:
-    """A finding on the GPU with most memsets before kernels of the program."""
+def _storms(trace: Trace) -> Iterator[TimeClaim]:
+    """The GPU with most memsets before kernels of the program."""
     ops = operations(trace)
     rows, after = _before_own_kernels(trace)
     if len(rows) < _MANY:
@@ -38,38 +37,38 @@ def memset_findings(trace: Trace) -> Iterator[Finding]:
     on_device = ops.device[rows] == device
     rows, after = rows[on_device], after[on_device]
     steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
-    total_ns, span_ns = int(ops.duration_ns[rows].sum()), steady_spans_ns(trace).get(device, 0)
-    saved_ns = claimable_operations_ns(trace, device, rows)
-    lost_ns = gain_of_operations_ns(trace, rows)
-    severity = severity_of_part(saved_ns, lost_ns, span_ns)
-    if len(rows) < max(_MANY, _LEAST_FRACTION * int(steady.sum())) or severity is None:
+    every = int(steady.sum())
+    if len(rows) < max(_MANY, _LEAST_FRACTION * every):
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
-    values: dict[str, Value] = {
+    longest = int(np.argmax(ops.duration_ns[rows]))
+    saved_ns = claimable_operations_ns(trace, device, rows)
+    values = {
         "memsets": len(rows),
-        "operations_pct": 100.0 * len(rows) / int(steady.sum()),
-        "total_ns": total_ns,
+        "operations_pct": 100.0 * len(rows) / every,
+        "total_ns": int(ops.duration_ns[rows].sum()),
         "saved_ns": saved_ns,
     }
-    longest = int(np.argmax(ops.duration_ns[rows]))
-    yield Finding(
-        severity,
-        "{memsets} kernels of the program each follow a memset ({operations_pct} of all "
-        f"operations). These memsets take {{total_ns}}.{gain_sentence(saved_ns, lost_ns)}",
-        "Clear the values in the kernel before, or many of them with one memset: each is a launch "
-        "of its own.",
-        saved_ns,
+    yield TimeClaim(
         gpu_subject(trace, device),
-        Evidence(
-            values,
-            "classes",
-            {**gpu_cells(trace, device), "class": kind.label},
-            int(ops.start_ns[rows[longest]]),
-            int(ops.end_ns[after[longest]]),
-        ),
-        share_pct(saved_ns, span_ns) if saved_ns else None,
-        work=work_time(trace, rows),
+        values,
+        "classes",
+        {**gpu_cells(trace, device), "class": kind.label},
+        saved_ns,
+        gain_of_operations_ns(trace, rows),
+        steady_spans_ns(trace).get(device, 0),
+        (int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])),
+        work_time(trace, rows),
     )
+
+
+MEMSETS = FindingRule(
+    _storms,
+    "{memsets} kernels of the program each follow a memset ({operations_pct} of all operations). "
+    "These memsets take {total_ns}.",
+    "Clear the values in the kernel before, or many of them with one memset: each is a launch of "
+    "its own.",
+)
 
 
 def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:

@@ -10,96 +10,63 @@ with 11.5 and 5.2 ms of such kernels were 12.9 and 5.7 ms shorter without (docs/
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups, intervals
-from traceview.analyses.gpu_wording import gpu_subject
-from traceview.analyses.kernel_share.fusion import matching_kernels
-from traceview.facts.idle.gaps import steady_spans_ns
+from traceview import groups
 from traceview.facts.memory.levels import levels
-from traceview.facts.operations.hosts import gpu_cells
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
-from traceview.facts.steps.warm_up import steady_kernels, steady_kernels_ns
-from traceview.findings import Evidence, Finding, LostTime, Severity, severity_of, share_pct
+from traceview.findings import Severity
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import costliest_gpu, named, steady, whole_claim
 from traceview.tables import NULL, Integers, Mask, RowNumbers
 from traceview.trace import Trace
-from traceview.units import Value
 
-_FORWARD = re.compile(
+_FORWARD = (
     r"GeluCUDAKernelImpl|\b(?:silu|mish|softplus|elu|hardswish|leaky_relu)_kernel\b"
     r"|softmax_warp_forward|cunn_SoftMaxForward|vectorized_layer_norm_kernel|RowwiseMomentsCUDA"
     r"|fused_dropout_kernel|batch_norm_(?:transform_input|collect_statistics)|\bbn_fw_"
     r"|\bflash_fwd_|fmha_cutlassF|flash_fprop|max_pool_forward"
 )
-_BACKWARD = re.compile(r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop")
+_BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
 _LEAST_LAUNCHES = 2
 # A thread that launches fewer of the backward pass than this part of its kernels runs the forward.
 _FORWARD_THREAD = 0.05
 _FULL_MEMORY = 0.8
-_REMEDY = (
+
+
+def _recomputations(trace: Trace) -> Iterator[TimeClaim]:
+    for device, rows in costliest_gpu(trace, steady(trace, recomputed_kernels(trace))):
+        peak, memory = _memory(trace, device)
+        values = {"peak_bytes": peak, "memory_bytes": memory}
+        yield replace(whole_claim(trace, device, rows, values), at_most=_most_severe(peak, memory))
+
+
+def _most_severe(peak: int | None, memory: int | None) -> Severity:
+    """The most that recomputation can be, by whether there is memory for the activations."""
+    if peak is None or memory is None:
+        return "low"
+    return "info" if peak > _FULL_MEMORY * memory else "high"
+
+
+RECOMPUTATION = FindingRule(
+    _recomputations,
+    "The backward pass computes activations again: {kernels:kernel} of the forward pass "
+    "{kernels?takes|take} {total_ns} ({total_pct} of kernel time after warm-up).[ Memory peaks at "
+    "{peak_bytes} of {memory_bytes}.]",
     "Where the memory allows it, keep the activations: checkpoint fewer blocks or none "
-    "(torch.utils.checkpoint, gradient_checkpointing), or only what is cheap to compute again."
+    "(torch.utils.checkpoint, gradient_checkpointing), or only what is cheap to compute again.",
+    saving="about",
 )
-
-
-def recomputation_findings(trace: Trace) -> Iterator[Finding]:
-    """One finding on the GPU that spends most time on recomputation."""
-    rows = np.flatnonzero(recomputed_kernels(trace) & steady_kernels(trace))
-    if not len(rows):
-        return
-    kernels = trace.recorded("kernels")
-    by_device = groups.group(kernels["device"][rows])
-    most = int(np.argmax(groups.sums(by_device, kernels.duration_ns[rows])))
-    own = rows[by_device.ids == most]
-    device, duration_ns = int(kernels["device"][own[0]]), kernels.duration_ns[own]
-    total_ns, span_ns = int(duration_ns.sum()), steady_spans_ns(trace).get(device, 0)
-    peak, memory = _memory(trace, device)
-    severity = _severity(severity_of(total_ns, span_ns), peak, memory)
-    if severity is None:
-        return
-    values: dict[str, Value] = {
-        "kernels": len(own),
-        "total_ns": total_ns,
-        "total_pct": 100 * total_ns / steady_kernels_ns(trace, device),
-        "peak_bytes": peak,
-        "memory_bytes": memory,
-    }
-    template = (
-        "The backward pass computes activations again: {kernels:kernel} of the forward pass "
-        "{total_ns} ({total_pct} of kernel time after warm-up)."
-    ).replace("pass {", "pass take {" if len(own) > 1 else "pass takes {", 1)
-    if peak is not None and memory is not None:
-        template += " Memory peaks at {peak_bytes} of {memory_bytes}."
-    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[own], duration_ns))))
-    yield Finding(
-        severity,
-        template,
-        _REMEDY,
-        total_ns,
-        gpu_subject(trace, device),
-        Evidence(values, "classes", {**gpu_cells(trace, device), "class": kind.label}),
-        share_pct(total_ns, span_ns),
-        work=LostTime(device, intervals.union(kernels["start_ns"][own], kernels["end_ns"][own])),
-        saving="about",
-    )
-
-
-def _severity(severity: Severity | None, peak: int | None, memory: int | None) -> Severity | None:
-    """The severity, if there is memory for the activations to keep; `low` where that is unknown."""
-    if severity is None or peak is None or memory is None:
-        return "low" if severity in ("medium", "high") else severity
-    return "info" if peak > _FULL_MEMORY * memory else severity
 
 
 def recomputed_kernels(trace: Trace) -> Mask:
     """True for the kernels of the forward pass that the backward pass launches once more."""
     kernels = trace.recorded("kernels")
     result = np.zeros(len(kernels), bool)
-    forward, backward = (matching_kernels(trace, rule) for rule in (_FORWARD, _BACKWARD))
+    forward, backward = (named(trace, rule) for rule in (_FORWARD, _BACKWARD))
     forward = forward & ~backward
     if not forward.any() or not backward.any():
         return result

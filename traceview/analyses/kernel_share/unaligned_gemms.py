@@ -8,15 +8,17 @@ align4: on an H200 the GEMMs of a vocabulary of 50,257 took four times as long a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
-from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.records import record
-from traceview.tables import Integers
+from traceview.findings import Subject
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import costliest_gpu, kernel_claim, named, steady
+from traceview.tables import Integers, RowNumbers
 from traceview.trace import Trace
 
 # simt kernels, for CUDA cores, are always align1: that is not a fault.
@@ -37,65 +39,29 @@ def aligned_elements(name: str) -> int | None:
     return needed if int(match["elements"]) < needed else None
 
 
-@record
-class UnalignedGemms:
-    """The unaligned GEMMs of one GPU after warm-up; `names`, costliest first.
-
-    `saved_ns` is the part of their time that the program gains at most, `gain_ns` the gain if the
-    CPU launched all work in time. `elements` is the number that dimensions should be a multiple
-    of, `dimension` a recorded one that is not, None without shapes. `longest` has start and end of
-    the longest launch, in ns.
-    """
-
-    device: int
-    names: tuple[str, ...]
-    calls: int
-    total_ns: int
-    saved_ns: int
-    gain_ns: int
-    elements: int
-    dimension: int | None
-    longest: tuple[int, int]
-
-
-def unaligned_gemms(trace: Trace) -> tuple[UnalignedGemms, ...]:
-    """The selected unaligned GEMMs after warm-up, by GPU."""
-    kernels = trace.recorded("kernels")
-    names = kernels.texts("name")
-    used = groups.different(names.codes[names.codes >= 0]).tolist()
-    needed = {code: aligned_elements(str(names.values[code])) for code in used}
-    codes = [code for code, elements in needed.items() if elements]
-    if not codes:
-        return ()
-    rows = np.flatnonzero(np.isin(names.codes, codes) & steady_kernels(trace))
-    devices = kernels["device"][rows]
-    by_device = []
-    for device in groups.different(devices).tolist():
-        own = rows[devices == device]
-        duration_ns = kernels.duration_ns[own]
-        by_name = groups.group(names.codes[own])
-        costliest = groups.most_first(groups.sums(by_name, duration_ns))
-        first = own[by_name.first[costliest]]
-        elements = needed[int(names.codes[first[0]])] or 0
-        longest = own[np.argmax(duration_ns)]
-        by_device.append(
-            UnalignedGemms(
-                device,
-                tuple(str(names[row]) for row in first.tolist()),
-                len(own),
-                int(duration_ns.sum()),
-                claimable_ns(trace, device, own),
-                gain_of_device_ns(trace, own),
-                elements,
-                _odd_dimension(trace, own, duration_ns, elements),
-                (int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
-            )
+def _unaligned(trace: Trace) -> Iterator[TimeClaim]:
+    kernels, names = trace.recorded("kernels"), trace.recorded("kernels").texts("name")
+    for device, rows in costliest_gpu(trace, steady(trace, named(trace, aligned_elements))):
+        duration_ns, by_name = kernels.duration_ns[rows], groups.group(names.codes[rows])
+        most = int(np.argmax(groups.sums(by_name, duration_ns)))
+        name, longest = str(names[rows[by_name.first[most]]]), rows[np.argmax(duration_ns)]
+        elements = aligned_elements(name) or 0
+        values = {
+            "gemms": len(rows),
+            "kernels": by_name.size,
+            "elements": elements,
+            "dimension": _odd_dimension(trace, rows, duration_ns, elements),
+        }
+        yield replace(
+            kernel_claim(trace, device, rows, values),
+            subject=Subject("kernel", name),
+            row={"name": name},
+            window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
         )
-    return tuple(by_device)
 
 
 def _odd_dimension(
-    trace: Trace, rows: Integers, duration_ns: Integers, elements: int
+    trace: Trace, rows: RowNumbers, duration_ns: Integers, elements: int
 ) -> int | None:
     """The unaligned dimension in which these GEMMs spend most time, by their recorded shapes."""
     shaped = shaped_gemms(trace)
@@ -112,3 +78,12 @@ def _odd_dimension(
             if side % elements:
                 spent[side] = spent.get(side, 0.0) + float(time[at])
     return max(spent, key=lambda side: spent[side]) if spent else None
+
+
+UNALIGNED = FindingRule(
+    _unaligned,
+    "{gemms:GEMM} run on slow kernels for unaligned matrices ({kernels:kernel}) for {total_ns}: a "
+    "dimension[ of {dimension}] is not a multiple of {elements}.",
+    "Make it a multiple of {elements}, by padding: it is most often the vocabulary, the number of "
+    "classes or, where attention is not fused, the length of a sequence.",
+)

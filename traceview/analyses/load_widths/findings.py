@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.load_widths.bounds import (
     WARM_UP_ALONE,
     WIDE_BITS,
@@ -22,6 +21,7 @@ from traceview.findings import (
     share_pct,
     shortened,
 )
+from traceview.rules.engine import gain_sentence, severity_of_part
 from traceview.units import Value
 
 if TYPE_CHECKING:

@@ -1,0 +1,229 @@
+"""The rules of kernel-share, one list in reading order, and those that need no file of their own.
+
+Shorter kernels shorten a step only where the GPU is what limits it: see facts/idle/gpu_limited.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.framework_wording import is_compiled
+from traceview.analyses.kernel_share.attention import UNFUSED_ATTENTION, unfused_attention
+from traceview.analyses.kernel_share.convolutions import CONVOLUTIONS
+from traceview.analyses.kernel_share.fp32_gemms import FP32_GEMMS
+from traceview.analyses.kernel_share.fusion import unfused_kernels, unfused_optimizer
+from traceview.analyses.kernel_share.memsets import MEMSETS
+from traceview.analyses.kernel_share.recomputation import RECOMPUTATION
+from traceview.analyses.kernel_share.slower_kernels import JACOBI_ROTATIONS, OLD_GEMMS
+from traceview.analyses.kernel_share.tensor_updates import TENSOR_UPDATES
+from traceview.analyses.kernel_share.unaligned_gemms import UNALIGNED
+from traceview.analyses.recorder_wording import on_amd
+from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
+from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.steps import steps
+from traceview.facts.steps.warm_up import launched_in_warm_up, steady_kernels
+from traceview.findings import LOW, Subject
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.gpus import gpu_subject
+from traceview.rules.kernels import faster, named, steady
+from traceview.trace import Trace
+
+_PER_TENSOR = r"elementwise_kernel<.*\baddcdiv_cuda_kernel"
+_MANY_TENSORS = 20
+_OWN_KERNEL_PCT = 10.0
+_TINY_NS = 3_000
+_MANY_TINY = 1_000
+_COMPILED_IN_PART = (
+    "torch.compile is on, but not for these: look for graph breaks (TORCH_LOGS=graph_breaks), and "
+    "compile what calls them."
+)
+_FUSED_REAL = (
+    "Use fused=True (Adam, AdamW, SGD, Adagrad). It does not take complex parameters: give these "
+    "an optimizer of their own."
+)
+
+
+def _chains(trace: Trace) -> Iterator[TimeClaim]:
+    for claim in unfused_kernels(trace, unfused_attention(trace)):
+        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
+
+
+def _optimizers(trace: Trace) -> Iterator[TimeClaim]:
+    for claim in unfused_optimizer(trace):
+        yield replace(claim, remedy=_FUSED_REAL if named(trace, r"c10::complex<").any() else "")
+
+
+def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
+    """Adam-like optimizers that update each tensor alone: only these call addcdiv.
+
+    The cost lies in the launches, which other analyses claim, so no time is claimed here.
+    """
+    kernels, rows = trace.recorded("kernels"), steady(trace, named(trace, _PER_TENSOR))
+    if len(rows) < _MANY_TENSORS * max(len(steps(trace)), 1):
+        return
+    name = str(kernels.texts("name")[rows[0]])
+    values = {"updates": len(rows), "device": int(kernels["device"][rows[0]])}
+    yield TimeClaim(Subject("kernel", name), values, "kernels", {"name": name}, severity="low")
+
+
+def _tiny(trace: Trace) -> Iterator[TimeClaim]:
+    """Where most kernels take no longer than their launch.
+
+    Kernels of CUDA graphs are left out, as they are not launched one by one.
+    """
+    kernels = trace.recorded("kernels")
+    launched = steady_kernels(trace) & ~cuda_graphs(trace).node[kernel_operations(trace)]
+    tiny = launched & (kernels.duration_ns <= _TINY_NS)
+    calls = groups.frequencies(kernels["device"][tiny], len(trace.devices))
+    device = int(np.argmax(calls)) if len(calls) else 0
+    on_device = launched & (kernels["device"] == device)
+    if not calls.any() or calls[device] < max(_MANY_TINY, on_device.sum() // 2):
+        return
+    chosen = tiny & on_device
+    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[chosen]))))
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        {
+            "tiny_kernels": int(calls[device]),
+            "kernels": int(on_device.sum()),
+            "longest_ns": _TINY_NS,
+            "total_ns": int(kernels.duration_ns[chosen].sum()),
+        },
+        "classes",
+        {**gpu_cells(trace, device), "class": kind.label},
+        window=(int(kernels["start_ns"][chosen].min()), int(kernels["end_ns"][chosen].max())),
+        severity="info",
+    )
+
+
+def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
+    """The selected kernel with most time after warm-up, if the program wrote it.
+
+    Launches of warm-up count only if there are no others.
+    """
+    chosen = selected_operations(trace)[kernel_operations(trace)]
+    late = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
+    after_warm_up = bool(late.any() and (late != chosen).any())
+    rows = np.flatnonzero(late) if after_warm_up else np.flatnonzero(chosen)
+    kernels = trace.recorded("kernels")
+    by_name = groups.group(kernels.texts("name").codes[rows])
+    total_ns = groups.sums(by_name, kernels.duration_ns[rows])
+    if not total_ns.any():
+        return
+    most = int(np.argmax(total_ns))
+    first, largest_ns = int(rows[by_name.first[most]]), int(total_ns[most])
+    pct = 100.0 * largest_ns / int(total_ns.sum())
+    short = largest_ns < LOW * steady_span_ns(trace)
+    if short or pct < _OWN_KERNEL_PCT or kernel_owners(trace)[first] != KernelOwner.PROGRAM:
+        return
+    device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
+    own = rows[by_name.ids == most]
+    saved_ns = claimable_ns(trace, device, own[kernels["device"][own] == device])
+    values = {
+        "kernel": kernel_labels(trace)[first],
+        "kernel_ns": largest_ns,
+        "kernel_pct": pct,
+        "saved_ns": saved_ns,
+    }
+    answers = "roofline, wave-quantization, load-widths, traceview ptx"
+    yield TimeClaim(
+        Subject("kernel", name),
+        values,
+        "kernels",
+        {"name": name},
+        saved_ns,
+        span_ns=steady_span_ns(trace),
+        words={
+            "when": " after warm-up" if after_warm_up else "",
+            "tools": "rocprof-compute" if on_amd(trace) else answers,
+        },
+        severity="info",
+    )
+
+
+UNFUSED_CHAINS = FindingRule(
+    _chains,
+    "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "
+    "{runs:chain} and take {total_ns}. Fused, a chain takes about as long as its longest kernel: "
+    "up to {less_ns} less.",
+    {
+        "torch": "Use torch.compile on the model, which fuses them.",
+        "cupy": "Fuse them: cupy.fuse, or one cupy.ElementwiseKernel for the chain.",
+        "jax": "Make them one jitted function: XLA fuses what it compiles together.",
+        "": "Fuse them into one kernel per chain.",
+    },
+)
+UNFUSED_OPTIMIZER = FindingRule(
+    _optimizers,
+    "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. One "
+    "kernel that reads and writes each tensor once takes up to {less_ns} less.",
+    "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
+)
+TENSOR_BY_TENSOR = FindingRule(
+    _tensor_by_tensor,
+    "The optimizer updates its tensors one by one, {updates:update} in all, each of several "
+    "kernels.",
+    "Use foreach=True, or fused=True (Adam, AdamW): a few kernels update all tensors.",
+)
+TINY_KERNELS = FindingRule(
+    _tiny,
+    "{tiny_kernels} of {kernels} kernels take {longest_ns} or less, {total_ns} in all: each takes "
+    "about as long to launch as to run.",
+    {
+        "torch": "Use torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph, larger "
+        "batches, or fused kernels.",
+        "jax": "Use one jitted function for the whole step, larger batches, or fused kernels.",
+        "": "Use a CUDA graph, larger batches, or fused kernels.",
+    },
+)
+OWN_KERNEL = FindingRule(
+    _own_kernel,
+    "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.",
+    "Look at what limits it ({tools}).",
+)
+
+RULES = (
+    FP32_GEMMS,
+    UNALIGNED,
+    # Built for compute capability 8.0; on one of 9.x FlashAttention-3 (Shah et al., 2024) is 1.5 to
+    # 2.0 times as fast forward on an H100, and cuDNN on an H200 1.3 to 1.9 times forward and 1.5 to
+    # 2.02 times backward (docs/accuracy.md). Shorter calls are bound by their launch.
+    FindingRule(
+        faster(
+            r"\b(?:pytorch_)?flash::flash_(?:fwd_kernel|bwd_dq_dk_dv_loop_\w+)\b",
+            factor=2.1,
+            since=9.0,
+            until=10.0,
+            least_ns=20_000,
+        ),
+        "FlashAttention-2 kernels, built for compute capability 8.0, take {total_ns} ({total_pct} "
+        "of kernel time after warm-up) in {kernels:call}. FlashAttention-3 and cuDNN have kernels "
+        "for this GPU, up to {speedup_factor} faster.",
+        "Use FlashAttention-3 (flash_attn_interface), or cuDNN's attention: "
+        "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
+    ),
+    OLD_GEMMS,
+    JACOBI_ROTATIONS,
+    UNFUSED_ATTENTION,
+    *CONVOLUTIONS,
+    RECOMPUTATION,
+    UNFUSED_CHAINS,
+    UNFUSED_OPTIMIZER,
+    TENSOR_UPDATES,
+    TENSOR_BY_TENSOR,
+    MEMSETS,
+    TINY_KERNELS,
+    OWN_KERNEL,
+)
+"""All rules of kernel-share. A new one is one record more."""

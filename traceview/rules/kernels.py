@@ -1,0 +1,181 @@
+"""Claims on kernels: which kernels, by name and GPU, and the time that each could take less."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.compiled.columns.gather import gather
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
+from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.steps.warm_up import steady_kernels
+from traceview.facts.work.peaks import peaks
+from traceview.findings import LostTime, Subject
+from traceview.intervals import Intervals
+from traceview.rules.engine import Claims, TimeClaim
+from traceview.rules.gpus import gpu_subject
+from traceview.tables import Integers, Mask, RowNumbers
+from traceview.trace import Trace, fact
+from traceview.units import Value
+
+Names = str | Callable[[str], object]
+"""Kernels by name: a regular expression that their demangled names match, or a test of a name."""
+_LONGEST = 4000
+"""Characters of a name that are tested: a hostile trace has names of any length."""
+_NONE: Mapping[str, Value] = {}
+
+
+def faster(
+    names: Names, factor: float, since: float = 0.0, until: float = np.inf, least_ns: int = 0
+) -> Claims:
+    """Claims on kernels of which others take 1 ÷ `factor` of the time, on the GPU with most.
+
+    They hold on GPUs of compute capability from `since` to below `until`, for calls of at least
+    `least_ns`: shorter ones are bound by their launch and their tail.
+    """
+
+    def claims(trace: Trace) -> Iterator[TimeClaim]:
+        chosen = steady(trace, named(trace, names))
+        chosen = chosen[trace.recorded("kernels").duration_ns[chosen] >= least_ns]
+        for device, rows in costliest_gpu(
+            trace, chosen, lambda device: since <= capability(trace, device) < until
+        ):
+            duration_ns = trace.recorded("kernels").duration_ns[rows]
+            less_ns = np.ceil(duration_ns * (1 - 1 / factor)).astype(np.int64)
+            yield kernel_claim(trace, device, rows, {"speedup_factor": factor}, less_ns)
+
+    return claims
+
+
+def named(trace: Trace, names: Names) -> Mask:
+    """True for the kernels of these names; each distinct name is tested once."""
+    texts = trace.recorded("kernels").texts("name")
+    test = re.compile(names, re.DOTALL).search if isinstance(names, str) else names
+    codes = [code for code, name in _distinct_names(trace) if test(name)]
+    if not codes:
+        return np.zeros(len(texts), bool)
+    matches = np.zeros(len(texts.values) + 1, bool)
+    matches[codes] = True
+    result: Mask = gather(matches, texts.codes)
+    return result
+
+
+@fact
+def _distinct_names(trace: Trace) -> list[tuple[int, str]]:
+    """The names of kernels that ran, each with its code."""
+    names = trace.recorded("kernels").texts("name")
+    used = groups.different(names.codes[names.codes >= 0]).tolist()
+    return [(code, str(names.values[code])[:_LONGEST]) for code in used]
+
+
+def steady(trace: Trace, chosen: Mask) -> RowNumbers:
+    """Rows of the chosen kernels that are selected and not of warm-up."""
+    rows = np.flatnonzero(chosen).astype(np.int32)
+    return rows[steady_kernels(trace)[rows]] if len(rows) else rows
+
+
+def capability(trace: Trace, device: int) -> float:
+    """The compute capability of a GPU, a row of devices; -1 where it is unknown."""
+    known = peaks(trace)[device]
+    return known["capability"].value if "capability" in known else -1.0
+
+
+def by_gpu(trace: Trace, rows: RowNumbers) -> dict[int, RowNumbers]:
+    """These kernels by GPU, a row of devices."""
+    devices = trace.recorded("kernels")["device"][rows]
+    return {device: rows[own] for device, own in groups.rows_of(devices).items()}
+
+
+def costliest_gpu(
+    trace: Trace, rows: RowNumbers, fits: Callable[[int], bool] | None = None
+) -> Iterator[tuple[int, RowNumbers]]:
+    """The fitting GPU on which these kernels take most time, and those on it."""
+    duration_ns = trace.recorded("kernels").duration_ns
+    own = {device: of for device, of in by_gpu(trace, rows).items() if not fits or fits(device)}
+    if own:
+        yield max(own.items(), key=lambda each: int(duration_ns[each[1]].sum()))
+
+
+@fact
+def steady_ns(trace: Trace) -> Integers:
+    """Time of the steady kernels of each GPU."""
+    kernels = trace.recorded("kernels")
+    own = np.where(steady_kernels(trace), kernels.duration_ns, 0)
+    return groups.added(kernels["device"], own, len(trace.devices))
+
+
+def kernel_claim(
+    trace: Trace,
+    device: int,
+    rows: RowNumbers,
+    values: Mapping[str, Value] = _NONE,
+    less_ns: Integers | None = None,
+    gaining: RowNumbers | None = None,
+) -> TimeClaim:
+    """A claim on kernels of a GPU, named by the longest call, of which each could take `less_ns`.
+
+    Without `less_ns` all their time could be saved. `gaining` are the rows of `less_ns` where more
+    kernels gain than the claim is about. Sentences may name `kernels`, their number, `total_ns`,
+    their time, and `total_pct`, its share of all kernels' of that GPU after warm-up.
+    """
+    duration_ns = trace.recorded("kernels").duration_ns[rows]
+    name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
+    gains = rows if gaining is None else gaining
+    saved_ns = claimable_ns(trace, device, gains, less_ns)
+    return TimeClaim(
+        Subject("kernel", name),
+        {"saved_ns": saved_ns, **values},
+        "kernels",
+        {"name": name},
+        saved_ns,
+        gain_of_device_ns(trace, gains, less_ns),
+        steady_spans_ns(trace).get(device, 0),
+        figures={
+            "kernels": len(rows),
+            "total_ns": int(duration_ns.sum()),
+            "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
+        },
+    )
+
+
+def class_claim(
+    trace: Trace,
+    device: int,
+    rows: RowNumbers,
+    values: Mapping[str, Value] = _NONE,
+    less_ns: Integers | None = None,
+) -> TimeClaim:
+    """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
+    kernels = trace.recorded("kernels")
+    kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
+    when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
+    return replace(
+        kernel_claim(trace, device, rows, values, less_ns),
+        subject=gpu_subject(trace, device),
+        table="classes",
+        row={**gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
+        work=LostTime(device, when),
+    )
+
+
+def whole_claim(
+    trace: Trace,
+    device: int,
+    rows: RowNumbers,
+    values: Mapping[str, Value],
+    when: Intervals | None = None,
+) -> TimeClaim:
+    """As `class_claim`, of kernels that are saved whole, their launches and gaps too.
+
+    `when` is the time that is saved, by default theirs.
+    """
+    claim = class_claim(trace, device, rows, values)
+    work = claim.work if when is None else LostTime(device, when)
+    saved_ns = work.time.total() if work else 0
+    return replace(claim, values=values, saved_ns=saved_ns, lost_ns=None, work=work)
