@@ -149,9 +149,10 @@ def comparison_document(comparison: RunComparison) -> str:
 
 def comparison_markdown(comparison: RunComparison) -> str:
     """A comparison of runs as Markdown."""
-    from traceview.render.comparison.markdown import render_markdown
+    from traceview.render.documents.comparison import comparison_document
+    from traceview.render.markdown import render_markdown
 
-    return render_markdown(comparison)
+    return render_markdown(comparison_document(comparison))
 
 
 def job_page(job: JobReport, all_rows: bool) -> str:
@@ -172,9 +173,10 @@ def job_document(job: JobReport, all_rows: bool) -> str:
 
 def job_markdown(job: JobReport) -> str:
     """A job of many ranks as Markdown."""
-    from traceview.render.ranks.markdown import render_markdown
+    from traceview.render.documents.job import job_document
+    from traceview.render.markdown import render_markdown
 
-    return render_markdown(job)
+    return render_markdown(job_document(job))
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:

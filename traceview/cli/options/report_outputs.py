@@ -187,9 +187,10 @@ def put_tables(files: Iterable[tuple[str, Iterable[str]]], folder: Path) -> None
 
 
 def _markdown(report: Report) -> str:
-    from traceview.render.report.markdown import render_markdown
+    from traceview.render.documents.report import report_document
+    from traceview.render.markdown import render_markdown
 
-    return render_markdown(report)
+    return render_markdown(report_document(report))
 
 
 def _document(report: Report, all_rows: bool) -> Iterator[str]:
