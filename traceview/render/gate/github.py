@@ -7,7 +7,7 @@ import re
 from traceview.comparison.gate import wording
 from traceview.comparison.gate.rules import Decision, GateReport
 from traceview.render.base.safe_text import visible
-from traceview.render.documents.gate import gate_document
+from traceview.render.documents import document_of
 from traceview.render.markdown import render_markdown
 
 _PLACE = re.compile(r"(?:.*[ (])?(?P<file>[^()\s]+):(?P<line>\d+)\)?$", re.DOTALL)
@@ -42,4 +42,4 @@ def _property(text: str) -> str:
 
 def job_summary(report: GateReport) -> str:
     """Markdown for $GITHUB_STEP_SUMMARY; no name becomes markup."""
-    return render_markdown(gate_document(report))
+    return render_markdown(document_of(report))
