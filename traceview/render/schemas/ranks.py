@@ -5,8 +5,7 @@ from __future__ import annotations
 from traceview.ranks.figures import RankFinding, RankName
 from traceview.ranks.job import FailedRank, JobVerdict
 from traceview.ranks.tables import TABLES
-from traceview.render.schemas.findings import FORECAST, finding
-from traceview.render.schemas.shapes import (
+from traceview.render.base.json_schema import (
     NUMBER,
     SCALAR,
     TEXT,
@@ -21,6 +20,7 @@ from traceview.render.schemas.shapes import (
     record,
     row,
 )
+from traceview.render.schemas.findings import FORECAST, finding
 
 
 def job() -> Schema:
