@@ -5,6 +5,7 @@ Each renderer is imported when it is called: a `repr` needs no page.
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,13 +68,12 @@ def figure(result: Result, table: str) -> Figure:
     return figure_of(result, table)
 
 
-@shows("page", "Report")
-def page(report: Report, all_rows: bool) -> str:
-    """The report as an HTML page."""
+@shows("page", "Report", "JobReport")
+def page(report: Report | JobReport, all_rows: bool) -> str:
+    """A report, or a job of many ranks, as an HTML page."""
     from traceview.render.base.table_view import MOST_ROWS
-    from traceview.render.report.html import render_html
 
-    return render_html(report, __version__, None if all_rows else MOST_ROWS)
+    return _rendered(report, "html", None if all_rows else MOST_ROWS)
 
 
 @shows("page", "RunComparison")
@@ -86,22 +86,19 @@ def comparison_page(comparison: RunComparison) -> str:
     return render_html(comparison, __version__, traces)
 
 
-@shows("page", "JobReport")
-def job_page(job: JobReport, all_rows: bool) -> str:
-    """A job of many ranks as an HTML page."""
-    from traceview.render.base.table_view import MOST_ROWS
-    from traceview.render.ranks.html import render_html
-
-    return render_html(job, __version__, None if all_rows else MOST_ROWS)
-
-
-@shows("json", "Report")
-def report_json(report: Report, all_rows: bool) -> str:
-    """The report as a JSON document."""
+@shows("json", "Report", "JobReport")
+def json(report: Report | JobReport, all_rows: bool) -> str:
+    """A report, or a job of many ranks, as a JSON document."""
     from traceview.render.base.row_limit import MOST_ROWS
-    from traceview.render.report.json import render_json
 
-    return render_json(report, __version__, None if all_rows else MOST_ROWS)
+    return _rendered(report, "json", None if all_rows else MOST_ROWS)
+
+
+def _rendered(report: Report | JobReport, form: str, most_rows: int | None) -> str:
+    room = "ranks" if type(report).__name__ == "JobReport" else "report"
+    render = getattr(import_module(f"traceview.render.{room}.{form}"), f"render_{form}")
+    text: str = render(report, __version__, most_rows)
+    return text
 
 
 @shows("json", "RunComparison")
@@ -110,15 +107,6 @@ def comparison_json(comparison: RunComparison) -> str:
     from traceview.render.comparison.json import render_json
 
     return render_json(comparison, __version__)
-
-
-@shows("json", "JobReport")
-def job_json(job: JobReport, all_rows: bool) -> str:
-    """A job of many ranks as a JSON document."""
-    from traceview.render.base.row_limit import MOST_ROWS
-    from traceview.render.ranks.json import render_json
-
-    return render_json(job, __version__, None if all_rows else MOST_ROWS)
 
 
 @shows("markdown", "Report", "RunComparison", "JobReport", "GateReport")
