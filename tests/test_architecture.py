@@ -32,6 +32,7 @@ LEVELS = (
         "stages",
         "statistics",
         "compiled",
+        "display",
     },
     {"hardware"},
     {"ptx"},
@@ -53,9 +54,8 @@ LEVELS = (
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-# The package's front door offers names of all rooms, and the version to all of them. `display`
-# draws any value by way of `render`, imported when it is called (its docstring says why).
-FRONT = {"__init__", "__main__", "display"}
+# The package's front door offers names of all rooms, and the version to all of them.
+FRONT = {"__init__", "__main__"}
 
 
 def room_of(path: Path) -> str:
@@ -130,14 +130,21 @@ def test_no_form_of_import_is_overlooked(source):
     assert rooms_of(imported_modules(source, ["traceview", "trace"])) == {"render"}
 
 
-def test_display_imports_upwards_only_when_called():
-    """Importing it loads rooms of the lowest level alone."""
+def test_a_value_is_shown_by_what_render_registers():
+    """The registry imports no renderer, and each name in it is a class of the package."""
     program = (
-        "import sys, traceview.display\n"
-        "print(*(m.split('.')[1] for m in sys.modules if m.startswith('traceview.')))"
+        "import sys, traceview.display as display\n"
+        "before = {m for m in sys.modules if m.startswith('traceview.render')}\n"
+        "import traceview.render.forms\n"
+        "print(before, {m for m in sys.modules if m.startswith('traceview.render.')})\n"
+        "print(*{name for name, _ in display._RENDERERS})"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert set(ran.stdout.split()) - FRONT <= LEVELS[0], ran.stderr
+    loaded, names = ran.stdout.splitlines()
+    assert loaded == "set() {'traceview.render.forms'}", ran.stderr
+    sources = "\n".join(path.read_text() for path in FILES)
+    for name in set(names.split()) - {"object"}:
+        assert re.search(rf"^class {name}[:(]", sources, re.MULTILINE), name
 
 
 MOST_FILES = 25

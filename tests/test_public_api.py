@@ -18,7 +18,6 @@ from tests.render.ranks.jobs import Shape, a_job
 from tests.render.report.test_html import Page
 from traceview.analyses.base import Result
 from traceview.api import reports
-from traceview.display import html
 from traceview.errors import InputError, OutputExistsError, ToolNotFoundError
 from traceview.findings import Evidence, Finding, Subject
 from traceview.tables import Column, Table
@@ -165,7 +164,7 @@ def test_a_finding_shows_its_saving_and_subject():
         "  about kernel gemm",
         "  → Act.>",
     ]
-    assert "38.2 % of the time after warm-up" in html(finding)
+    assert "38.2 % of the time after warm-up" in finding._repr_html_()
 
 
 def test_html_is_a_self_contained_element_without_scripts(values):
@@ -285,7 +284,7 @@ def test_a_finding_of_a_report_shows_its_analysis_and_its_part_of_a_step(report)
     assert shown.startswith(f"<RankedFinding\n  high: {saved}")
     assert "[gpu-idle]" in shown
     assert ranked.finding.action[:40] in shown
-    assert "can save up to" in html(ranked)
+    assert "can save up to" in ranked._repr_html_()
 
 
 def test_repr_of_kernels_has_their_figures_and_not_their_code():

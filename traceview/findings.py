@@ -109,7 +109,7 @@ class LoopTime:
 
 
 @dataclass(frozen=True, repr=False)
-class Finding:
+class Finding(display.Drawn):
     """What is wrong, what shows it, what to do, and how much time that can save.
 
     `template` is the message with the names of evidence values in braces: `{idle_ns}` becomes
@@ -149,12 +149,6 @@ class Finding:
     def action(self) -> str:
         """The remedy with the values of the evidence in place."""
         return filled(self.remedy, self.evidence.values)
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
 
 
 def field_names(template: str) -> list[str]:

@@ -23,18 +23,12 @@ the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
 @dataclass(frozen=True, repr=False)
-class RankedFinding:
+class RankedFinding(display.Drawn):
     """A finding, the analysis that reports it, and a forecast of what acting on it saves."""
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
 
 
 def ranked(

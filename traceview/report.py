@@ -171,12 +171,6 @@ class Report(display.WrittenReport):
         """All findings, one row per finding, worst first; `.to_pandas()` makes a frame of it."""
         return findings_table(self.findings)
 
-    def _page(self, all_rows: bool) -> str:
-        return display.page(self, all_rows)
-
-    def _document(self, all_rows: bool) -> str:
-        return display.document(self, all_rows)
-
 
 def analyze(
     trace: Trace,

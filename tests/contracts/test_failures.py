@@ -23,9 +23,10 @@ from traceview.ranks import answer
 from traceview.ranks.answer import job_report
 from traceview.ranks.execution import task
 from traceview.ranks.execution.inputs import RankFile
+from traceview.render.documents.report import report_document
+from traceview.render.markdown import render_markdown
 from traceview.render.ranks.text import render_job
 from traceview.render.report.html import render_html
-from traceview.render.report.markdown import render_markdown
 from traceview.render.report.text import render_text
 from traceview.render.terminal.screen import render_screen
 
@@ -85,8 +86,12 @@ def test_an_analysis_that_fails_leaves_the_others_as_they_are(name, trace, undam
     }
 
 
+def as_markdown(report):
+    return render_markdown(report_document(report))
+
+
 @pytest.mark.parametrize(
-    "draw", [render_screen, render_text, render_markdown, partial(render_html, version="0")]
+    "draw", [render_screen, render_text, as_markdown, partial(render_html, version="0")]
 )
 def test_the_first_page_says_which_analysis_failed(draw, trace):
     answer = report.analyze(trace, analyses=with_damage("gpu-idle"))

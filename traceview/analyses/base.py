@@ -108,7 +108,7 @@ class TableSpec:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(display.Drawn):
     """The answer of an analysis: its tables, findings, summary figures and notes.
 
     `summary` has single figures, whose names end in their unit. `notes` say what could not be
@@ -128,13 +128,8 @@ class Result:
         Raises InputError if no chart is declared for the table or it has nothing to draw,
         ToolNotFoundError without matplotlib.
         """
-        return display.figure(self, table)
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
+        drawn: Figure = display.show(self, "figure", table)
+        return drawn
 
     def shown(self, specs: Sequence[TableSpec]) -> Iterator[tuple[TableSpec, Table]]:
         """The tables to render, each with its declaration: all but empty rare ones."""
@@ -144,18 +139,12 @@ class Result:
 
 
 @dataclass(frozen=True, repr=False)
-class Skipped:
+class Skipped(display.Drawn):
     """Why an analysis could not answer, and the remedy; unlike a Result without findings."""
 
     reason: str
     remedy: str
     status: ClassVar[str] = "skipped"
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
 
 
 class Failed(Skipped):

@@ -104,7 +104,7 @@ class EnvironmentDifference:
 
 
 @dataclass(frozen=True, repr=False)
-class RunComparison:
+class RunComparison(display.Drawn):
     """The answer of `traceview compare`.
 
     `recordings` are, per side, the recording with the median step, or its file, for the timelines
@@ -138,7 +138,7 @@ class RunComparison:
 
         Raises OutputExistsError if the file exists and not `force`.
         """
-        return display.output(lambda: display.comparison_page(self), path, force)
+        return display.output(lambda: display.show(self, "page"), path, force)
 
     @overload
     def to_json(self, path: None = None, *, force: bool = False) -> str: ...
@@ -146,7 +146,7 @@ class RunComparison:
     def to_json(self, path: str | Path, *, force: bool = False) -> Path: ...
     def to_json(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
         """The comparison as JSON, as `traceview compare --json` prints it, or written to a path."""
-        return display.output(lambda: display.comparison_document(self), path, force)
+        return display.output(lambda: display.show(self, "json"), path, force)
 
     @overload
     def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...
@@ -154,10 +154,4 @@ class RunComparison:
     def to_markdown(self, path: str | Path, *, force: bool = False) -> Path: ...
     def to_markdown(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
         """The comparison as Markdown, or written to a path."""
-        return display.output(lambda: display.comparison_markdown(self), path, force)
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
+        return display.output(lambda: display.show(self, "markdown"), path, force)

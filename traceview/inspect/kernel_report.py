@@ -67,7 +67,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class KernelReport:
+class KernelReport(display.Shown):
     """Everything known about one kernel. A part that is not available is None; `notes` say why.
 
     Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are
@@ -129,6 +129,3 @@ class KernelReport:
         """Static and dynamic shared memory of a block; None if neither is known."""
         known = [b for b in (self.static_shared_bytes, self.dynamic_shared_bytes) if b is not None]
         return sum(known) if known else None
-
-    def __repr__(self) -> str:
-        return display.kernel_text(self)

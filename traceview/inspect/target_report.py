@@ -20,7 +20,7 @@ from traceview.ptx.model import Compiled
 
 
 @dataclass(frozen=True, repr=False)
-class PtxReport:
+class PtxReport(display.Shown):
     """The kernels of a target, in order, and verdicts on the expectations, if there are any."""
 
     target: str
@@ -32,9 +32,6 @@ class PtxReport:
         """The architecture that all kernels were compiled for; None if they differ."""
         each = {kernel.compiled.arch for kernel in self.kernels}
         return each.pop() if len(each) == 1 else None
-
-    def __repr__(self) -> str:
-        return display.kernel_text(self)
 
 
 def inspect_target(

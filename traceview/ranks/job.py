@@ -138,10 +138,5 @@ class JobReport(display.WrittenReport):
 
     def to_markdown(self) -> str:
         """The job as Markdown, for an issue or a pull request."""
-        return display.job_markdown(self)
-
-    def _page(self, all_rows: bool) -> str:
-        return display.job_page(self, all_rows)
-
-    def _document(self, all_rows: bool) -> str:
-        return display.job_document(self, all_rows)
+        text: str = display.show(self, "markdown")
+        return text

@@ -63,7 +63,7 @@ class RowOrder(Protocol):
         ...
 
 
-class Table:
+class Table(display.Drawn):
     """Rows with declared columns.
 
     Raises TypeError if the data do not match the declared columns in name, type and length.
@@ -185,12 +185,6 @@ class Table:
         names = [column.name for column in self.columns]
         for values in zip(*(self.cells(name) for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame: text as categories, nullable integers as Int64.

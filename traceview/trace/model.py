@@ -63,8 +63,8 @@ class Facts:
         return Facts(self.without_ranges)
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(display.Drawn):
     """One recording.
 
     A table that was recorded and saw nothing is empty; one that was never recorded is absent.
@@ -96,12 +96,6 @@ class Trace:
     absent: frozenset[str] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     _facts: Facts = field(default_factory=Facts, repr=False, compare=False)
-
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def _repr_html_(self) -> str:
-        return display.html(self)
 
     def table(self, name: str) -> Table:
         """The table of that name. Raises MissingTableError if it was not recorded."""

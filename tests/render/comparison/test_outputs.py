@@ -19,7 +19,6 @@ from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.schemas.strictness import validator
 from traceview.render.comparison.html import render_html
 from traceview.render.comparison.json import render_json
-from traceview.render.comparison.markdown import render_markdown
 from traceview.render.comparison.parts import parts_table
 from traceview.render.comparison.text import render_text
 
@@ -93,7 +92,7 @@ def test_no_shares_where_parts_cancel(width):
     text = render_text(CANCELLING, width=width)
     assert re.search(r"^ +(before +after +)?difference$", text, re.MULTILINE)
     assert re.search(r"^sum +(90\.00 +91\.00 +)?\+1\.00$", text, re.MULTILINE)
-    markdown = render_markdown(CANCELLING)
+    markdown = CANCELLING.to_markdown()
     assert "| before | after | difference |\n| --- | --- | ---: | ---: | ---: |\n" in markdown
     assert "| **sum** |  | 90.00 | 91.00 | +1.00 |\n" in markdown
     assert 'class="share"' not in render_html(CANCELLING, "1.0")
@@ -117,14 +116,14 @@ def test_hostile_names_stay_names(name):
         text = render_text(comparison, width=width)
         assert max(map(cell_len, text.splitlines())) <= width
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
-    markdown = render_markdown(comparison)
+    markdown = comparison.to_markdown()
     assert "<script" not in markdown
     assert "@user" not in markdown
     validator("compare").validate(json.loads(render_json(comparison, "1.0")))
 
 
 def test_markdown_has_the_table_and_what_changed():
-    text = render_markdown(WHOLE)
+    text = WHOLE.to_markdown()
     assert "- **+3.10 ms** The GPU now sits idle for 3.10 ms per step" in text
     assert "| **sum** |  | 9.24 | 12.48 | +3.24 | 100.0 % |" in text
     assert "> Different torch: 2.10.0 before, 2.11.0 after" in text.replace("\\", "")

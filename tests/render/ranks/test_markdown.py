@@ -7,12 +7,11 @@ import pytest
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import Shape, a_job
 from traceview.ranks.job import FailedRank
-from traceview.render.ranks.markdown import render_markdown
 
 
 def test_the_verdict_the_findings_and_the_ranks_are_there():
     job = a_job(Shape(64))
-    lines = render_markdown(job).splitlines()
+    lines = job.to_markdown().splitlines()
     assert lines[2] == f"**{job.verdict.text}**"
     assert "rank 3 late by 12.5 ms in every third step" in lines[2]
     assert "### What to do first" in lines
@@ -22,14 +21,14 @@ def test_the_verdict_the_findings_and_the_ranks_are_there():
 
 def test_a_recording_that_failed_comes_with_what_to_do():
     failed = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
-    text = render_markdown(a_job(Shape(failed=(failed,))))
+    text = a_job(Shape(failed=(failed,))).to_markdown()
     assert "> Warning: 1 recording left out: rank9.sqlite" in text
     assert "Record rank 9 again." in text
 
 
 @pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
 def test_hostile_names_are_text(name):
-    text = render_markdown(a_job(Shape(name=name, failed=(FailedRank(name, name, name),))))
+    text = a_job(Shape(name=name, failed=(FailedRank(name, name, name),))).to_markdown()
     outside = re.sub("`[^`\n]*`", "", text)
     assert "<img" not in outside
     assert "</script>" not in outside

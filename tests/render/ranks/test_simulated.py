@@ -14,7 +14,6 @@ from tests.ranks.simulated_jobs import with_straggler
 from traceview.ranks.answer import job_report
 from traceview.render.ranks.aligned import aligned_document
 from traceview.render.ranks.html import render_html
-from traceview.render.ranks.markdown import render_markdown
 from traceview.render.ranks.text import MOST_LINES, render_job
 
 
@@ -38,7 +37,7 @@ def test_the_text_fits_one_screen(job, width):
 
 
 def test_every_finding_is_in_all_outputs(job):
-    page, markdown = render_html(job, "0"), render_markdown(job)
+    page, markdown = render_html(job, "0"), job.to_markdown()
     assert page.count('<li class="finding') == len(job.result.findings)
     assert markdown.count("\n   → ") == len([f for f in job.result.findings if f.action])
 

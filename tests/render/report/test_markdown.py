@@ -8,7 +8,8 @@ from markdown_it import MarkdownIt
 
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.render.base.safe_text import visible
-from traceview.render.report.markdown import coded, escaped, render_markdown
+from traceview.render.documents.report import report_document
+from traceview.render.markdown import coded, escaped, render_markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table"])
 NAMES = (
@@ -75,9 +76,9 @@ def test_a_sentence_with_any_name_is_text_and_code_alone(name):
 def test_a_report_with_hostile_names_keeps_its_form(name):
     report = a_report([name])
     report = replace(report, trace=replace(report.trace, path=name, warnings=(name,)))
-    markdown = render_markdown(report)
+    markdown = render_markdown(report_document(report))
     assert len(markdown) < 100_000
-    plain = render_markdown(a_report(["gemm"]))
+    plain = render_markdown(report_document(a_report(["gemm"])))
     html = re.sub(r"<!-- -->", "", PARSER.render(markdown))
     tags = re.findall(r"</?(\w+)", html)
     assert not {"script", "img", "a", "code_block"} & set(tags)
@@ -86,7 +87,7 @@ def test_a_report_with_hostile_names_keeps_its_form(name):
 
 
 def test_findings_above_info_are_numbered_and_the_others_folded():
-    markdown = render_markdown(a_report())
+    markdown = render_markdown(report_document(a_report()))
     assert re.findall(r"^(\d)\. \*\*(\w+)\*\*", markdown, re.MULTILINE) == [
         ("1", "high"),
         ("2", "medium"),

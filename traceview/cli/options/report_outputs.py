@@ -18,6 +18,7 @@ from traceview.cli.output import (
     shows_links,
     write_file,
 )
+from traceview.display import show
 from traceview.errors import InputError, OutputExistsError
 from traceview.outputs import write_folder
 from traceview.records import record
@@ -140,7 +141,7 @@ def put_report(report: Report, outputs: ReportOutputs, shown: ScreenOptions) -> 
     if outputs.json or outputs.stdout == "json":
         put_json(_document(report, outputs.all_rows), outputs.json)
     if outputs.markdown or outputs.stdout == "markdown":
-        put_json(_markdown(report), outputs.markdown)
+        put_json(show(report, "markdown"), outputs.markdown)
     if outputs.csv:
         from traceview.render.report.csv_tables import csv_tables
 
@@ -184,12 +185,6 @@ def put_tables(files: Iterable[tuple[str, Iterable[str]]], folder: Path) -> None
     written = ((name, (piece.encode() for piece in pieces)) for name, pieces in files)
     tables = write_folder(folder, written)
     click.echo(f"Wrote {click.format_filename(folder)} ({tables} tables)", err=True)
-
-
-def _markdown(report: Report) -> str:
-    from traceview.render.report.markdown import render_markdown
-
-    return render_markdown(report)
 
 
 def _document(report: Report, all_rows: bool) -> Iterator[str]:

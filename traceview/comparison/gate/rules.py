@@ -64,7 +64,7 @@ class Decision:
 
 
 @dataclass(frozen=True, repr=False)
-class GateReport:
+class GateReport(display.Shown):
     """The answer of `traceview gate`; `outcome` is the worst of all decisions."""
 
     baseline: tuple[RunFigures, ...]
@@ -80,9 +80,6 @@ class GateReport:
     def exit_status(self) -> int:
         """0 passed, 1 regressed, 2 undecided."""
         return {"passed": 0, "regressed": 1, "undecided": 2}[self.outcome]
-
-    def __repr__(self) -> str:
-        return display.gate_text(self)
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:

@@ -70,7 +70,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, repr=False)
-class Diff:
+class Diff(display.Shown):
     """Versions and the comparison of each kernel.
 
     `option` is the one that varies (`--num-warps`), None between targets. `left_out` are the
@@ -86,9 +86,6 @@ class Diff:
     def labels(self) -> tuple[str, ...]:
         """The full labels of the versions: `--num-warps 4`."""
         return tuple(option_label(self.option, version.label) for version in self.versions)
-
-    def __repr__(self) -> str:
-        return display.kernel_text(self)
 
 
 def compare(

@@ -7,15 +7,74 @@ sum to the `difference_ns` of the step. Absent values are null.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
 
 from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
-from traceview.comparison.comparison import CountDifference, PartDifference, RunComparison
+from traceview.comparison.comparison import (
+    Certainty,
+    CountDifference,
+    EnvironmentDifference,
+    PartDifference,
+    RunComparison,
+)
 from traceview.comparison.figures import RunFigures, StepPart
-from traceview.render.base.json_text import SCHEMA_VERSION, pieces
+from traceview.render.base.json_shape import Key, Maybe, Shape, document
+from traceview.render.base.json_text import pieces
+
+
+def _pct(part: Fraction, whole: Fraction) -> float | None:
+    return float(part / whole) * 100 if whole else None
+
+
+def _sentence(part: PartDifference, comparison: RunComparison) -> str:
+    return wording.sentence(part, wording.PER_STEP if wording.has_steps(comparison) else "")
+
+
+_SIDE = Shape(StepPart, "name place shape")
+_PART = Shape(
+    PartDifference,
+    "kind group name place change",
+    Key("sentence", str, _sentence),
+    "before_ns after_ns difference_ns=delta_ns",
+    Key("share_pct", float, lambda part, whole: _pct(part.delta_ns, whole.delta_ns)),
+    "calls_before calls_after from_calls_ns=calls_ns from_time_per_call_ns=each_ns",
+    Key("before", Maybe(_SIDE), lambda part, _: part.before),
+    Key("after", Maybe(_SIDE), lambda part, _: part.after),
+    group="class of a kernel, direction of a copy, kind of a collective",
+    place="range path or source line, empty where unknown",
+    from_calls_ns="what more or fewer calls account for",
+    from_time_per_call_ns="what the time per call accounts for",
+)
+_STEP = Shape(
+    RunComparison,
+    Key("has_steps", bool, lambda comparison, _: wording.has_steps(comparison)),
+    "before_ns after_ns difference_ns=delta_ns",
+    Key("difference_pct", float, lambda of, _: _pct(of.delta_ns, of.before_ns)),
+    before_ns="mean time per step; of the steady window without steps",
+    difference_ns="after less before; the sum over the parts",
+)
+_CERTAINTY = Shape(Certainty, "* is_certain")
+_COUNT = Shape(CountDifference, "name before after varies")
+_RUN = Shape(
+    RunFigures, "name recorder devices has_steps steps window_ns environment figures warnings"
+)
+COMPARISON = Shape(
+    RunComparison,
+    Key("headline", str, lambda of, _: wording.headline(of)),
+    Key("step", _STEP, lambda of, _: of),
+    Key("certainty", _CERTAINTY, lambda of, _: of.certainty),
+    Key("changes", list[str], lambda of, _: [change.text for change in main_changes(of)]),
+    Key("parts", [_PART], lambda of, _: sorted(of.parts, key=lambda each: -abs(each.delta_ns))),
+    Key("counts", [_COUNT], lambda of, _: of.counts),
+    Key("environment", list[EnvironmentDifference], lambda of, _: of.environment),
+    Key("before", [_RUN], lambda of, _: of.before),
+    Key("after", [_RUN], lambda of, _: of.after),
+    Key("notes", list[str], lambda of, _: list(wording.notes(of))),
+    headline="faster or slower by how much, and how sure that is",
+    changes="what explains the difference, causes first",
+    parts="largest difference first",
+)
 
 
 def render_json(comparison: RunComparison, version: str) -> str:
@@ -25,94 +84,5 @@ def render_json(comparison: RunComparison, version: str) -> str:
 
 def json_pieces(comparison: RunComparison, version: str) -> Iterator[str]:
     """The JSON document in pieces."""
-    yield from pieces(_document(comparison, version))
+    yield from pieces(document(COMPARISON, comparison, version, comparison))
     yield "\n"
-
-
-def _document(comparison: RunComparison, version: str) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "traceview_version": version,
-        "headline": wording.headline(comparison),
-        "step": _step(comparison),
-        "certainty": {
-            **asdict(comparison.certainty),
-            "is_certain": comparison.certainty.is_certain,
-        },
-        "changes": [change.text for change in main_changes(comparison)],
-        "parts": [_part(part, comparison) for part in _sorted(comparison)],
-        "counts": [_count(count) for count in comparison.counts],
-        "environment": [asdict(each) for each in comparison.environment],
-        "before": [_run(run) for run in comparison.before],
-        "after": [_run(run) for run in comparison.after],
-        "notes": list(wording.notes(comparison)),
-    }
-
-
-def _step(comparison: RunComparison) -> dict[str, Any]:
-    return {
-        "has_steps": wording.has_steps(comparison),
-        "before_ns": float(comparison.before_ns),
-        "after_ns": float(comparison.after_ns),
-        "difference_ns": float(comparison.delta_ns),
-        "difference_pct": _pct(comparison.delta_ns, comparison.before_ns),
-    }
-
-
-def _pct(part: Fraction, whole: Fraction) -> float | None:
-    return float(part / whole) * 100 if whole else None
-
-
-def _sorted(comparison: RunComparison) -> list[PartDifference]:
-    return sorted(comparison.parts, key=lambda part: -abs(part.delta_ns))
-
-
-def _part(part: PartDifference, comparison: RunComparison) -> dict[str, Any]:
-    per = wording.PER_STEP if wording.has_steps(comparison) else ""
-    return {
-        "kind": part.kind,
-        "group": part.group,
-        "name": part.name,
-        "place": part.place,
-        "change": part.change,
-        "sentence": wording.sentence(part, per),
-        "before_ns": float(part.before_ns),
-        "after_ns": float(part.after_ns),
-        "difference_ns": float(part.delta_ns),
-        "share_pct": _pct(part.delta_ns, comparison.delta_ns),
-        "calls_before": float(part.calls_before),
-        "calls_after": float(part.calls_after),
-        "from_calls_ns": float(part.calls_ns),
-        "from_time_per_call_ns": float(part.each_ns),
-        "before": _side(part.before),
-        "after": _side(part.after),
-    }
-
-
-def _side(part: StepPart | None) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    return {"name": part.name, "place": part.place, "shape": part.shape and asdict(part.shape)}
-
-
-def _count(count: CountDifference) -> dict[str, Any]:
-    return {
-        "name": count.name,
-        "before": float(count.before),
-        "after": float(count.after),
-        "varies": count.varies,
-    }
-
-
-def _run(run: RunFigures) -> dict[str, Any]:
-    return {
-        "name": run.name,
-        "recorder": run.recorder,
-        "devices": run.devices,
-        "has_steps": run.has_steps,
-        "steps": run.steps,
-        "window_ns": run.window_ns,
-        "environment": dict(run.environment),
-        "figures": dict(run.figures),
-        "warnings": list(run.warnings),
-    }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from traceview.comparison.gate import wording
 from traceview.comparison.gate.rules import Decision, GateReport
 from traceview.render.base.safe_text import visible
-from traceview.render.report.markdown import escaped
+from traceview.render.documents import document_of
+from traceview.render.markdown import render_markdown
 
 _PLACE = re.compile(r"(?:.*[ (])?(?P<file>[^()\s]+):(?P<line>\d+)\)?$", re.DOTALL)
 _NAME, _SENTENCE = 120, 1_000
@@ -42,16 +42,4 @@ def _property(text: str) -> str:
 
 def job_summary(report: GateReport) -> str:
     """Markdown for $GITHUB_STEP_SUMMARY; no name becomes markup."""
-    return "\n".join(_summary(report)) + "\n"
-
-
-def _summary(report: GateReport) -> Iterator[str]:
-    yield f"### traceview gate: {report.outcome}"
-    yield from ("", f"**{escaped(report.headline, _SENTENCE)}**", "")
-    yield "| rule | outcome | |"
-    yield "| --- | --- | --- |"
-    for each in report.decisions:
-        demanded = wording.condition_text(each.figure, each.condition)
-        figure = escaped(each.figure, _NAME)
-        sentence = escaped(wording.sentence(each), _SENTENCE)
-        yield f"| {figure} {escaped(demanded)} | {wording.mark(each)} | {sentence} |"
+    return render_markdown(document_of(report))

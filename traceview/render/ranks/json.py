@@ -6,18 +6,64 @@ Absent values are null. Long tables are cut as in the JSON of a report.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
-from traceview.ranks.figures import RankFigures
-from traceview.ranks.job import Clocks, JobReport
+from traceview.ranks.figures import RankFigures, RankName
+from traceview.ranks.job import JobReport
 from traceview.ranks.membership import missing_ranks, world_size
 from traceview.ranks.tables import chosen
+from traceview.records import record
+from traceview.render.base.json_shape import Key, Shape
 from traceview.render.base.json_text import SCHEMA_VERSION, pieces
 from traceview.render.base.row_limit import MOST_ROWS
 from traceview.render.ranks.figures import ranked_findings
 from traceview.render.report.json import finding_document, tables_document
 from traceview.tables import NULL
+
+
+@record
+class ClockOfRank:
+    """How a rank's clock maps to that of the reference rank."""
+
+    rank: int
+    offset_ns: int
+    drift: float
+    origin_ns: int
+    error_ns: int | None
+    component: int
+
+
+def _clocks(job: JobReport) -> list[ClockOfRank]:
+    clocks = job.clocks
+    return [
+        ClockOfRank(
+            rank.name.rank,
+            int(clocks.offset_ns[place]),
+            float(clocks.drift[place]),
+            int(clocks.origin_ns[place]),
+            None if clocks.error_ns[place] == NULL else int(clocks.error_ns[place]),
+            int(clocks.component[place]),
+        )
+        for place, rank in enumerate(job.ranks)
+    ]
+
+
+def _reference(job: JobReport) -> int | None:
+    return job.ranks[job.clocks.reference].name.rank if job.ranks else None
+
+
+RANK = Shape(
+    RankFigures,
+    *(f"{each.name}=name.{each.name}" for each in fields(RankName)),
+    "path recorder verdict limit step_median_ns busy_pct findings warnings",
+)
+CLOCKS = Shape(
+    JobReport,
+    "basis=clocks.basis",
+    Key("reference_rank", int | None, lambda job, _: _reference(job)),
+    Key("ranks", list[ClockOfRank], lambda job, _: _clocks(job)),
+)
 
 
 def render_json(job: JobReport, version: str, most_rows: int | None = MOST_ROWS) -> str:
@@ -36,7 +82,7 @@ def json_pieces(
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
         "job": _job(job, most_rows, only),
-        "ranks": [_rank(rank) for rank in job.ranks],
+        "ranks": [RANK.written(rank) for rank in job.ranks],
         "failed": [vars(failed) for failed in job.failed],
     }
     yield from pieces(document)
@@ -53,41 +99,5 @@ def _job(job: JobReport, most: int | None, only: Sequence[str]) -> dict[str, Any
         "summary": dict(job.result.summary),
         "notes": list(job.result.notes),
         "warnings": list(job.warnings),
-        "clocks": _clocks(job.clocks, job.ranks),
-    }
-
-
-def _clocks(clocks: Clocks, ranks: tuple[RankFigures, ...]) -> dict[str, Any]:
-    return {
-        "basis": clocks.basis,
-        "reference_rank": ranks[clocks.reference].name.rank if ranks else None,
-        "ranks": [
-            {
-                "rank": rank.name.rank,
-                "offset_ns": int(clocks.offset_ns[place]),
-                "drift": float(clocks.drift[place]),
-                "origin_ns": int(clocks.origin_ns[place]),
-                "error_ns": _known(clocks.error_ns[place]),
-                "component": int(clocks.component[place]),
-            }
-            for place, rank in enumerate(ranks)
-        ],
-    }
-
-
-def _known(value: Any) -> int | None:
-    return None if value == NULL else int(value)
-
-
-def _rank(rank: RankFigures) -> dict[str, Any]:
-    return {
-        **asdict(rank.name),
-        "path": rank.path,
-        "recorder": rank.recorder,
-        "verdict": rank.verdict,
-        "limit": rank.limit,
-        "step_median_ns": rank.step_median_ns,
-        "busy_pct": rank.busy_pct,
-        "findings": [vars(finding) for finding in rank.findings],
-        "warnings": list(rank.warnings),
+        "clocks": CLOCKS.written(job),
     }

@@ -7,7 +7,7 @@ from traceview.bench.history.difference import VersionDifference
 from traceview.bench.machine import Machine
 from traceview.bench.timing.growth import Fit
 from traceview.bench.widths import Width
-from traceview.render.schemas.shapes import (
+from traceview.render.base.json_schema import (
     NUMBER,
     TEXT,
     WHOLE,

@@ -9,10 +9,7 @@ from traceview.analyses.base import Analysis, Failed, Skipped
 from traceview.analyses.verdict import SCOREBOARD, RunTime, Verdict
 from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
-from traceview.render.base.json_text import SCHEMA_VERSION
-from traceview.render.schemas import bench, comparison, gate, kernels, ranks
-from traceview.render.schemas.findings import FORECAST, finding
-from traceview.render.schemas.shapes import (
+from traceview.render.base.json_schema import (
     DRAFT,
     NUMBER,
     SCALAR,
@@ -29,6 +26,12 @@ from traceview.render.schemas.shapes import (
     record,
     row,
 )
+from traceview.render.base.json_shape import document_schema
+from traceview.render.base.json_text import SCHEMA_VERSION
+from traceview.render.comparison.json import COMPARISON
+from traceview.render.gate.json import GATE
+from traceview.render.schemas import bench, kernels, ranks
+from traceview.render.schemas.findings import FORECAST, finding
 from traceview.report import RecordedGpu, RecordedProcess
 
 
@@ -92,8 +95,8 @@ def _doctor() -> Schema:
 SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "report": _report,
     "ranks": ranks.job,
-    "compare": comparison.comparison,
-    "gate": gate.gate,
+    "compare": lambda: document_schema(COMPARISON),
+    "gate": lambda: document_schema(GATE),
     "ptx": kernels.kernels,
     "ptx-diff": kernels.diff,
     "bench": bench.operation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.findings import Forecast, Severity, Subject
-from traceview.render.schemas.shapes import (
+from traceview.render.base.json_schema import (
     SCALAR,
     TEXT,
     WHOLE,

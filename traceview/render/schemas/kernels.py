@@ -9,8 +9,7 @@ from traceview.ptx.model import Access, Argument, RequestCost
 from traceview.ptx.sass.spills import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
-from traceview.render.schemas.findings import finding
-from traceview.render.schemas.shapes import (
+from traceview.render.base.json_schema import (
     NUMBER,
     SCALAR,
     TEXT,
@@ -24,6 +23,7 @@ from traceview.render.schemas.shapes import (
     maybe,
     record,
 )
+from traceview.render.schemas.findings import finding
 
 _SOURCE = {"source": maybe(TEXT), "source_file": maybe(TEXT)}
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from traceview.ranks.figures import RankFinding, RankName
 from traceview.ranks.job import FailedRank, JobVerdict
 from traceview.ranks.tables import TABLES
-from traceview.render.schemas.findings import FORECAST, finding
-from traceview.render.schemas.shapes import (
-    NUMBER,
+from traceview.render.base.json_schema import (
     SCALAR,
     TEXT,
     WHOLE,
@@ -16,16 +13,17 @@ from traceview.render.schemas.shapes import (
     fields_of,
     many,
     mapping,
-    maybe,
     of,
     record,
     row,
 )
+from traceview.render.ranks.json import CLOCKS, RANK
+from traceview.render.schemas.findings import FORECAST, finding
 
 
 def job() -> Schema:
     """A job: its tables and findings, and a summary of each rank."""
-    return document(job=_job(), ranks=many(_rank()), failed=many(fields_of(FailedRank)))
+    return document(job=_job(), ranks=many(RANK.schema()), failed=many(fields_of(FailedRank)))
 
 
 def _job() -> Schema:
@@ -45,32 +43,5 @@ def _job() -> Schema:
         summary=mapping(SCALAR),
         notes=many(TEXT),
         warnings=many(TEXT),
-        clocks=_clocks(),
-    )
-
-
-def _clocks() -> Schema:
-    one = record(
-        rank=WHOLE,
-        offset_ns=WHOLE,
-        drift=NUMBER,
-        origin_ns=WHOLE,
-        error_ns=maybe(WHOLE),
-        component=WHOLE,
-    )
-    return record(basis=TEXT, reference_rank=maybe(WHOLE), ranks=many(one))
-
-
-def _rank() -> Schema:
-    name = fields_of(RankName)["properties"]
-    return record(
-        **name,
-        path=TEXT,
-        recorder=TEXT,
-        verdict=TEXT,
-        limit=TEXT,
-        step_median_ns=maybe(WHOLE),
-        busy_pct=of(float),
-        findings=many(fields_of(RankFinding)),
-        warnings=many(TEXT),
+        clocks=CLOCKS.schema(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from traceview.render.base.json_text import SCHEMA_VERSION
@@ -18,7 +19,13 @@ WHOLE: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 YES_NO: Schema = {"type": "boolean"}
 SCALAR: Schema = {"type": ["number", "boolean", "string", "null"]}
-_PLAIN: dict[Any, Schema] = {str: TEXT, int: WHOLE, bool: YES_NO, type(None): {"type": "null"}}
+_PLAIN: dict[Any, Schema] = {
+    str: TEXT,
+    int: WHOLE,
+    bool: YES_NO,
+    Fraction: NUMBER,
+    type(None): {"type": "null"},
+}
 _DTYPES = {"text": TEXT, "bool": YES_NO, "float64": NUMBER, "float32": NUMBER, "bytes": WHOLE}
 
 
