@@ -18,6 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LEVELS = (
     {
         "errors",
+        "failures",
         "findings",
         "units",
         "intervals",

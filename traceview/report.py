@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Thread
 
 import numpy as np
 
 from traceview import analyses as registered
 from traceview import display
-from traceview.analyses.base import Analysis
+from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.loops import loop_times
@@ -30,6 +30,7 @@ from traceview.facts.queue.queue import queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
+from traceview.failures import REPORT_IT, Failure, Parts, contained
 from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
 from traceview.stages import in_stage
@@ -136,7 +137,8 @@ class Report(display.WrittenReport):
     """The outcome of every analysis of one trace.
 
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
-    Skipped, as does `report["gpu-idle"]`. `findings` come from all of them, worst first.
+    Skipped (Failed after an internal error), as does `report["gpu-idle"]`. `findings` come from all
+    of them, worst first.
     `step_count` is 0 where the trace has no repeated ranges to take for steps. `verdict` says in
     one line what the recording comes to, `scoreboard` has the figures to look at first,
     `run_time` where the time of the GPU went. `recording` is the trace itself, of which the page
@@ -202,35 +204,54 @@ def analyze(
         for number, each in enumerate(order):
             if beside and number == place:
                 pool.submit(Thread(target=beside, args=(trace,)).start)
-            running[each.name] = pool.submit(each.run if tables else each.findings, trace)
+            running[each.name] = pool.submit(answered, each, trace, tables=tables)
         if len(chosen) > threads:
             # Submitted last, for the thread that has nothing else left to do.
             for figure in (verdict, scoreboard, duration_ns):
                 pool.submit(figure, trace)
             pool.submit(run_time, trace, 0)
-        outcomes: dict[str, Outcome] = {
+        outcomes = {
             analysis.name: running[analysis.name].result()
             for analysis in in_stage("Analyzing", chosen)
         }
     return report_of(trace, chosen, outcomes)
 
 
+def answered(analysis: Analysis, trace: Trace, *, tables: bool) -> Outcome | Failure:
+    """The outcome of an analysis, or the internal error that ended it."""
+    run = analysis.run if tables else analysis.findings
+    return contained(analysis.name, lambda: run(trace))
+
+
 def report_of(
-    trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome]
+    trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome | Failure]
 ) -> Report:
-    """The report with these outcomes, their findings in order, verdict and scoreboard."""
-    summary, facts = verdict(trace), facts_of(trace)
+    """The report with these outcomes, their findings in order, verdict and scoreboard.
+
+    An internal error in one part leaves the others as they are. The first warnings name it.
+    """
+    parts, facts = Parts(outcomes.values()), facts_of(trace)
+    known = {name: _known(each) for name, each in outcomes.items()}
+    findings = parts.part("ranking", lambda: _ranked(trace, known), ())
+    count = parts.part("steps", lambda: len(steps(trace)), 0)
+    summary = parts.part("verdict", lambda: verdict(trace), None)
+    figures = parts.part("scoreboard", lambda: scoreboard(trace), None)
+    times = parts.part("run time", lambda: run_time(trace, facts.duration_ns), None)
     return Report(
-        facts,
+        replace(facts, warnings=(*parts.warnings, *facts.warnings)),
         analyses,
-        outcomes,
-        _ranked(trace, outcomes),
-        len(steps(trace)),
+        known,
+        findings or ranked(known),
+        count,
         summary,
-        scoreboard(trace),
-        run_time(trace, facts.duration_ns),
+        figures,
+        times,
         trace,
     )
+
+
+def _known(outcome: Outcome | Failure) -> Outcome:
+    return Failed(outcome.reason, REPORT_IT) if isinstance(outcome, Failure) else outcome
 
 
 def _in_order_of_start(analyses: Sequence[Analysis]) -> list[Analysis]:
@@ -239,9 +260,10 @@ def _in_order_of_start(analyses: Sequence[Analysis]) -> list[Analysis]:
     return sorted(analyses, key=lambda each: place.get(each.name, len(place)))
 
 
-def findings_of(trace: Trace) -> tuple[RankedFinding, ...]:
-    """The findings of the report of a trace, worst first, without the tables of its analyses."""
-    return _ranked(trace, {each.name: each.findings(trace) for each in registered.ALL})
+def without_tables(trace: Trace) -> Report:
+    """The report of all analyses on the caller's thread; tables are computed when first read."""
+    outcomes = {each.name: answered(each, trace, tables=False) for each in registered.ALL}
+    return report_of(trace, registered.ALL, outcomes)
 
 
 def _ranked(trace: Trace, outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:

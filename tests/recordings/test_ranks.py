@@ -17,7 +17,7 @@ from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import JobReport
 from traceview.trace.load import load
 
-NAMES = ("ddp_sleep", "moe", "pipeline", "symmetric")
+NAMES = ("ddp_sleep", "expert_parallel", "moe", "pipeline", "symmetric")
 KERNELS = """
     SELECT s.value, k.start, k.end FROM CUPTI_ACTIVITY_KIND_KERNEL k
     JOIN StringIds s ON s.id = k.shortName
@@ -152,6 +152,19 @@ def test_a_rank_with_three_quarters_of_the_tokens(reports: Callable[[str], JobRe
     (row,) = reports("moe").result.tables["stragglers"].rows()
     assert (row["rank"], row["cause"], row["kernel_class"]) == (1, "gpu-work", "gemm")
     assert row["steps"] == "every step"
+
+
+def test_a_rank_that_its_experts_keep_busy_while_the_cpu_of_the_other_is(
+    reports: Callable[[str], JobReport],
+):
+    """Rank 0 has three quarters of the tokens; the CPU of rank 1 is busy and delays nobody."""
+    report = reports("expert_parallel")
+    (row,) = report.result.tables["stragglers"].rows()
+    assert (row["rank"], row["cause"], row["kernel_class"]) == (0, "gpu-work", "gemm")
+    assert report.verdict.limit == "straggler"
+    finding = next(each for each in report.result.findings if each.subject.name == "rank 0")
+    # Half of what it works longer than rank 1: six experts by 221 µs in each of 38 steps.
+    assert finding.time_at_stake_ns == pytest.approx(38 * 6 * 221e3 / 2, rel=0.1)
 
 
 def test_the_longer_stage_of_a_pipeline(reports: Callable[[str], JobReport]):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.build import Export
 from tests.places import DATA
-from traceview.report import findings_of
+from traceview.report import without_tables
 from traceview.trace import Selection, Trace, fact, fact_without_ranges
 from traceview.trace.load import load
 from traceview.trace.model import Facts
@@ -45,7 +45,7 @@ def computed(trace: Trace):
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
 def test_a_report_computes_no_fact_without_ranges_from_them(path):
     trace = load(path)
-    findings_of(trace)
+    without_tables(trace)
     # Where ranges are selected, what was launched in them depends on them.
     selection = Selection(("*",))
     guarded = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from traceview import display
 from traceview.findings import Finding
@@ -149,12 +149,19 @@ class Skipped:
 
     reason: str
     remedy: str
+    status: ClassVar[str] = "skipped"
 
     def __repr__(self) -> str:
         return display.text(self)
 
     def _repr_html_(self) -> str:
         return display.html(self)
+
+
+class Failed(Skipped):
+    """An analysis that ended in an internal error, a fault of traceview."""
+
+    status = "failed"
 
 
 EXPORT_AGAIN = "export the recording again: nsys export --type sqlite FILE.nsys-rep"

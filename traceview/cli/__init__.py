@@ -100,6 +100,17 @@ def _set_debug(ctx: click.Context, _: click.Parameter, debug: bool) -> None:
     settings = ctx.find_object(Settings)
     if debug and settings:
         settings.debug = True
+        _print_contained_failures(ctx)
+
+
+def _print_contained_failures(ctx: click.Context) -> None:
+    """Print the tracebacks of internal errors that end only a part of the answer, to stderr."""
+    import logging
+
+    logger, printed = logging.getLogger("traceview"), logging.StreamHandler()
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(printed)
+    ctx.call_on_close(lambda: logger.removeHandler(printed))
 
 
 debug_option = click.option(
@@ -194,6 +205,7 @@ def _failed(error: Exception, settings: Settings) -> int:
 
 
 def _one_line(error: Exception) -> str:
+    from traceview.failures import internal_error
     from traceview.render.base.safe_text import visible
 
     if isinstance(error, TraceviewError):
@@ -205,8 +217,9 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         detail = visible(str(error), 400) or "an allocation failed"
         return f"error: out of memory ({detail}); use a machine with more memory or record less"
-    detail = visible(f"{type(error).__name__}: {error}", 400)
-    return f"internal error: {detail}; please report it with the traceback from --debug"
+    return (
+        f"{visible(internal_error(error), 500)}; please report it with the traceback from --debug"
+    )
 
 
 def _discard(stream: TextIO) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from traceview.analyses.base import Result
+from traceview.failures import Parts
 from traceview.ranks.clocks import align_clocks
 from traceview.ranks.critical_path import critical_path
 from traceview.ranks.figures import RankFigures
@@ -38,7 +40,8 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
 
     `ranks` have different numbers; `failed` are the recordings that gave no figures.
     """
-    job = job_facts(ranks)
+    parts = Parts()
+    job = job_facts(ranks, parts)
     heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]
     tables = {
         "ranks": ranks_table(job),
@@ -48,7 +51,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         "collectives": collectives_table(job, calls),
         "rank_steps": steps_table(job, heat),
     }
-    findings = findings_of(job, tables, calls)
+    findings = parts.part("findings", partial(findings_of, job, tables, calls), ())
     return JobReport(
         ranks=job.ranks,
         failed=tuple(failed),
@@ -57,11 +60,13 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         clocks=job.clocks,
         heat=heat,
         matched=job.matched,
+        warnings=parts.warnings,
     )
 
 
-def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
-    """The facts of the job from the collectives of its ranks."""
+def job_facts(ranks: Sequence[RankFigures], parts: Parts | None = None) -> JobFacts:
+    """The facts of the job from the collectives of its ranks; `parts` contains failures."""
+    parts = parts or Parts()
     ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
@@ -79,12 +84,13 @@ def job_facts(ranks: Sequence[RankFigures]) -> JobFacts:
         late=late,
         stragglers=(),
         groups=process_groups(ordered, matched),
-        path=critical_path(ordered, matched, steps),
+        path=parts.part("critical path", partial(critical_path, ordered, matched, steps), None),
         span_ns=span_ns,
         wait_ns=waits_by_row(ordered, matched),
         needs=needs,
     )
-    return replace(facts, stragglers=stragglers(ordered, matched, late, span_ns, needs))
+    late_ranks = partial(stragglers, ordered, matched, late, span_ns, needs)
+    return replace(facts, stragglers=parts.part("late ranks", late_ranks, ()))
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:

@@ -124,6 +124,7 @@ class JobReport(display.WrittenReport):
     """All ranks of a job side by side, the findings worst first.
 
     `ranks` are in order of their number. `result` has the tables of `ranks.tables.TABLES`.
+    `warnings` name the parts of the answer that internal errors ended.
     """
 
     ranks: tuple[RankFigures, ...]
@@ -133,6 +134,7 @@ class JobReport(display.WrittenReport):
     clocks: Clocks
     heat: HeatMap
     matched: tuple[MatchedCommunicator, ...]
+    warnings: tuple[str, ...] = ()
 
     def to_markdown(self) -> str:
         """The job as Markdown, for an issue or a pull request."""

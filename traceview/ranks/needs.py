@@ -17,9 +17,9 @@ from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.records import record
-from traceview.tables import Integers
+from traceview.tables import Integers, Mask
 
-_LAUNCH_BOUND = 0.9
+_MOST_OF_STEP = 0.9
 
 
 @record
@@ -36,13 +36,19 @@ class Needs:
 
     @property
     def launch_bound(self) -> bool:
-        """Whether the CPU of some rank is busy for nearly all of the step.
+        """Whether the CPU of some rank is busy for nearly all of the step, and the GPU of none is.
 
         Such a CPU runs free: time lost once is not made up. A CPU that waits for the GPU in each
-        step loses time on top of the GPU's.
+        step loses time on top of the GPU's, and a busy CPU costs nothing where a GPU, or one that
+        its own GPU waits for in a collective, is as busy.
         """
-        cpu, whole = self.mean_ns(self.cpu_ns), self.mean_ns(self.duration_ns)
-        return bool((cpu >= _LAUNCH_BOUND * whole).any())
+        cpu, gpu = (self._most_of_step(each) for each in (self.cpu_ns, self.gpu_ns))
+        return bool(cpu.any() and not gpu.any())
+
+    def _most_of_step(self, values: Reals) -> Mask:
+        """True for the ranks of which the values take nearly all of the step."""
+        enough: Mask = self.mean_ns(values) >= _MOST_OF_STEP * self.mean_ns(self.duration_ns)
+        return enough
 
     def mean_ns(self, values: Reals) -> Reals:
         """The mean over the steps of each rank; NaN for a rank without steps."""

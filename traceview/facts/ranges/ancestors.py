@@ -39,6 +39,18 @@ def _nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
     return np.maximum(result, -1)
 
 
+def inherited(value: RowNumbers, parent: RowNumbers) -> RowNumbers:
+    """As `nearest` for all rows, in time that does not grow with the depth of the tree."""
+    result, above = value.copy(), parent.copy()
+    rows = np.flatnonzero((result < 0) & (above >= 0))
+    # Each turn doubles how far `above` is; no row between has a value.
+    while len(rows):
+        farther = above[rows]
+        result[rows], above[rows] = result[farther], above[farther]
+        rows = rows[(result[rows] < 0) & (above[rows] >= 0)]
+    return result
+
+
 def with_ancestors(parent: RowNumbers, mine: Mask) -> Mask:
     """True for the rows of the mask `mine` and all their ancestors."""
     rows = np.flatnonzero(mine)

@@ -213,14 +213,14 @@ def _nest_compiled(track: Array, start: Integers, end: Integers) -> Nesting:
 
 def depths(parent: RowNumbers) -> RowNumbers:
     """Number of ancestors of each row. A parent comes before its children."""
-    depth = np.zeros(len(parent), np.int32)
-    rows = np.flatnonzero(parent >= 0)
-    above = parent[rows]
+    depth = (parent >= 0).astype(np.int32)
+    above, rows = parent.copy(), np.flatnonzero(parent >= 0)
+    # Each turn doubles how far `above` is: a chain as long as the table takes few.
     while len(rows):
-        depth[rows] += 1
-        above = parent[above]
-        inside = np.flatnonzero(above >= 0)
-        rows, above = rows[inside], above[inside]
+        farther = above[rows]
+        depth[rows] += depth[farther]
+        above[rows] = above[farther]
+        rows = rows[above[rows] >= 0]
     return depth
 
 

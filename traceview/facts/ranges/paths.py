@@ -31,6 +31,9 @@ from traceview.tables import (
 
 UNATTRIBUTED = "(unattributed)"
 PATH_CHARACTERS = 4000
+_HALF = PATH_CHARACTERS // 2
+_DEEP = 256
+"""Names in a path from which its text is made alone, and not with those of all paths around it."""
 
 
 @record
@@ -56,14 +59,39 @@ class Paths:
 
     def __getitem__(self, path: int) -> str:
         """The names of a path joined by /, with the middle left out of an absurdly long one."""
-        names = []
-        while path >= 0:
-            names.append(_bounded(self.naming.value(int(self.name[path]))))
+        names, characters = list[str](), 0
+        while path >= 0 and characters <= PATH_CHARACTERS:
+            names.append(self._own(path))
+            characters += len(names[-1]) + 1
             path = int(self.parent[path])
-        text = names.pop()
-        while names:
-            text = _bounded(f"{text}/{names.pop()}")
-        return text
+        text = "/".join(reversed(names))
+        if path < 0:
+            return _bounded(text)
+        return f"{f'{self._beginning(path)}/{text}'[:_HALF]}…{text[-_HALF:]}"
+
+    def _beginning(self, path: int) -> str:
+        """The first characters of the text of a path, half of those that are shown.
+
+        All ancestors are kept: thousands of paths can lie in one another.
+        """
+        above, known = list[int](), self._beginnings
+        while path >= 0 and path not in known:
+            above.append(path)
+            path = int(self.parent[path])
+        text = known.get(path)
+        for each in reversed(above):
+            if text is None or len(text) < _HALF:
+                own = self._own(each)
+                text = (own if text is None else f"{text}/{own}")[:_HALF]
+            known[each] = text
+        return text or ""
+
+    @cached_property
+    def _beginnings(self) -> dict[int, str]:
+        return {}
+
+    def _own(self, path: int) -> str:
+        return _bounded(self.naming.value(int(self.name[path])))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.every[:-1].tolist())
@@ -106,7 +134,11 @@ class Paths:
 
     def some(self, codes: Array) -> TextValues:
         """The texts of a few paths; UNATTRIBUTED for the code after the last path."""
-        paths = self._with_ancestors(codes[codes < len(self)])
+        paths = codes[codes < len(self)]
+        if self.depth[paths].max(initial=0) > _DEEP:
+            text = {path: self[path] for path in groups.different(paths).tolist()}
+            return object_array([text.get(code, UNATTRIBUTED) for code in codes.tolist()])
+        paths = self._with_ancestors(paths)
         used = groups.different(self.name[paths])
         own = dict(zip(used.tolist(), map(_bounded, self.naming.values_of(used)), strict=True))
         texts, parents = {len(self): UNATTRIBUTED}, self.parent[paths].tolist()
@@ -138,8 +170,7 @@ class Paths:
 
 def _bounded(text: str) -> str:
     """The text, with its middle cut if it is very long (deep recursion, hostile names)."""
-    half = PATH_CHARACTERS // 2
-    return text if len(text) <= PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+    return text if len(text) <= PATH_CHARACTERS else f"{text[:_HALF]}…{text[-_HALF:]}"
 
 
 def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
@@ -171,6 +202,8 @@ def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
 _FUNCTION, _ADD_UP = "traceview_number_paths", "traceview_add_to_parents"
 _Numbered = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]
 """The path of each range, and the parent, name and depth of each path."""
+_FEW_PER_LEVEL = 16
+"""Ranges per level, on average, below which Python sorts a level in less time than numpy."""
 _MOST_STEPS = 16
 """Siblings to search per range, on average, until sorting all levels takes less time."""
 
@@ -208,6 +241,8 @@ def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
 
 
 def _by_level(around: RowNumbers, depth: RowNumbers, codes: Array) -> _Numbered:
+    if len(depth) < _FEW_PER_LEVEL * int(depth.max(initial=0)):
+        return _by_small_levels(around, depth, codes)
     path = np.full(len(codes), -1, np.int32)
     parents, names, levels = ([np.zeros(0, np.int32)] for _ in range(3))
     known = 0
@@ -222,6 +257,21 @@ def _by_level(around: RowNumbers, depth: RowNumbers, codes: Array) -> _Numbered:
         known += each.size
     parent, name, level_of = (np.concatenate(each) for each in (parents, names, levels))
     return path, parent, name, level_of
+
+
+def _by_small_levels(around: RowNumbers, depth: RowNumbers, codes: Array) -> _Numbered:
+    """As `_by_level`, without a sort by numpy for each of very many levels."""
+    path, above, names = [-1] * len(codes), around.tolist(), codes.tolist()
+    made: list[tuple[int, int, int]] = []
+    for level, rows in groups.rows_of(depth).items():
+        every = rows.tolist()
+        keys = [(path[above[row]] if level else -1, names[row]) for row in every]
+        number = {key: len(made) + place for place, key in enumerate(sorted(set(keys)))}
+        made.extend((*key, level) for key in number)
+        for row, key in zip(every, keys, strict=True):
+            path[row] = number[key]
+    parent, name, level_of = np.array(made, np.int32).reshape(-1, 3).T.copy()
+    return row_numbers(np.array(path)), parent, name, level_of
 
 
 def _by_appearance(

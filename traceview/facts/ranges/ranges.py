@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.ancestors import with_ancestors
+from traceview.facts.ranges.ancestors import inherited, with_ancestors
 from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
 from traceview.facts.ranges.origins import library_domains, range_name_forms
 from traceview.facts.ranges.paths import (
@@ -98,11 +98,7 @@ class RangeTree:
 
     def own_or_inherited(self, value: RowNumbers) -> RowNumbers:
         """The value of each range, or of its nearest ancestor if its own is negative."""
-        result = value.copy()
-        for level in range(1, int(self.depth.max(initial=0)) + 1):
-            inheriting = np.flatnonzero((self.depth == level) & (result < 0))
-            result[inheriting] = result[self.parent[inheriting]]
-        return result
+        return inherited(value, self.parent)
 
     def around(self, mine: Mask) -> Mask:
         """True for the ranges of the mask `mine` and all their ancestors."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
+from traceview.failures import Parts
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.tables.quantiles import median
 from traceview.trace import Fact, Trace
@@ -56,14 +59,19 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     that do not depend on ranges meanwhile, which the returned trace shares: first those needed
     here, then those of `beside`, for which this does not wait. If it ends first, it attributes the
     operations as soon as the tree of ranges is built.
+
+    An internal error leaves the ranges as they are, and a warning in the trace.
     """
     pool = ThreadPoolExecutor(1)
     for each in (*_NEEDED, *beside):
         pool.submit(each, trace)
-    trace = with_added_steps(trace)
+    parts = Parts()
+    trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
     pool.submit(attributed_operations, trace)
     pool.shutdown(wait=False)
-    return _with_inferred(trace)
+    trace = parts.part("inference of steps", partial(_with_inferred, trace), trace)
+    new = [warning for warning in parts.warnings if warning not in trace.warnings]
+    return replace(trace, warnings=(*new, *trace.warnings)) if new else trace
 
 
 def _with_inferred(trace: Trace) -> Trace:

@@ -130,7 +130,7 @@ def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
     first, end = int(begins[longest]), int(ends[longest])
     if end - first < _LEAST_SINGLE * len(kind):
         return None
-    return Repetition(np.arange(first, end), end, 1)
+    return _repetition(np.arange(first, end), end)
 
 
 def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
@@ -138,8 +138,7 @@ def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
     passes = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
     if passes is None or marked is None or not mostly_marked(*passes, marked):
         return None
-    first, end = passes
-    return Repetition(first, end, int(median(np.diff(np.append(first, end)))))
+    return _repetition(*passes)
 
 
 def _not_layers(
@@ -288,7 +287,7 @@ def _between_optimizers(optimizer: Mask, lag: int) -> Repetition | None:
     length = int(median(np.diff(after)))
     # The first pass began before its optimizer ran: where is not known, so it takes the median.
     first = np.append(max(int(after[0]) - length, 0), after[:-1])
-    return Repetition(first.astype(np.int64), int(after[-1]), length)
+    return _repetition(first, int(after[-1]))
 
 
 def _grouped(after: Integers) -> Integers:
@@ -321,11 +320,18 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     return result
 
 
-def _whole_passes(seams: Integers, end: int, lag: int) -> Repetition | None:
-    """The passes between seams, and a last one up to `end` if it is at least half as long."""
-    last = int(seams[-1])
-    if end - last < 0.5 * lag:
-        seams, end = seams[:-1], last
-    if len(seams) < LEAST_STEPS:
+def _whole_passes(begins: Integers, end: int, lag: int) -> Repetition | None:
+    """The passes from each begin to the next, and a last one if it is at least half as long."""
+    # A pass may begin some launches after its anchor, which the last one may not reach.
+    begins = begins[begins < end]
+    if len(begins) and end - int(begins[-1]) < 0.5 * lag:
+        begins, end = begins[:-1], int(begins[-1])
+    return _repetition(begins, end)
+
+
+def _repetition(first: Integers, end: int) -> Repetition | None:
+    """The passes that begin at `first`, ascending and below `end`; None for too few of them."""
+    if len(first) < LEAST_STEPS:
         return None
-    return Repetition(seams.astype(np.int64), end, int(median(np.diff(np.append(seams, end)))))
+    lag = int(median(np.diff(np.append(first, end))))
+    return Repetition(first.astype(np.int64), end, lag)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from traceview.errors import TraceviewError
+from traceview.failures import REPORT_IT, internal_error
 from traceview.records import record
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-REPORT_IT = "please report it with the traceback from traceview report FILE --debug"
 LESS_MEMORY = "use a machine with more memory, fewer workers (--jobs 1), or record less"
 
 
@@ -33,7 +33,7 @@ def attempt(function: Callable[[Item], Value], item: Item) -> Value | TaskFailur
     except MemoryError:
         return TaskFailure("out of memory", LESS_MEMORY, crashed=True)
     except Exception as error:
-        return TaskFailure(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
+        return TaskFailure(internal_error(error), REPORT_IT)
 
 
 def crash(status: int | None, last_words: str = "") -> TaskFailure:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import traceview
-from traceview.analyses.verdict import verdict
 from traceview.errors import InputError
 from traceview.facts.steps.inferred import with_steps
 from traceview.ranking import RankedFinding
@@ -14,7 +13,7 @@ from traceview.ranks.execution.inputs import RankFile
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.extraction.rank_trace import rank_traces
 from traceview.ranks.figures import RankFigures, RankFinding
-from traceview.report import findings_of
+from traceview.report import without_tables
 from traceview.trace import Trace
 
 _MOST_FINDINGS = 5
@@ -46,12 +45,13 @@ def _without_gpu_work(exit_status: str) -> InputError:
 
 
 def _own_report(trace: Trace) -> dict[str, Any]:
-    """Verdict and findings of a rank's own report."""
-    findings, result = findings_of(trace), verdict(trace)
+    """Verdict, findings and warnings of a rank's own report."""
+    report = without_tables(trace)
     return {
-        "verdict": result.text if result else "",
-        "limit": result.limit if result else "unknown",
-        "findings": tuple(map(_finding, findings[:_MOST_FINDINGS])),
+        "verdict": report.verdict.text if report.verdict else "",
+        "limit": report.verdict.limit if report.verdict else "unknown",
+        "findings": tuple(map(_finding, report.findings[:_MOST_FINDINGS])),
+        "warnings": report.trace.warnings,
     }
 
 

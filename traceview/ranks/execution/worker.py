@@ -18,10 +18,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from traceview.failures import REPORT_IT, internal_error
 from traceview.memory import garbage_collection
 from traceview.memory.allocator import keep_freed_memory
 from traceview.memory.available import Free, free_memory
-from traceview.ranks.execution.outcome import REPORT_IT, TaskFailure, attempt
+from traceview.ranks.execution.outcome import TaskFailure, attempt
 
 _STOPPED = 143
 
@@ -81,8 +82,7 @@ def _answer(connection: Connection, outcome: Any, ends: bool) -> None:
     except OSError:
         sys.exit(_STOPPED)
     except Exception as error:
-        failure = TaskFailure(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
-        connection.send((failure, ends))
+        connection.send((TaskFailure(internal_error(error), REPORT_IT), ends))
 
 
 def _peak_bytes() -> int:

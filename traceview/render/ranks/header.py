@@ -9,6 +9,7 @@ from pathlib import PurePath
 import numpy as np
 
 from traceview import units
+from traceview.failures import FailureWarning
 from traceview.ranks.job import JobReport
 from traceview.ranks.membership import missing_ranks, world_size
 from traceview.ranks.process_groups import ranks_text
@@ -80,10 +81,21 @@ def clocks_text(job: JobReport) -> str:
 
 
 def warnings(job: JobReport) -> list[str]:
-    """Recordings that could not be read, and ranks without one."""
+    """Parts that failed, recordings that could not be read, and ranks without one."""
     failed = [f"{PurePath(each.path).name}: {each.reason}" for each in job.failed]
     texts = [_listed(f"{units.counted(len(failed), 'recording')} left out", failed)]
-    return [text for text in (*texts, *_absent(job)) if text]
+    return [text for text in (*_failures(job), *texts, *_absent(job)) if text]
+
+
+def _failures(job: JobReport) -> list[str]:
+    """The warnings that parts of the answer, or of the own reports of ranks, failed."""
+    ranks: dict[str, list[int]] = {}
+    for each in job.ranks:
+        for text in each.warnings:
+            if isinstance(text, FailureWarning):
+                ranks.setdefault(text, []).append(each.name.rank)
+    own = [f"rank {ranks_text(numbers)}: {text}" for text, numbers in ranks.items()]
+    return [*job.warnings, *own]
 
 
 def remedies(job: JobReport) -> list[tuple[str, str, str]]:

@@ -52,6 +52,7 @@ def _job(job: JobReport, most: int | None, only: Sequence[str]) -> dict[str, Any
         **tables_document(chosen(only), job.result, most),
         "summary": dict(job.result.summary),
         "notes": list(job.result.notes),
+        "warnings": list(job.warnings),
         "clocks": _clocks(job.clocks, job.ranks),
     }
 

@@ -74,7 +74,7 @@ def _trace(trace: TraceFacts) -> dict[str, Any]:
 
 def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
-        return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
+        return {"status": outcome.status, "reason": outcome.reason, "remedy": outcome.remedy}
     return {
         "status": "ok",
         "title": analysis.title,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from traceview.analyses import ALL
-from traceview.analyses.base import Analysis
+from traceview.analyses.base import Analysis, Failed, Skipped
 from traceview.analyses.verdict import SCOREBOARD, RunTime, Verdict
 from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
@@ -81,7 +81,7 @@ def _analysis(analysis: Analysis) -> Schema:
         summary=mapping(SCALAR),
         notes=many(TEXT),
     )
-    skipped = record(status={"const": "skipped"}, reason=TEXT, remedy=TEXT)
+    skipped = record(status={"enum": [Skipped.status, Failed.status]}, reason=TEXT, remedy=TEXT)
     return {"description": analysis.question, "oneOf": [answered, skipped]}
 
 

@@ -44,6 +44,7 @@ def _job() -> Schema:
         left_out=mapping(left_out),
         summary=mapping(SCALAR),
         notes=many(TEXT),
+        warnings=many(TEXT),
         clocks=_clocks(),
     )
 
