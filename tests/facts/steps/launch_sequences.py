@@ -69,5 +69,7 @@ def _loop(random: np.random.Generator) -> tuple[Integers, Integers, Mask, Mask]:
             seam = 0 if random.random() < 0.5 else int(random.integers(0, len(body[1])))
             body[1][seam] += int(random.choice([0, 20_000, 500_000]))
             bodies.append(body)
-        kind, pause, optimizer, marked = (np.concatenate(each) for each in zip(*bodies, strict=True))
+        kind, pause, optimizer, marked = (
+            np.concatenate(each) for each in zip(*bodies, strict=True)
+        )
     return kind, pause, optimizer, marked
