@@ -2,10 +2,10 @@
 
     python -m benchmarks.traces.generator OUT.sqlite --kernels 1000000 [--shape NAME]
 
-Every process trains on its own GPU with the same correlation ids. A step is a forward and a
-backward pass of layers; a layer runs four operations, each in its own range, like torch's
-autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. The shapes are those of
-shapes.py beside it.
+Every process trains on its own GPU with the same correlation ids; threads of a process share it.
+A step is a forward and a backward pass of layers; a layer runs four operations, each in its own
+range, like torch's autograd ranges. 1 M kernels make about 3.6 M rows and 200 MB. The shapes are
+those of shapes.py beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from benchmarks.traces.processes import (
     WARM_UP_NS,
     Array,
     Run,
-    run_of,
+    runs_of,
 )
 from benchmarks.traces.shapes import SHAPES, Shape
 from benchmarks.traces.tables import (
@@ -54,8 +55,7 @@ def make_trace(path: Path, kernels: int, shape: Shape, seed: int = 0) -> int:
     with path.open("xb"):
         pass
     rng = np.random.default_rng(seed)
-    each, more = divmod(kernels, shape.processes)
-    runs = [run_of(rng, shape, place, each + (place < more)) for place in range(shape.processes)]
+    runs = runs_of(rng, shape, kernels)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
@@ -101,18 +101,20 @@ def _kernels(connection: sqlite3.Connection, rng: np.random.Generator, runs: Seq
     shape = runs[0].shape
     start = _per_kernel(runs, lambda run: run.kernel_start)
     number = _per_kernel(runs, lambda run: np.arange(len(run.kernel_start)))
-    launch = _per_kernel(runs, lambda run: run.launch)
+    launch = _per_kernel(runs, lambda run: run.first + run.launch)
+    launched = number + _per_kernel(runs, lambda run: run.first)
     # Names by position in the step, so that every step launches the same kernels.
     name = number % KERNELS_PER_STEP * 7 % KERNEL_NAMES
-    grid = [1 + name * 37 % 2000 + number * 7_919 % shape.grids, 1 + name % 3, 1]
+    grid = [1 + name * 37 % 2000 + launched * 7_919 % shape.grids, 1 + name % 3, 1]
     block = [32 << name % 5, 1, 1]
+    shared = name % 7 * 8192 + grid[0] % shape.shared_sizes * 16
     node = 1 + number % shape.graph_nodes if shape.graph_nodes else None
     columns = [
         *(start, _per_kernel(runs, lambda run: run.kernel_end), 0, 1, None),
         *(_per_kernel(runs, lambda run: run.stream), launch + 1),
         *(_per_kernel(runs, lambda run: run.global_pid), FIRST_KERNEL_ID + name),
         *(FIRST_SHORT_ID + name, FIRST_KERNEL_ID + name, 1, 0, 16 + name % 12 * 16, *grid),
-        *(*block, name % 4 * 1024, name % 7 * 8192, 0, rng.integers(0, 1 << 28, len(start))),
+        *(*block, name % 4 * 1024, shared, 0, rng.integers(0, 1 << 28, len(start))),
         *(number + 1, 102_400, node, 0),
     ]
     return _insert(connection, "CUPTI_ACTIVITY_KIND_KERNEL", columns, np.argsort(start))
@@ -123,7 +125,7 @@ def _api_calls(
 ) -> int:
     launches = _per_call(runs, lambda run: run.call_start)
     ends = _per_call(runs, lambda run: run.call_end)
-    number = _per_call(runs, lambda run: np.arange(len(run.call_start)))
+    number = _per_call(runs, lambda run: run.first + np.arange(len(run.call_start)))
     tid = _per_call(runs, lambda run: run.global_tid)
     extra = np.flatnonzero(number % 10 < 3)
     kind = np.select(
@@ -195,10 +197,16 @@ def _ranges_of(run: Run) -> list[Ranges]:
         start, end = run.ends_of(group, margin=40 * (len(names) - level))
         texts = map(name, range(len(start)))
         if run.shape.id_in_range_names and level:
-            texts = (f"{text}, id = {run.pid}{at:07d}" for at, text in enumerate(texts))
+            texts = (f"{text}, id = {run.tid}{at:07d}" for at, text in enumerate(texts))
+        if level and (hashes := run.shape.hashes_in_range_names):
+            texts = (f"{text}_{_hash(run.tid, at % hashes)}" for at, text in enumerate(texts))
         text = np.array([*texts, None], object)[:-1]
         found.append((start, end, np.full(len(start), run.global_tid), text))
     return found
+
+
+def _hash(*of: int) -> str:
+    return f"{zlib.crc32(repr(of).encode()):08x}"
 
 
 def _samples(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequence[Run]) -> int:
@@ -239,7 +247,7 @@ def _syncs(connection: sqlite3.Connection, _: np.random.Generator, runs: Sequenc
 def _beside_calls(
     connection: sqlite3.Connection, runs: Sequence[Run], table: str, every: int, rest: int
 ) -> int:
-    number = _per_call(runs, lambda run: np.arange(len(run.call_start)))
+    number = _per_call(runs, lambda run: run.first + np.arange(len(run.call_start)))
     picked = np.flatnonzero(number % every == rest)
     before = _per_call(runs, lambda run: run.call_start)[picked]
     pid = _per_call(runs, lambda run: run.global_pid)[picked]

@@ -19,10 +19,15 @@ LAUNCH_PERIOD_NS, LAUNCH_NS, GAP_NS, WARM_UP_NS = 6_000, 3_500, 1_500, 2_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """One process: when its launch calls and kernels ran, and which call launched each kernel."""
+    """A thread of a process: its launch calls and kernels, and which call launched each kernel.
+
+    `first` is the number of kernels that the threads before it in its process launch.
+    """
 
     shape: Shape
     pid: int
+    thread: int
+    first: int
     gpu: int
     call_start: Array
     call_end: Array
@@ -37,7 +42,11 @@ class Run:
 
     @property
     def global_tid(self) -> int:
-        return self.global_pid | self.pid
+        return self.global_pid | self.tid
+
+    @property
+    def tid(self) -> int:
+        return self.pid + self.thread * 1_000
 
     def ends_of(self, group: int, margin: int) -> tuple[Array, Array]:
         """Start of the first and end of the last launch call of every `group`, and a margin."""
@@ -46,7 +55,17 @@ class Run:
         return self.call_start[first] - margin, self.call_end[last] + margin
 
 
-def run_of(rng: np.random.Generator, shape: Shape, place: int, count: int) -> Run:
+def runs_of(rng: np.random.Generator, shape: Shape, kernels: int) -> list[Run]:
+    """The threads of all processes, with equal numbers of kernels, as far as these divide."""
+    each, more = divmod(kernels, shape.processes * shape.threads)
+    runs: list[Run] = []
+    for place in range(shape.processes * shape.threads):
+        first = sum(len(run.kernel_start) for run in runs[place - place % shape.threads :])
+        runs.append(_run_of(rng, shape, place, each + (place < more), first))
+    return runs
+
+
+def _run_of(rng: np.random.Generator, shape: Shape, place: int, count: int, first: int) -> Run:
     kernels_per_launch = max(shape.graph_nodes, 1)
     calls = -(-count // kernels_per_launch)
     # Calls of one thread do not overlap: jitter and longest call stay within the period.
@@ -55,16 +74,19 @@ def run_of(rng: np.random.Generator, shape: Shape, place: int, count: int) -> Ru
     call_start = WARM_UP_NS + place * 777 + np.arange(calls) * period + jitter
     call_end = call_start + LAUNCH_NS // 2 + rng.integers(0, LAUNCH_NS // 2, calls)
     duration = rng.integers(2_000, 2_000 + 7_000 * shape.streams, count)
-    stream = 7 + np.arange(count) // LAYERS_PER_PASS % shape.streams
+    process, thread = divmod(place, shape.threads)
+    first_stream = 7 + thread * shape.streams
+    stream = first_stream + np.arange(count) // LAYERS_PER_PASS % shape.streams
     launch = np.arange(count) // kernels_per_launch
     kernel_start = np.zeros(count, np.int64)
-    for number in range(7, 7 + shape.streams):
+    for number in range(first_stream, first_stream + shape.streams):
         own = stream == number
         ready = call_end[launch[own]] + GAP_NS
         kernel_start[own] = _queued(ready, duration[own] + GAP_NS)
     ends = kernel_start + duration
-    pid = FIRST_PID + place
-    return Run(shape, pid, place, call_start, call_end, launch, kernel_start, ends, stream)
+    calls = (call_start, call_end, launch)
+    pid = FIRST_PID + process
+    return Run(shape, pid, thread, first, process, *calls, kernel_start, ends, stream)
 
 
 def _queued(ready: Array, occupied: Array) -> Array:

@@ -15,16 +15,22 @@ class Shape:
 
     `ranges_per_launch` are nested inside the range of each launch; `grids` launch sizes per kernel
     name follow from dynamic shapes; `graph_nodes` kernels share one launch call; samples of the
-    Python stack are taken once per `sample_every_ns` and thread, 0 for none.
+    Python stack are taken once per `sample_every_ns` and thread, 0 for none. The `threads` of a
+    process launch at the same time, each on `streams` streams of its own. `shared_sizes` sizes of
+    shared memory follow from the size of the launch, and `hashes_in_range_names` per thread and
+    level make names that differ in more than a number.
     """
 
     summary: str
     processes: int = 2
+    threads: int = 1
     streams: int = 4
     ranges_per_launch: int = 0
     marks: bool = False
     grids: int = 1
+    shared_sizes: int = 1
     id_in_range_names: bool = False
+    hashes_in_range_names: int = 0
     graph_nodes: int = 0
     sample_every_ns: int = 0
 
@@ -42,5 +48,13 @@ SHAPES = {
     "graphs": Shape("CUDA graphs of 1,000 nodes", graph_nodes=1_000),
     "python-samples": Shape(
         "a sample of each thread's Python stack per ms", sample_every_ns=1_000_000
+    ),
+    "combined": Shape(
+        "four threads at once, 97,000 launch configurations, 130,000 names of ranges",
+        processes=1,
+        threads=4,
+        grids=1_013,
+        shared_sizes=1_013,
+        hashes_in_range_names=15_000,
     ),
 }

@@ -65,6 +65,7 @@ SCHEMA = {
 
 
 def write_small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> int:
+    processes = [run for run in runs if run.thread == 0]
     gpu = ("NVIDIA H200", 62914560, 150109880320, 4814304000000, 1980000000, 132, 232448, 233472)
     captured = [("CAPTURE_EVENT_TYPE", "Cuda"), ("CAPTURE_EVENT_TYPE", "NvtxEvents")]
     version = [("EXPORT_PRODUCT_VERSION", "2025.3.2.0"), ("EXPORT_SCHEMA_VERSION", "3.20.3")]
@@ -74,10 +75,10 @@ def write_small_tables(connection: sqlite3.Connection, runs: Sequence[Run]) -> i
     tables: dict[str, list[tuple[object, ...]]] = {
         "StringIds": [*_strings()],
         "TARGET_INFO_GPU": [
-            (HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0, _bus(run), "GH100") for run in runs
+            (HOST, run.gpu, *gpu, 65536, 64, 32, 9, 0, _bus(run), "GH100") for run in processes
         ],
-        "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in runs],
-        "PROCESSES": [(run.global_pid, run.pid, "python3") for run in runs],
+        "TARGET_INFO_CUDA_DEVICE": [(run.gpu, 0, run.pid) for run in processes],
+        "PROCESSES": [(run.global_pid, run.pid, "python3") for run in processes],
         "ThreadNames": [(THREAD_NAME_ID, 20, run.global_tid) for run in runs],
         "ENUM_CUDA_MEMCPY_OPER": [*copied],
         "META_DATA_CAPTURE": [*captured],

@@ -53,11 +53,13 @@ def occupancy(
         raise InputError(f"no kernel has {block_threads} threads per block and uses {uses}")
     warps = _round_up(block_threads, WARP_THREADS) // WARP_THREADS
     allowed: dict[Limiter, int | None] = {
-        "warps": limits.warps_per_sm // warps if block_threads <= limits.threads_per_block else 0,
+        "warps": by_warps(limits, block_threads),
         "blocks": limits.blocks_per_sm,
-        "registers": _by_registers(limits, warps, registers),
-        "shared memory": _by_shared(limits, static_shared_bytes + dynamic_shared_bytes),
-        "barriers": _by_barriers(limits, barriers),
+        "registers": by_registers(limits, warps, registers),
+        "shared memory": by_shared(
+            limits, limits.shared_bytes_per_sm, static_shared_bytes + dynamic_shared_bytes
+        ),
+        "barriers": by_barriers(limits, barriers),
     }
     return _fewest(
         {name: blocks for name, blocks in allowed.items() if blocks is not None}, warps, limits
@@ -75,7 +77,14 @@ def _fewest(blocks_by_limit: dict[Limiter, int], warps: int, limits: SmLimits) -
     )
 
 
-def _by_registers(limits: SmLimits, warps: int, registers: int) -> int | None:
+def by_warps(limits: SmLimits, block_threads: int) -> int:
+    """The blocks per SM that the number of warps allows."""
+    warps = _round_up(block_threads, WARP_THREADS) // WARP_THREADS
+    return limits.warps_per_sm // warps if block_threads <= limits.threads_per_block else 0
+
+
+def by_registers(limits: SmLimits, warps: int, registers: int) -> int | None:
+    """The blocks per SM that registers allow; None for kernels that use none, as below."""
     if registers == 0:
         return None
     warp_registers = _round_up(registers * WARP_THREADS, limits.register_unit)
@@ -87,17 +96,19 @@ def _by_registers(limits: SmLimits, warps: int, registers: int) -> int | None:
     return per_partition * limits.sub_partitions // warps
 
 
-def _by_shared(limits: SmLimits, used_bytes: int) -> int | None:
+def by_shared(limits: SmLimits, bytes_per_sm: int, used_bytes: int) -> int | None:
+    """The blocks per SM that its shared memory allows, `used_bytes` of it per block."""
     reserved = limits.reserved_shared_bytes_per_block
     allocated = _round_up(used_bytes + reserved, limits.shared_unit_bytes)
     if allocated == 0:
         return None
     if allocated > limits.opt_in_shared_bytes_per_block + reserved:
         return 0
-    return limits.shared_bytes_per_sm // allocated
+    return bytes_per_sm // allocated
 
 
-def _by_barriers(limits: SmLimits, barriers: int) -> int | None:
+def by_barriers(limits: SmLimits, barriers: int) -> int | None:
+    """The blocks per SM that its named barriers allow."""
     if barriers == 0 or limits.barriers_per_sm is None:
         return None
     return limits.barriers_per_sm // barriers

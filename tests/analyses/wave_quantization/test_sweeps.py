@@ -14,7 +14,6 @@ from traceview.analyses.wave_quantization.grid_waves import (
     LaunchedGrids,
     Neighbours,
     grid_columns,
-    occupancy_of,
 )
 from traceview.analyses.wave_quantization.losses import capped_losses
 from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
@@ -46,23 +45,25 @@ ALONE = Configuration(
 )
 
 
+def columns_of(every: list[Configuration]) -> Configurations:
+    numbers = {
+        each.name: np.array([getattr(of, each.name) for of in every])
+        for each in fields(Configuration)
+        if not each.name.endswith(("name", "label"))
+    }
+    places, name = np.arange(len(every)), Texts.of(["k"] * len(every))
+    return Configurations(
+        row=places, of_kernel=places, name=name, short_name=name, label=name, **numbers
+    )
+
+
 def launched(*grids: tuple[int, int]) -> LaunchedGrids:
     """Grids of so many blocks that took so long, as columns."""
     every = [
         replace(ALONE, grid=(blocks, 1, 1), total_ns=took, median_ns=took, steady_ns=took)
         for blocks, took in grids
     ]
-    numbers = {
-        each.name: np.array([getattr(of, each.name) for of in every])
-        for each in fields(Configuration)
-        if not each.name.endswith(("name", "label"))
-    }
-    places = np.arange(len(every))
-    name = Texts.of(["k"] * len(every))
-    configurations = Configurations(
-        row=places, of_kernel=places, name=name, short_name=name, label=name, **numbers
-    )
-    columns = grid_columns(configurations, [H200])
+    columns = grid_columns(columns_of(every), [H200])
     count = len(every)
     return LaunchedGrids(
         *(getattr(columns, each.name) for each in fields(columns)),
@@ -89,7 +90,7 @@ def launched(*grids: tuple[int, int]) -> LaunchedGrids:
     ],
 )
 def test_the_occupancy_of_a_configuration(changes, blocks_per_sm, at_once, limiter):
-    found = occupancy_of(replace(ALONE, **changes), H200)
+    found = grid_columns(columns_of([replace(ALONE, **changes)]), [H200]).occupancy_at(0)
 
     assert found is not None
     assert (found.blocks_per_sm, found.waves.at_once) == (blocks_per_sm, at_once)
@@ -97,8 +98,9 @@ def test_the_occupancy_of_a_configuration(changes, blocks_per_sm, at_once, limit
 
 
 def test_no_occupancy_without_limits_or_threads():
-    assert occupancy_of(ALONE, UnknownLimits("unknown", ())) is None
-    assert occupancy_of(replace(ALONE, block=(0, 1, 1)), H200) is None
+    nothing, huge = replace(ALONE, block=(0, 1, 1)), replace(ALONE, block=(1 << 32, 1 << 32, 1))
+    for of, limits in ((ALONE, UnknownLimits("unknown", ())), (nothing, H200), (huge, H200)):
+        assert grid_columns(columns_of([of]), [limits]).occupancy_at(0) is None
 
 
 def test_a_sweep_is_one_kernel_by_its_number_of_blocks():

@@ -137,14 +137,12 @@ class Configurations:
     @property
     def blocks(self) -> Integers:
         """Blocks of each grid."""
-        whole = self.grid.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
-        return np.where(whole, self.grid.prod(axis=1), _MOST_BLOCKS)
+        return _product(self.grid)
 
     @property
     def threads(self) -> Integers:
         """Threads of a block of each grid."""
-        threads: Integers = self.block.astype(np.int64).prod(axis=1)
-        return threads
+        return _product(self.block)
 
     @cached_property
     def family(self) -> Integers:
@@ -155,9 +153,15 @@ class Configurations:
 
 
 _TEXTS = ("name", "short_name", "label")
+_FIGURES = ("calls", "total_ns", "median_ns", "beside_ns", "steady_calls", "steady_ns")
 _NUMBERS = tuple(
     each.name for each in fields(Configuration) if each.name not in (*_TEXTS, "grid", "block")
 )
+
+
+def _product(sides: Integers) -> Integers:
+    whole = sides.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
+    return np.where(whole, sides.prod(axis=1), _MOST_BLOCKS)
 
 
 def _sides(values: Integers) -> Sides:
@@ -177,6 +181,21 @@ def every_configuration(trace: Trace) -> Configurations:
     if not trace.selection:
         return configurations(trace)
     return _configurations_of(trace, constant(True, len(kernel_operations(trace)), bool))
+
+
+def single_launches(trace: Trace, rows: Integers) -> Configurations:
+    """The configuration of each of these rows of kernels, without times, barriers and label."""
+    kernels = trace.recorded("kernels")
+    zeros = np.zeros(len(rows), np.int64)
+    figures: dict[str, Any] = dict.fromkeys(_FIGURES, zeros)
+    return Configurations(
+        row=rows,
+        of_kernel=zeros,
+        **_recorded(kernels, rows),
+        label=Texts.of([None] * len(rows)),
+        barriers=zeros,
+        **figures,
+    )
 
 
 def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -18,10 +18,12 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import Configuration, Configurations
 from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
-from traceview.hardware import Occupancy, SmLimits, occupancy
-from traceview.hardware.waves import Waves, waves_of
+from traceview.hardware import SmLimits
+from traceview.hardware.occupancy_columns import LIMITERS, occupancies
+from traceview.hardware.waves import Waves
 from traceview.records import record
 from traceview.tables import Integers, Mask
+from traceview.vocabulary.amounts import WARP_THREADS
 
 Verdict = Literal["step", "no step"]
 """Whether the times of a kernel rise by a step where a wave is full."""
@@ -34,8 +36,10 @@ _BESIDE = 0.5
 LEAST_IDLE = 0.05
 # A grid of whose predicted loss less than this fraction was measured loses nothing.
 _LEAST_SHOWN = 0.1
-_MOST_KEPT = 4096
+# Far beyond the shared memory of any SM, and safe to add.
+_MOST_BYTES = 1 << 60
 CONFIGURED = "shared memory config"
+_LIMITERS = (*LIMITERS, CONFIGURED, "clusters")
 
 
 @record
@@ -210,57 +214,69 @@ class LaunchedGrids(GridColumns):
 def grid_columns(
     configurations: Configurations, limits: Sequence[GpuLimits | UnknownLimits]
 ) -> GridColumns:
-    """The grids of configurations on GPUs of these limits.
+    """The grids of configurations on GPUs of these limits, by row of devices."""
+    of, count = configurations, len(configurations)
+    blocks, fits = of.blocks, _fits(of)
+    occupancy = np.full(count, -1, np.int64)
+    at_once, sm_count = np.ones(count, np.int64), np.ones(count, np.int64)
+    every: list[GridOccupancy] = []
+    for known in dict.fromkeys(limits):
+        if isinstance(known, UnknownLimits):
+            continue
+        is_alike = np.array([each == known for each in limits], bool)
+        rows = np.flatnonzero(fits & is_alike[of.device])
+        rows, *held = _held(of, rows, known)
+        alike = groups.group(*held)
+        occupancy[rows] = alike.ids + len(every)
+        at_once[rows], sm_count[rows] = held[:2]
+        firsts = zip(*(column[alike.first].tolist() for column in held), strict=True)
+        every += [_occupancy(known.limits, *row) for row in firsts]
+    return GridColumns(of, every, occupancy, blocks, at_once, sm_count)
 
-    Occupancy is computed once for all grids of a kernel, and for GPUs alike.
+
+def _fits(of: Configurations) -> Mask:
+    """False for configurations that no kernel can have."""
+    used = (of.registers, of.static_bytes, of.dynamic_bytes)
+    mask: Mask = (of.blocks > 0) & (of.threads > 0) & (np.min(used, axis=0) >= 0)
+    return mask
+
+
+def _held(of: Configurations, rows: Integers, known: GpuLimits) -> tuple[Integers, ...]:
+    """The rows with a block that fits on an SM: blocks per wave, SMs, blocks and warps of an SM.
+
+    The last column has indices into _LIMITERS.
     """
-    of, distinct = configurations, dict.fromkeys(limits)
-    alike = np.array([list(distinct).index(each) for each in limits], np.int64)
-    sides = (of.block[:, axis] for axis in range(3))
-    used = (of.registers, of.static_bytes, of.dynamic_bytes, of.shared_config_bytes)
-    others = (of.clusters_at_once, of.green_sms, of.barriers)
-    equal = groups.group(alike[of.device], *sides, *used, *others)
-    firsts = [replace(of[row], grid=(1, 1, 1)) for row in equal.first.tolist()]
-    every = [occupancy_of(each, limits[each.device]) for each in firsts]
-    fits = [each for each in every if each]
-    places = np.cumsum([each is not None for each in every], dtype=np.int64) - 1
-    is_known = np.array([each is not None for each in every], bool)
-    blocks = of.blocks
-    occupancy = np.where(is_known, places, -1)[equal.ids] if len(every) else equal.ids
-    occupancy = np.where(blocks > 0, occupancy, -1)
-    # The last entry is for grids of unknown occupancy.
-    waves = [(each.waves.at_once, each.waves.sm_count) for each in fits] + [(1, 1)]
-    at_once, sm_count = np.array(waves, np.int64).T
-    return GridColumns(of, fits, occupancy, blocks, at_once[occupancy], sm_count[occupancy])
+    per_sm = known.limits.shared_bytes_per_sm
+    static, dynamic = (
+        np.minimum(e[rows], _MOST_BYTES) for e in (of.static_bytes, of.dynamic_bytes)
+    )
+    used = (of.threads[rows], of.registers[rows], static + dynamic, of.barriers[rows])
+    held = occupancies(known.limits, np.full(len(rows), per_sm), *used)
+    blocks, limiter = held.blocks_per_sm, held.limiter
+    config = of.shared_config_bytes[rows]
+    configured = (config > 0) & (config < per_sm)
+    if configured.any():
+        now = occupancies(known.limits, np.where(configured, config, per_sm), *used)
+        # The kernel cannot have run with a configuration that holds no block.
+        fewer = (now.blocks_per_sm > 0) & (now.blocks_per_sm < blocks)
+        blocks = np.where(fewer, now.blocks_per_sm, blocks)
+        limiter = np.where(fewer, _LIMITERS.index(CONFIGURED), limiter)
+    green = of.green_sms[rows]
+    sms = np.where(green != 0, np.minimum(green, known.sm_count), known.sm_count)
+    at_once, clusters = blocks * sms, of.clusters_at_once[rows]
+    by_clusters = (clusters != 0) & (clusters < at_once)
+    at_once = np.where(by_clusters, clusters, at_once)
+    limiter = np.where(by_clusters, _LIMITERS.index("clusters"), limiter)
+    warps = blocks * -(-used[0] // WARP_THREADS)
+    runs = np.flatnonzero((blocks > 0) & (sms > 0))
+    return tuple(each[runs] for each in (rows, at_once, sms, blocks, warps, limiter))
 
 
-def occupancy_of(
-    configuration: Configuration, known: GpuLimits | UnknownLimits
-) -> GridOccupancy | None:
-    """The occupancy; None if the GPU's SMs are unknown or a block fits on no SM."""
-    of = configuration
-    if isinstance(known, UnknownLimits) or of.blocks < 1 or of.threads < 1:
-        return None
-    if min(of.registers, of.static_bytes, of.dynamic_bytes) < 0:
-        return None
-    used = (of.threads, of.registers, of.static_bytes, of.dynamic_bytes, of.barriers)
-    fits, limiter = _occupancy(known.limits, of.shared_config_bytes, *used)
-    waves = waves_of(of.blocks, fits, min(of.green_sms or known.sm_count, known.sm_count))
-    if waves is None:
-        return None
-    if of.clusters_at_once and of.clusters_at_once < waves.at_once:
-        waves, limiter = replace(waves, at_once=of.clusters_at_once), "clusters"
-    return GridOccupancy(fits.blocks_per_sm, fits.theoretical_occupancy_pct, limiter, waves)
-
-
-@lru_cache(_MOST_KEPT)
-def _occupancy(limits: SmLimits, config: int, *used: int) -> tuple[Occupancy, str]:
-    """Occupancy and limiter with the configured shared memory; cached, as many grids share them."""
-    most = occupancy(limits, *used)
-    if not config or config >= limits.shared_bytes_per_sm:
-        return most, most.limiter
-    now = occupancy(replace(limits, shared_bytes_per_sm=config), *used)
-    # The kernel cannot have run with a configuration that holds no block.
-    if not 0 < now.blocks_per_sm < most.blocks_per_sm:
-        return most, most.limiter
-    return now, CONFIGURED
+def _occupancy(
+    limits: SmLimits, at_once: int, sm_count: int, blocks_per_sm: int, warps: int, limiter: int
+) -> GridOccupancy:
+    """The occupancy of a grid of one block."""
+    occupancy_pct = 100.0 * warps / limits.warps_per_sm
+    return GridOccupancy(
+        blocks_per_sm, occupancy_pct, _LIMITERS[limiter], Waves(1, at_once, sm_count)
+    )

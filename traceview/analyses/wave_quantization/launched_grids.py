@@ -31,7 +31,10 @@ def launched_grids(trace: Trace) -> LaunchedGrids:
 
     Grids that ran outside the selection count as measurements of those inside.
     """
-    grids, found = grid_columns(configurations(trace), gpu_limits(trace)), every_sweep(trace)
+    found = every_sweep(trace)
+    grids = found.grids
+    if trace.selection:
+        grids = grid_columns(configurations(trace), gpu_limits(trace))
     sweep = found.of_family[_family(trace, grids.configurations)]
     verdict, measured = found.verdicts_of(grids, sweep), found.neighbours_of(grids, sweep)
     return LaunchedGrids(

@@ -6,9 +6,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.load_widths.bounds import width_bounds
-from traceview.analyses.wave_quantization.configurations import Configuration
+from traceview.analyses.wave_quantization.configurations import single_launches
 from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
-from traceview.analyses.wave_quantization.grid_waves import occupancy_of
+from traceview.analyses.wave_quantization.grid_waves import GridColumns, grid_columns
 from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import KernelShape
 from traceview.facts.kernel_names.type_names import TYPES, first_type
@@ -16,12 +16,11 @@ from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
 from traceview.records import record
-from traceview.tables import Array, Integers, Table, null_of
+from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import NAME_CHARACTERS
 
 _SIDES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
-_STATIC, _DYNAMIC = (f"{kind}_shared_memory_bytes" for kind in ("static", "dynamic"))
 
 
 def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
@@ -30,8 +29,12 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
     kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
     result: list[KernelShape | None] = [None] * by.size
     row = ops.row[work.rows[kernels]].astype(np.int64)
-    for part, usual in _usual_rows(trace, by.ids[kernels], row):
-        result[part] = _shape(trace, usual)
+    usual = _usual_rows(trace, by.ids[kernels], row)
+    grids = grid_columns(
+        single_launches(trace, np.array([row for _, row in usual], np.int64)), gpu_limits(trace)
+    )
+    for place, (part, _) in enumerate(usual):
+        result[part] = _shape(trace, grids, place)
     return result
 
 
@@ -47,51 +50,19 @@ def _usual_rows(trace: Trace, part: Integers, row: Integers) -> list[tuple[int, 
     return list(zip(owner[last].tolist(), row[by.first[last]].tolist(), strict=True))
 
 
-def _shape(trace: Trace, row: int) -> KernelShape:
-    kernels, widths = trace.recorded("kernels"), _widths(trace)
-    configuration = _configuration(kernels, row)
-    waves = occupancy_of(configuration, gpu_limits(trace)[configuration.device])
+def _shape(trace: Trace, grids: GridColumns, place: int) -> KernelShape:
+    configuration, widths = grids.configurations[place], _widths(trace)
+    row, held = int(grids.configurations.row[place]), grids.occupancy_at(place)
     return KernelShape(
         grid=configuration.grid,
         block=configuration.block,
         registers=configuration.registers,
         shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
-        waves=waves.waves.waves if waves else None,
+        waves=held.waves.waves if held else None,
         load_bits=int(widths.load_bits[row]) or None,
         dtype=_dtype(configuration.name),
         store_bits=int(widths.store_bits[row]) or None,
     )
-
-
-def _configuration(kernels: Table, row: int) -> Configuration:
-    """The configuration of one launch; its times are counted elsewhere."""
-
-    def known(name: str) -> int:
-        value = int(kernels[name][row])
-        return 0 if value == null_of(kernels[name].dtype) else value
-
-    grid, block = ((*(int(kernels[side][row]) for side in _SIDES[at : at + 3]),) for at in (0, 3))
-    cluster, clusters = known("cluster_blocks"), known("max_active_clusters")
-    return Configuration(
-        device=int(kernels["device"][row]),
-        name=str(kernels.texts("name")[row] or ""),
-        short_name="",
-        label="",
-        grid=(grid[0], grid[1], grid[2]),
-        block=(block[0], block[1], block[2]),
-        registers=int(kernels["registers_per_thread"][row]),
-        static_bytes=int(kernels[_STATIC][row]),
-        dynamic_bytes=int(kernels[_DYNAMIC][row]),
-        shared_config_bytes=known("shared_memory_config_bytes"),
-        clusters_at_once=cluster * clusters if cluster > 1 else 0,
-        green_sms=known("sm_count"),
-        **dict.fromkeys(_FIGURES, 0),
-    )
-
-
-_FIGURES = (
-    *("barriers", "calls", "total_ns", "median_ns", "beside_ns", "steady_calls", "steady_ns"),
-)
 
 
 def _dtype(name: str) -> str | None:

@@ -7,9 +7,9 @@ numbers, so it is looked up once per form.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from ctypes import c_int64
+from functools import cached_property
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from traceview.tables import Integers, Mask
 _ZEROES = bytes.maketrans(b"123456789", b"000000000")
 # Texts whose forms are made at once: they stay in the CPU cache.
 _TEXTS_EACH = 1 << 14
-_LAST_NUMBER = re.compile(rb"(\d+)[^\d]*$")
 MOST_DIGITS = 15
 
 
@@ -40,10 +39,15 @@ class TextForms:
     form: Integers
     first: Integers
 
-    @property
+    @cached_property
     def examples(self) -> list[str]:
         """A text of each form."""
-        return [self.texts.decoded(place) for place in self.first.tolist()]
+        texts: list[str] = self._examples.every.tolist()
+        return texts
+
+    @cached_property
+    def _examples(self) -> PackedTexts:
+        return self.texts.picked(self.first)
 
     def matching(self, rule: Callable[[str], object]) -> Mask:
         """Whether the rule, which must not depend on the values of numbers, holds for each text.
@@ -57,18 +61,16 @@ class TextForms:
     def last_numbers(self) -> Integers:
         """The last number of each text, −1 if there is none or it has over MOST_DIGITS digits."""
         result = np.full(len(self.texts), -1, np.int64)
-        matches = [_LAST_NUMBER.search(self.texts[place]) for place in self.first.tolist()]
-        spans = np.array([each.span(1) if each else (0, 0) for each in matches], np.int64)
-        digits = spans.reshape(-1, 2)[:, 1] - spans.reshape(-1, 2)[:, 0]
+        begin, digits = _last_digits(self._examples)
         digits[digits > MOST_DIGITS] = 0
         if library.has("traceview_read_numbers"):
-            self._read_numbers(spans.reshape(-1, 2)[:, 0], digits, result)
+            self._read_numbers(begin, digits, result)
             return result
         rows = np.flatnonzero(digits[self.form])
         if not len(rows):
             return result
         content = self.texts.content
-        at = self.texts.starts[rows] + spans[self.form[rows], 0]
+        at = self.texts.starts[rows] + begin[self.form[rows]]
         count, value = digits[self.form[rows]], np.zeros(len(rows), np.int64)
         for place in range(int(count.max())):
             more = place < count
@@ -94,6 +96,18 @@ class TextForms:
             pointer(digits),
             pointer(result),
         )
+
+
+def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
+    """Where the last number of each text begins, and its count of digits, 0 without a number."""
+    is_digit = texts.content - ord("0") < 10
+    bounds = np.flatnonzero(np.diff(is_digit, prepend=False))
+    # A NUL follows each text, so that every run of digits ends.
+    begins, ends = bounds[::2], bounds[1::2]
+    place = np.searchsorted(begins, texts.starts + texts.sizes) - 1
+    begin, end = (np.append(each, -1)[place] for each in (begins, ends))
+    digits = np.where(begin >= texts.starts, end - begin, 0)
+    return begin - texts.starts, digits
 
 
 def forms_of(texts: PackedTexts) -> TextForms:

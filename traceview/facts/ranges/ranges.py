@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -107,6 +108,14 @@ def pattern_of(text: str) -> str:
     return _NUMBER.sub("#", _ARGUMENTS.sub("", text))
 
 
+def patterns_of(texts: Sequence[str]) -> list[str]:
+    """`pattern_of` of each text, all at once if none contains a NUL."""
+    joined = "\0".join(texts)
+    if joined.count("\0") != len(texts) - 1:
+        return [pattern_of(text) for text in texts]
+    return pattern_of(joined).split("\0")
+
+
 @fact
 def range_tree(trace: Trace) -> RangeTree:
     """The tree of all push/pop and start/end ranges. One that never ended lasts to the end."""
@@ -117,7 +126,7 @@ def range_tree(trace: Trace) -> RangeTree:
     names = ranges.texts("name").take(_as_slice(rows))
     path, paths = number_paths(parent, depth, names)
     forms = range_name_forms(trace)
-    of_forms = Texts.of(map(pattern_of, forms.examples))
+    of_forms = Texts.of(patterns_of(forms.examples))
     named = Texts(of_forms.codes[forms.form], of_forms.values)
     path_pattern, patterns = by_pattern(paths, named)
     tree = RangeTree(

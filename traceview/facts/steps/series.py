@@ -217,11 +217,12 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
     result = (counted >= _SWEPT) & (grows == counted - 1) & (odd > 0)
     named = np.zeros(kinds, bool)
     if result.any():
-        pattern = tree.patterns.name[tree.path_pattern[tree.path]]
+        rows = np.flatnonzero(result[kind])
+        pattern = tree.patterns.name[tree.path_pattern[tree.path[rows]]]
         counts = np.zeros(len(tree.patterns.names), bool)
         used = groups.different(pattern)
-        counts[used] = [bool(_COUNTS.match(str(tree.patterns.names[code]))) for code in used]
-        named[kind] = counts[pattern]
+        counts[used] = [bool(_COUNTS.match(text)) for text in tree.patterns.naming.values_of(used)]
+        named[kind[rows]] = counts[pattern]
     sweeps: Mask = result & ~named
     return sweeps
 
