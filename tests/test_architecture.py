@@ -31,7 +31,7 @@ LEVELS = (
         "statistics",
         "compiled",
     },
-    {"hardware"},
+    {"hardware", "vocabulary"},
     {"ptx"},
     {"toolchain"},
     {"headless", "trace"},

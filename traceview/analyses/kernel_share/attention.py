@@ -19,13 +19,13 @@ from traceview.analyses.kernel_share.fusion import matching_kernels, steady_in_o
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import Framework, framework
-from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.steps.warm_up import steady_kernels_ns
 from traceview.findings import Evidence, Finding, LostTime, share_pct
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import tile
 
 # Kernels of scaling, masks, casts and dropout.
 _BETWEEN = (

@@ -21,7 +21,6 @@ from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import CUFFT
 from traceview.facts.steps.warm_up import steady_kernels
@@ -31,6 +30,7 @@ from traceview.records import record
 from traceview.tables import Integers, Mask, Texts
 from traceview.trace import Trace
 from traceview.units import Value
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 
 _LONGEST = 4000
 _CONVERSION = re.compile(r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b")

@@ -10,7 +10,6 @@ import numpy as np
 from traceview import groups
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
@@ -19,6 +18,7 @@ from traceview.hardware import geforce_factors
 from traceview.records import record
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 
 # The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
 _FIRST_CAPABILITY = 8.0

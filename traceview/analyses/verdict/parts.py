@@ -29,7 +29,6 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
     communication_operations,
@@ -61,6 +60,7 @@ from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 
 Limit = Literal[
     "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
