@@ -117,10 +117,7 @@ _LAYOUT = r"nn|nt|tn|tt|nhwc|nchw"
 _ANY_SCOPE = r"(?:[^<]*::)?"
 INDUCTOR = r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_"
 CUPY = r"cupy_"
-XLA = (
-    r"(?:loop|input|wrapped|copy|transpose)_?\w*fusion(?:_\d+)?$|wrapped_\w+$"
-    r"|(?:\w+_)?fusion(?:_\d+)?$"
-)
+XLA = r"(?:loop|input|wrapped|copy|transpose)_?\w*fusion(?:_\d+)?$|wrapped_\w+$"
 # sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize256x128x8_stage3_…: what is stored, multiplied.
 _XMMA = (
     r"xmma_(?:(?P<conv>fprop|dgrad|wgrad)_)?\w*?gemm(?:_indexed)?(?:_wo_smem)?_"
@@ -362,13 +359,15 @@ LIBRARIES: tuple[Library, ...] = (
     ),
     Library(
         "XLA",
-        XLA,
+        rf"{XLA}|fusion(?:_\d+)?$",
         "{base}",
         r"(?P<base>.+)",
         class_=lambda parts: class_of_xla(parts["base"] or ""),
         owner=COMPILER,
     ),
-    Library("XLA", rf"xla_|{_ANY_SCOPE}xla::|\w*gemm_fusion_dot", owner=COMPILER),
+    Library(
+        "XLA", rf"xla_|{_ANY_SCOPE}xla::|\w*gemm_fusion_dot|\w+_fusion(?:_\d+)?$", owner=COMPILER
+    ),
 )
 """The first record whose form begins a base name, and whose parts are found, tells of it."""
 

@@ -31,7 +31,7 @@ from traceview.analyses.kernel_share.tensor_updates import per_tensor_updates
 from traceview.facts.idle.gaps import busy_ns, steady_span_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
@@ -83,7 +83,7 @@ def _findings(trace: Trace, chosen: Mask) -> tuple[Finding, ...]:
     span_ns = steady_span_ns(trace)
     steady_ns = int(trace.kernels.duration_ns[steady_kernels(trace)].sum())
     return (
-        *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, framework(trace)),
+        *gemm_findings(fp32_gemms(trace), steady_ns, span_ns, terms(trace)),
         *unaligned_findings(trace),
         *slower_kernel_findings(trace),
         *attention_findings(trace),

@@ -18,7 +18,7 @@ from traceview.analyses.gpu_wording import gain_sentence, gpu_subject, severity_
 from traceview.analyses.kernel_share.fusion import matching_kernels, steady_in_order
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
-from traceview.facts.operations.frameworks import Framework, framework
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.steps.warm_up import steady_kernels_ns
@@ -56,12 +56,6 @@ _IN_PROGRAM = (
         'Load the model with attn_implementation="sdpa" (or "flash_attention_2").',
     ),
 )
-_REMEDIES: dict[Framework, str] = {
-    "torch": "Use torch.nn.functional.scaled_dot_product_attention; with nn.MultiheadAttention "
-    'need_weights=False, with transformers attn_implementation="sdpa".',
-    "jax": "Use jax.nn.dot_product_attention with implementation='cudnn'.",
-    "": "Use a fused attention kernel (FlashAttention, cuDNN).",
-}
 
 
 def attention_findings(trace: Trace) -> Iterator[Finding]:
@@ -172,4 +166,4 @@ def _remedy(trace: Trace) -> str:
         named = np.flatnonzero(frames.texts("function").isin([function]))
         if any(folder in str(file) for file in set(frames.texts("file").take(named).decode())):
             return remedy
-    return _REMEDIES.get(framework(trace), _REMEDIES[""])
+    return terms(trace).attention

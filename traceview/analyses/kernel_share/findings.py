@@ -25,7 +25,7 @@ from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.frameworks import Framework, framework
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
@@ -37,12 +37,6 @@ from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value
 
-_FUSE: dict[Framework, str] = {
-    "torch": "Use torch.compile on the model, which fuses them.",
-    "cupy": "Fuse them: cupy.fuse, or one cupy.ElementwiseKernel for the chain.",
-    "jax": "Make them one jitted function: XLA fuses what it compiles together.",
-    "": "Fuse them into one kernel per chain.",
-}
 _COMPILED_IN_PART = (
     "torch.compile is on, but not for these: look for graph breaks (TORCH_LOGS=graph_breaks), and "
     "compile what calls them."
@@ -72,7 +66,7 @@ def fusion_findings(trace: Trace) -> Iterator[Finding]:
             "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run "
             "in {runs:chain} and take {total_ns}. Fused, a chain takes about as long as its "
             "longest kernel: up to {less_ns} less.",
-            _COMPILED_IN_PART if is_compiled(trace) else _FUSE.get(framework(trace), _FUSE[""]),
+            _COMPILED_IN_PART if is_compiled(trace) else terms(trace).fuse,
         )
     of = max(unfused_optimizer(trace), key=_most_first, default=None)
     if of:
@@ -166,15 +160,11 @@ def tiny_kernels(trace: Trace) -> Iterator[Finding]:
         "total_ns": int(kernels.duration_ns[chosen].sum()),
     }
     window = int(kernels["start_ns"][chosen].min()), int(kernels["end_ns"][chosen].max())
-    whole = {
-        "torch": "torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph",
-        "jax": "one jitted function for the whole step",
-    }.get(framework(trace), "a CUDA graph")
     yield Finding(
         "info",
         "{tiny_kernels} of {kernels} kernels take {longest_ns} or less, {total_ns} in all: each "
         "takes about as long to launch as to run.",
-        f"Use {whole}, larger batches, or fused kernels.",
+        f"Use {terms(trace).replay}, larger batches, or fused kernels.",
         0,
         gpu_subject(trace, worst),
         Evidence(values, "classes", {**gpu_cells(trace, worst), "class": kind.label}, *window),

@@ -8,27 +8,12 @@ from traceview.analyses.gpu_wording import gain_sentence, severity_of_part
 from traceview.analyses.kernel_share.fp32_gemms import Fp32Gemms
 from traceview.analyses.kernel_share.unaligned_gemms import unaligned_gemms
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.operations.frameworks import Framework
 from traceview.findings import Evidence, Finding, Subject, share_pct
 from traceview.trace import Trace
 from traceview.units import Value
+from traceview.vocabulary.frameworks import Framework
 
 _LEAST_GEMM_FRACTION = 0.10
-_TF32 = "Use TF32 where a 10-bit mantissa is accurate enough: "
-_USE_TF32: dict[Framework, str] = {
-    "torch": f"{_TF32}torch.set_float32_matmul_precision('high'). torch.autocast to bf16 is faster "
-    "still.",
-    "cupy": f"{_TF32}set CUPY_TF32=1.",
-    "jax": f"{_TF32}jax.default_matmul_precision('tensorfloat32').",
-    "": f"{_TF32}cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or NVIDIA_TF32_OVERRIDE=1.",
-}
-_BF16 = "where a 7-bit mantissa is accurate enough."
-_USE_BF16: dict[Framework, str] = {
-    "torch": f"Use torch.autocast to bf16 {_BF16}",
-    "cupy": f"Use bf16 inputs {_BF16}",
-    "jax": f"Use jax.default_matmul_precision('bfloat16') {_BF16}",
-    "": f"Use bf16 inputs {_BF16}",
-}
 _KIND_NAMES = {"tf32": "TF32", "bf16": "bf16"}
 
 
@@ -66,11 +51,10 @@ def gemm_findings(
     if most.flop_per_s and most.fp32_flop_per_s:
         values["peak_flop_per_s"] = most.flop_per_s
         values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
-    wordings = _USE_BF16 if most.kind == "bf16" else _USE_TF32
     yield Finding(
         severity,
         f"{template}.{gain_sentence(saved_ns, less_ns)}",
-        wordings.get(used, wordings[""]),
+        used.bf16 if most.kind == "bf16" else used.tf32,
         saved_ns,
         Subject("kernel", most.names[0]),
         Evidence(values, "kernels", {"name": most.names[0]}),

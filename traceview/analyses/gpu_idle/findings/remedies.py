@@ -6,13 +6,7 @@ import re
 
 import numpy as np
 
-from traceview.analyses.framework_wording import (
-    UNROLL_LOOPS,
-    early_uploads,
-    fewer_launches,
-    memory_pool,
-    other_threads,
-)
+from traceview.analyses.framework_wording import UNROLL_LOOPS, fewer_launches
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.recorder_wording import of_torch
 from traceview.facts.idle.causes import (
@@ -28,6 +22,7 @@ from traceview.facts.idle.causes import (
     UNKNOWN,
 )
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.steps.steps import pace
 from traceview.tables import Integers
@@ -119,8 +114,8 @@ def action_for(trace: Trace, cause: int) -> str:
         return f"Launch less often ({fewer_launches(trace)}), or {rest}."
     if cause == COPY_WAIT:
         return (
-            f"{early_uploads(trace)}, on a stream of its own; copy on the GPU itself where that is "
-            "possible."
+            f"{terms(trace).early_uploads}, on a stream of its own; copy on the GPU itself where "
+            "that is possible."
         )
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
         return (
@@ -128,7 +123,7 @@ def action_for(trace: Trace, cause: int) -> str:
             "the next one while the last still runs."
         )
     if cause == ALLOCATION:
-        return f"Allocate before the loop, or through a pool ({memory_pool(trace)})."
+        return f"Allocate before the loop, or through a pool ({terms(trace).pool})."
     return ACTIONS[cause]
 
 
@@ -148,7 +143,9 @@ def take_out(trace: Trace) -> str:
         if len(pace(trace).timed)
         else "Take this CPU work out of the way: do it earlier or later"
     )
-    return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
+    return (
+        f"{what}, or {terms(trace).elsewhere}, so that launches reach the GPU before it runs dry."
+    )
 
 
 def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
