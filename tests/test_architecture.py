@@ -34,7 +34,7 @@ LEVELS = (
         "compiled",
         "display",
     },
-    {"hardware"},
+    {"hardware", "vocabulary"},
     {"ptx"},
     {"toolchain"},
     {"headless", "trace"},

@@ -6,14 +6,8 @@ import pytest
 
 from tests.build import Export
 from traceview.analyses import framework_wording as wording
+from traceview.facts.operations.frameworks import terms
 
-ALL = (
-    wording.fewer_launches,
-    wording.other_threads,
-    wording.memory_pool,
-    wording.early_uploads,
-    wording.later_reads,
-)
 FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),
     "cupy_add__float32": ("torch", "jax", "non_blocking", "DataLoader"),
@@ -26,7 +20,9 @@ FOREIGN = {
 @pytest.mark.parametrize("kernel", FOREIGN)
 def test_remedies_fit_the_framework(tmp_path, kernel):
     trace = Export().launch((0, 2), (10, 50), name=kernel).load(tmp_path)
-    said = " ".join(word(trace) for word in ALL).lower()
+    names = ("elsewhere", "pool", "early_uploads", "later_reads")
+    phrases = [getattr(terms(trace), name) for name in names]
+    said = " ".join([wording.fewer_launches(trace), *phrases]).lower()
     assert not [name for name in FOREIGN[kernel] if name.lower() in said]
 
 

@@ -23,10 +23,10 @@ from tests.places import DATA
 from tests.recordings.test_shipped import PRIVATE
 from traceview.analyses import ALL
 from traceview.analyses.base import Result
-from traceview.facts.operations.gemm_names import tile
 from traceview.findings import Finding
 from traceview.report import Report
 from traceview.trace import Trace
+from traceview.vocabulary.libraries import tile
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 

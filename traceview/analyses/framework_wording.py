@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.samples.stack_lines import stacks_through
 from traceview.facts.steps.steps import steps, warm_up_end_ns
@@ -18,13 +18,6 @@ from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.vocabulary.causes import LAUNCH_LATE
 
-_FEWER_LAUNCHES = {
-    "torch": "fuse with torch.compile, batch, or replay a CUDA graph",
-    "jax": "put the whole step under one jax.jit, or several steps into jax.lax.scan",
-    "cupy": "fuse with cupy.fuse, batch, or replay a CUDA graph",
-    "numba": "merge kernels that follow each other, or batch",
-    "": "fuse kernels, batch, or replay a CUDA graph",
-}
 _ONE_PROGRAM = "run several steps per call by jax.lax.scan"
 _MODULES = (
     "hand the modules to nnx.cached_partial, which flattens them once instead of in every call, or "
@@ -62,36 +55,6 @@ UNROLL_LOOPS = (
     "Let XLA fuse several iterations of the loop: lax.scan(…, unroll=8), or nn.RNN(…, unroll=8) in "
     "flax."
 )
-_ELSEWHERE = {
-    "torch": "on another thread or process (DataLoader workers)",
-    "": "on another thread or process",
-}
-_POOLS = {
-    "torch": "torch's allocator",
-    "jax": "XLA's preallocated memory",
-    "cupy": "CuPy's memory pool",
-    "numba": "RMM's, by cuda.set_memory_manager",
-    "": "cudaMallocAsync",
-}
-_UPLOADS = {
-    "torch": "Pin what is uploaded and copy it early with non_blocking=True",
-    "cupy": "Put what is uploaded into pinned memory (cupyx.empty_pinned) and copy it early",
-    "jax": "Start the transfer early with jax.device_put",
-    "numba": "Put what is uploaded into pinned memory (cuda.pinned_array) and copy it early with "
-    "cuda.to_device(…, stream=…)",
-    "": "Pin what is uploaded (cudaHostAlloc) and copy it early with cudaMemcpyAsync",
-}
-_READS = {
-    "torch": "or copy with non_blocking=True into pinned memory and read them a step later",
-    "cupy": "or copy with get(blocking=False) into pinned memory and read them a step later",
-    "jax": "or keep them as arrays and read them a step later, after copy_to_host_async()",
-    "numba": "or copy with copy_to_host(…, stream=…) into pinned memory and read them a step later",
-    "": "or copy with cudaMemcpyAsync into pinned memory and read them a step later",
-}
-
-
-def _fitting(trace: Trace, wordings: dict[str, str]) -> str:
-    return wordings.get(framework(trace), wordings[""])
 
 
 def fewer_launches(trace: Trace) -> str:
@@ -99,7 +62,7 @@ def fewer_launches(trace: Trace) -> str:
     if framework(trace) == "jax" and _one_program_per_step(trace):
         return _MODULES if _mostly(trace, _flattens_modules(trace)) else _ONE_PROGRAM
     if framework(trace) != "torch":
-        return _fitting(trace, _FEWER_LAUNCHES)
+        return terms(trace).fewer_launches
     graphs = cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
@@ -112,7 +75,9 @@ def fewer_launches(trace: Trace) -> str:
     if _part(trace, _CELLS.search) > _MANY_CELLS:
         return _SEQUENCES
     return (
-        _UNROLLED if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS else _FEWER_LAUNCHES["torch"]
+        _UNROLLED
+        if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS
+        else terms(trace).fewer_launches
     )
 
 
@@ -190,23 +155,3 @@ def _part(trace: Trace, of: Callable[[str], object]) -> float:
 
 
 _INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
-
-
-def other_threads(trace: Trace) -> str:
-    """The places that other CPU work can be moved to."""
-    return _fitting(trace, _ELSEWHERE)
-
-
-def memory_pool(trace: Trace) -> str:
-    """The pool from which the program can allocate."""
-    return _fitting(trace, _POOLS)
-
-
-def early_uploads(trace: Trace) -> str:
-    """A remedy for uploads that hold up the GPU, as the begin of a sentence."""
-    return _fitting(trace, _UPLOADS)
-
-
-def later_reads(trace: Trace) -> str:
-    """A way to read results without a wait, to follow `Read results less often, `."""
-    return _fitting(trace, _READS)

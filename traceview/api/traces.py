@@ -88,10 +88,10 @@ def scrub(
     converted. Raises TraceFormatError if `trace` is not a trace, InputError if `out` cannot be
     written, OutputExistsError if it exists and not `force`.
     """
-    from traceview.facts.kernel_names.library_names import readable
     from traceview.outputs import check_trace_output
     from traceview.trace import load as files
     from traceview.trace.scrub.scrubber import scrub as scrub_export
+    from traceview.vocabulary.libraries import readable
 
     # Before the export, which can take minutes.
     check_trace_output(Path(out), force=force, source=Path(trace))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 
-from traceview.facts.operations.frameworks import Framework, framework
+from traceview.facts.operations.frameworks import terms
 from traceview.findings import (
     SEVERITIES,
     Evidence,
@@ -26,6 +26,7 @@ from traceview.records import record
 from traceview.rules.sentences import Clause, sentence
 from traceview.trace import Trace
 from traceview.units import Value
+from traceview.vocabulary.frameworks import Framework
 
 
 @record
@@ -69,13 +70,13 @@ Claims = Callable[[Trace], Iterable[TimeClaim]]
 class FindingRule:
     """A kind of finding: its claims, and what it says of each.
 
-    `message`, `clauses` and `remedy` are sentences (see `rules.sentences`); `remedy` may differ by
-    framework, with `""` for any other. `saving` says how exact the time is.
+    `message`, `clauses` and `remedy` are sentences (see `rules.sentences`); `remedy` may be
+    one in the terms of the framework. `saving` says how exact the time is.
     """
 
     claims: Claims
     message: str
-    remedy: str | Mapping[Framework, str] = ""
+    remedy: str | Callable[[Framework], str] = ""
     clauses: tuple[Clause, ...] = ()
     saving: Saving = "at-most"
 
@@ -132,9 +133,7 @@ def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | No
 
 
 def _remedy(trace: Trace, rule: FindingRule) -> str:
-    if isinstance(rule.remedy, str):
-        return rule.remedy
-    return rule.remedy.get(framework(trace), rule.remedy[""])
+    return rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace))
 
 
 def gain_sentence(saved_ns: int, gain_ns: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests.places import DATA
 from traceview.facts.kernel_names.dialects import as_edg
 from traceview.facts.kernel_names.kernel_labels import labels
-from traceview.facts.kernel_names.library_names import readable
+from traceview.vocabulary.libraries import readable
 
 
 def recorded() -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ import pytest
 from tests.build import Export
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
-    base_name,
     classes_of,
     classify,
     communication_operations,
@@ -16,6 +15,7 @@ from traceview.facts.operations.kernel_classes import (
 )
 from traceview.facts.operations.operations import Kind, operations
 from traceview.tables import Texts
+from traceview.vocabulary.kernel_words import base_name
 
 NAMES = [
     line.split("\t")

@@ -13,7 +13,6 @@ import traceview.trace.nsys
 from tests.build import Export
 from tests.contracts.report_numbers import recordings
 from tests.places import PTX_FILES
-from traceview.facts.kernel_names.library_names import readable
 from traceview.tables import Texts
 from traceview.trace.load import load
 from traceview.trace.nsys.rows import ExportTable
@@ -23,6 +22,7 @@ from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.sqlite.file import Database
 from traceview.trace.stored.layout import NUMBERED
 from traceview.trace.stored.writer import write_trace
+from traceview.vocabulary.libraries import readable
 
 
 def is_kept(table, columns):

@@ -18,7 +18,6 @@ from traceview.analyses.kernel_share.tables import CLASSES, INCLUSIVE, KERNELS, 
 from traceview.facts.idle.gaps import busy_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
@@ -41,6 +40,7 @@ from traceview.tables import (
     unbroken,
 )
 from traceview.trace import Trace
+from traceview.vocabulary.libraries import tile
 
 
 def compute(trace: Trace) -> Result:

@@ -16,13 +16,13 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.kernel_share.fusion import steady_in_order
-from traceview.facts.operations.frameworks import Framework, framework
-from traceview.facts.operations.gemm_names import tile
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.kernels import class_claim, costliest_gpu, named, steady
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import tile
 
 # Kernels of scaling, masks, casts and dropout.
 _BETWEEN = (
@@ -53,12 +53,6 @@ _IN_PROGRAM = (
         'Load the model with attn_implementation="sdpa" (or "flash_attention_2").',
     ),
 )
-_REMEDIES: dict[Framework, str] = {
-    "torch": "Use torch.nn.functional.scaled_dot_product_attention; with nn.MultiheadAttention "
-    'need_weights=False, with transformers attn_implementation="sdpa".',
-    "jax": "Use jax.nn.dot_product_attention with implementation='cudnn'.",
-    "": "Use a fused attention kernel (FlashAttention, cuDNN).",
-}
 
 
 def _unfused(trace: Trace) -> Iterator[TimeClaim]:
@@ -147,4 +141,4 @@ def _remedy(trace: Trace) -> str:
         named = np.flatnonzero(frames.texts("function").isin([function]))
         if any(folder in str(file) for file in set(frames.texts("file").take(named).decode())):
             return remedy
-    return _REMEDIES.get(framework(trace), _REMEDIES[""])
+    return terms(trace).attention

@@ -18,7 +18,6 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import CUFFT
 from traceview.facts.work.peaks import peaks
@@ -35,6 +34,7 @@ from traceview.rules.kernels import (
 from traceview.rules.sentences import Clause
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 
 _CONVERSION = r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b"
 # Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.

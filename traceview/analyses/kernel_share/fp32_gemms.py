@@ -11,8 +11,7 @@ from traceview import groups
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
-from traceview.facts.operations.frameworks import Framework, framework
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
@@ -24,25 +23,12 @@ from traceview.rules.kernels import by_gpu, named, steady, steady_ns
 from traceview.tables import Integers, Texts
 from traceview.trace import Trace, fact
 from traceview.units import Value
+from traceview.vocabulary.frameworks import Framework
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 
 # The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
 _FIRST_CAPABILITY = 8.0
 _LEAST_GEMM_FRACTION = 0.10
-_TF32 = "Use TF32 where a 10-bit mantissa is accurate enough: "
-_USE_TF32: dict[Framework, str] = {
-    "torch": f"{_TF32}torch.set_float32_matmul_precision('high'). torch.autocast to bf16 is faster "
-    "still.",
-    "cupy": f"{_TF32}set CUPY_TF32=1.",
-    "jax": f"{_TF32}jax.default_matmul_precision('tensorfloat32').",
-    "": f"{_TF32}cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or NVIDIA_TF32_OVERRIDE=1.",
-}
-_BF16 = "where a 7-bit mantissa is accurate enough."
-_USE_BF16: dict[Framework, str] = {
-    "torch": f"Use torch.autocast to bf16 {_BF16}",
-    "cupy": f"Use bf16 inputs {_BF16}",
-    "jax": f"Use jax.default_matmul_precision('bfloat16') {_BF16}",
-    "": f"Use bf16 inputs {_BF16}",
-}
 
 
 @record
@@ -174,7 +160,6 @@ def fp32_claim(
     if most.flop_per_s and most.fp32_flop_per_s:
         values["peak_flop_per_s"] = most.flop_per_s
         values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
-    remedies = _USE_BF16 if most.kind == "bf16" else _USE_TF32
     yield TimeClaim(
         Subject("kernel", most.names[0]),
         values,
@@ -184,14 +169,14 @@ def fp32_claim(
         max(each.gain_ns or 0 for each in gemms),
         span_ns,
         words={"kind": "bf16" if most.kind == "bf16" else "TF32"},
-        remedy=remedies.get(used, remedies[""]),
+        remedy=used.bf16 if most.kind == "bf16" else used.tf32,
         severity=None if any(each.kind for each in gemms) else "info",
     )
 
 
 def _fp32(trace: Trace) -> Iterator[TimeClaim]:
     kernel_ns = int(steady_ns(trace).sum())
-    yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), framework(trace))
+    yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
 
 
 FP32_GEMMS = FindingRule(

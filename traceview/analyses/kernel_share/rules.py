@@ -157,12 +157,7 @@ UNFUSED_CHAINS = FindingRule(
     "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "
     "{runs:chain} and take {total_ns}. Fused, a chain takes about as long as its longest kernel: "
     "up to {less_ns} less.",
-    {
-        "torch": "Use torch.compile on the model, which fuses them.",
-        "cupy": "Fuse them: cupy.fuse, or one cupy.ElementwiseKernel for the chain.",
-        "jax": "Make them one jitted function: XLA fuses what it compiles together.",
-        "": "Fuse them into one kernel per chain.",
-    },
+    lambda used: used.fuse,
 )
 UNFUSED_OPTIMIZER = FindingRule(
     _optimizers,
@@ -180,12 +175,7 @@ TINY_KERNELS = FindingRule(
     _tiny,
     "{tiny_kernels} of {kernels} kernels take {longest_ns} or less, {total_ns} in all: each takes "
     "about as long to launch as to run.",
-    {
-        "torch": "Use torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph, larger "
-        "batches, or fused kernels.",
-        "jax": "Use one jitted function for the whole step, larger batches, or fused kernels.",
-        "": "Use a CUDA graph, larger batches, or fused kernels.",
-    },
+    lambda used: f"Use {used.replay}, larger batches, or fused kernels.",
 )
 OWN_KERNEL = FindingRule(
     _own_kernel,

@@ -21,7 +21,7 @@ from traceview.analyses.memory_copies.staging import STAGING, STAGING_OF_ONE, st
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
@@ -54,14 +54,6 @@ _OF_NUMBA = (
 )
 _OTHERS = "Where they are other arrays, "
 _SLOW_UPLOAD = ("H2D", "pageable")
-_PIN = {
-    "torch": "Pin the host memory (pin_memory=True, Tensor.pin_memory) and copy with "
-    "non_blocking=True",
-    "cupy": "Pin the host memory (cupyx.empty_pinned) and copy on a stream of its own",
-    "jax": "Pin the host memory (a sharding of memory_kind pinned_host)",
-    "numba": "Pin the host memory (cuda.pinned_array) and copy on a stream of its own",
-    "": "Pin the host memory (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync",
-}
 
 
 def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
@@ -252,9 +244,9 @@ def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
     ahead = "so that the next data arrives while kernels run"
     if row["host_memory"] == "pageable":
         return (
-            f"{_PIN[framework(trace)]}, {ahead}."
+            f"{terms(trace).pinned}, {ahead}."
             if row["direction"] == "H2D"
-            else (f"{_PIN[framework(trace)]}, or copy less often: results can stay on the GPU.")
+            else (f"{terms(trace).pinned}, or copy less often: results can stay on the GPU.")
         )
     if row["direction"] == "H2D":
         return (

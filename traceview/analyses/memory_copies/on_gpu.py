@@ -11,7 +11,7 @@ from traceview.analyses.framework_wording import UNROLL_LOOPS, has_recurrent_lay
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.memory_copies.copies import copies_by_kind, exposed_by, longest_of
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.xla_loops import in_xla_loops
@@ -19,12 +19,6 @@ from traceview.findings import Evidence, Finding, LostTime, severity_of, share_p
 from traceview.tables import Table
 from traceview.trace import Trace
 
-_ELSEWHERE = {
-    "torch": "Write results where they are read (in-place operations, out=), and avoid clone() and "
-    "contiguous() of what stays as it is.",
-    "": "Swap buffers instead of copying one to the other, or let the kernel before write where "
-    "the next one reads.",
-}
 _IN_BUCKETS = (
     " DistributedDataParallel copies gradients into its buckets unless "
     "gradient_as_bucket_view=True is set."
@@ -91,10 +85,9 @@ def _mostly_in_loops(trace: Trace, device: int) -> bool:
 def _remedy(trace: Trace, in_loops: bool) -> str:
     if in_loops:
         return _OF_LOOPS + UNROLL_LOOPS
-    name = framework(trace)
-    remedy = _ELSEWHERE.get(name, _ELSEWHERE[""])
-    if name == "torch" and communication_operations(trace).any():
+    remedy, is_torch = terms(trace).copies_on_gpu, terms(trace).name == "torch"
+    if is_torch and communication_operations(trace).any():
         remedy += _IN_BUCKETS
-    if name == "torch" and has_recurrent_layers(trace):
+    if is_torch and has_recurrent_layers(trace):
         remedy += _OF_PACKED
     return remedy

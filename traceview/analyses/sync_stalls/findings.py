@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.framework_wording import early_uploads, later_reads
 from traceview.analyses.lost_time import lost_in
 from traceview.analyses.range_wording import inside
 from traceview.analyses.sync_stalls import xla_control_flow
@@ -22,7 +21,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.ranges.ranges import UNATTRIBUTED
 from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
 from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
@@ -194,13 +193,13 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, ca
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
     if 2 * uploads > total:
-        return f"{early_uploads(trace)}, in few large copies."
+        return f"{terms(trace).early_uploads}, in few large copies."
     control = xla_control_flow.remedy(trace, listed.pattern[own], idle)
     if control:
         return control
     if 2 * unread > total:
         return _NOTHING_READ
-    return f"Read results on the CPU less often, {later_reads(trace)}."
+    return f"Read results on the CPU less often, {terms(trace).later_reads}."
 
 
 def _allocate(trace: Trace, calls: int) -> str:

@@ -15,7 +15,6 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
-from traceview.facts.operations.gemm_names import is_fp32_gemm_on_cuda_cores
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
     communication_operations,
@@ -35,6 +34,7 @@ from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
 from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause
+from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 from traceview.vocabulary.limits import Limit
 
 COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
@@ -44,6 +44,7 @@ _LOADS = re.compile(
     r"(?i)(^|/)[^/]*(data_?load|load_?data|(get|next|load|fetch)_?batch|dataset|input_pipeline)"
     r"|(^|/)(data|load|loading|fetch)(?=/|$)"
 )
+
 """Path patterns of ranges in which a program gets its data."""
 
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import KEYS, Sides
-from traceview.facts.operations.gemm_names import Tile
-from traceview.facts.operations.gemm_names import tile as tile_of
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
@@ -24,6 +22,8 @@ from traceview.facts.work.tensor_shapes import Gemm
 from traceview.records import record
 from traceview.tables import picked
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import Tile
+from traceview.vocabulary.libraries import tile as tile_of
 
 # Kernels whose blocks share a tile.
 _SHARED = re.compile("split_?k|stream_?k|_2cta", re.IGNORECASE)

@@ -11,14 +11,14 @@ from traceview.analyses.wave_quantization.gpu_limits import gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import GridColumns, grid_columns
 from traceview.comparison.extraction.work import window_work
 from traceview.comparison.figures import KernelShape
-from traceview.facts.kernel_names.type_names import TYPES, first_type
-from traceview.facts.operations.gemm_names import tile
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
 from traceview.records import record
 from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import NAME_CHARACTERS
+from traceview.vocabulary.libraries import tile
+from traceview.vocabulary.number_types import TYPES, first_type
 
 _SIDES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 

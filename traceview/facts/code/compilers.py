@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from traceview.vocabulary import libraries
+
 TORCH_COMPILE, TRITON, JAX, CUPY, NUMBA, EXTENSION, AUTOTUNER, CUDNN, UNKNOWN = range(9)
 TOOLS = (
     "torch.compile",
@@ -62,9 +64,9 @@ RANGES = re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")
 """Ranges of XLA, in its domain, around compilation."""
 RANGE_DOMAIN = "TSL"
 _KERNELS = (
-    (TORCH_COMPILE, r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_"),
-    (CUPY, r"cupy_"),
-    (JAX, r"(?:wrapped|loop|input)_\w*fusion|gemm_fusion_dot"),
+    (TORCH_COMPILE, libraries.INDUCTOR),
+    (CUPY, libraries.CUPY),
+    (JAX, rf"{libraries.XLA}|gemm_fusion_dot"),
 )
 """Names that the tools give to the kernels they generate."""
 

@@ -1,1 +1,1 @@
-"""Readable names of kernels: what a library's kernel computes, from its symbol. Text alone."""
+"""Labels of kernels: distinct names of a trace, in words where a library's record has them."""

@@ -1,6 +1,6 @@
 """Labels of kernels: what a library's kernel computes, or the base name of any other kernel.
 
-`library_names` puts the names of known libraries into words. For other wrappers, such as
+`vocabulary.libraries` puts the names of known libraries into words. For other wrappers, such as
 `device_kernel`, the label adds the first meaningful template argument.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.kernel_names.dialects import as_edg
-from traceview.facts.kernel_names.library_names import readable
 from traceview.tables import Texts
 from traceview.trace import Trace, fact_without_ranges
+from traceview.vocabulary.libraries import readable
 
 MOST = 80
 """The most characters that are added to a base name."""

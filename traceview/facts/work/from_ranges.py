@@ -15,10 +15,11 @@ from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.ranges.ranges import attributed_operations, pattern_of, range_tree
 from traceview.facts.work.declarations import DeclaredWork, may_declare, parse_declaration
 from traceview.facts.work.estimate import KINDS, WorkEstimate
-from traceview.facts.work.tensor_shapes import Gemm, has_sizes, number_type, parse_gemm
+from traceview.facts.work.tensor_shapes import Gemm, has_sizes, parse_gemm
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import number_type
 
 Parsed = TypeVar("Parsed")
 _MOST_VERSIONS = 16

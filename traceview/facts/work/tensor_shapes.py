@@ -102,38 +102,3 @@ _OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Sides | None]] = {
     **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), _two(1)),
     "aten::linear": _linear,
 }
-
-_TYPES = {
-    "f64": (8, "fp64-tensor"),
-    "f32": (4, "fp32"),
-    "tf32": (4, "tf32"),
-    "f16": (2, "fp16"),
-    "bf16": (2, "bf16"),
-}
-_FORMS = (
-    # sm80_xmma_gemm_f32f32_tf32f32_f32_…: what is stored, then what is multiplied.
-    re.compile(r"xmma_gemm_(?P<stored>b?f\d\d)(?:b?f\d\d)_(?P<math>[bt]?f\d\d)"),
-    # cutlass_80_tensorop_bf16_s16816gemm_…, ampere_fp16_s16816gemm_…
-    re.compile(r"(?:tensorop|ampere|turing|volta|hopper)_(?P<math>bf16|f16|fp16)_[hs]\d{3,5}gemm"),
-    re.compile(r"(?:tensorop|ampere|turing|volta)_h\d{3,5}(?P<half>gemm)"),
-    re.compile(r"(?:simt|maxwell|volta|turing|ampere|cublas\w*)_(?P<single>sgemm)(?:_|$)"),
-    re.compile(r"nvjet_(?:sm\d+_)?(?P<nvjet>tst|hsh)_"),
-)
-
-
-def number_type(kernel: str) -> tuple[int, str] | None:
-    """Bytes per stored element and kind of FLOP, from the name of a cuBLAS or CUTLASS kernel.
-
-    None where the name is ambiguous: an s1688gemm multiplies TF32 or fp16.
-    """
-    for form in _FORMS:
-        match = form.search(kernel)
-        if match:
-            parts = match.groupdict()
-            if "nvjet" in parts:
-                return _TYPES["bf16" if parts["nvjet"] == "tst" else "f16"]
-            if "half" in parts or "single" in parts:
-                return _TYPES["f16" if "half" in parts else "f32"]
-            math_, stored = parts["math"].replace("fp", "f"), parts.get("stored") or parts["math"]
-            return (_TYPES[stored.replace("fp", "f")][0], _TYPES[math_][1])
-    return None

@@ -7,16 +7,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from traceview.analyses.framework_wording import (
-    UNROLL_LOOPS,
-    early_uploads,
-    fewer_launches,
-    memory_pool,
-    other_threads,
-)
+from traceview.analyses.framework_wording import UNROLL_LOOPS, fewer_launches
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.recorder_wording import of_torch
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.frameworks import terms
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.steps.steps import pace
 from traceview.tables import Integers
@@ -81,8 +76,8 @@ def _do_elsewhere(trace: Trace) -> str:
 SLOTS: Mapping[str, Callable[[Trace], str]] = {
     "fewer_launches": fewer_launches,
     "do_elsewhere": _do_elsewhere,
-    "early_uploads": early_uploads,
-    "memory_pool": memory_pool,
+    "early_uploads": lambda trace: terms(trace).early_uploads,
+    "memory_pool": lambda trace: terms(trace).pool,
 }
 """What the fields in the action of a cause stand for."""
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -104,7 +99,9 @@ def take_out(trace: Trace) -> str:
         if len(pace(trace).timed)
         else "Take this CPU work out of the way: do it earlier or later"
     )
-    return f"{what}, or {other_threads(trace)}, so that launches reach the GPU before it runs dry."
+    return (
+        f"{what}, or {terms(trace).elsewhere}, so that launches reach the GPU before it runs dry."
+    )
 
 
 def other_work_remedy(trace: Trace, line: LineSite | None) -> str:

@@ -9,7 +9,7 @@ TYPES = {
     "__half": "fp16", "__nv_bfloat16": "bf16", "long": "int64", "int": "int32", "bool": "bool",
     "unsigned char": "uint8", "signed char": "int8", "short": "int16",
     "f64": "fp64", "f32": "fp32", "tf32": "tf32", "bf16": "bf16", "f16": "fp16", "fp16": "fp16",
-    "fp32": "fp32", "s8": "int8", "u8": "uint8", "e4m3": "fp8", "e5m2": "fp8",
+    "fp32": "fp32", "s8": "int8", "u8": "uint8", "e4m3": "fp8", "fp8": "fp8", "e5m2": "fp8",
     "half": "fp16", "bfloat16": "bf16",
     "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64",
 }  # fmt: skip

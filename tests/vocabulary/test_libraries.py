@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.places import DATA
-from traceview.facts.kernel_names.library_names import readable
+from traceview.vocabulary.libraries import readable
 
 
 def named() -> list[tuple[str, str]]:

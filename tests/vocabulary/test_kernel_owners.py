@@ -2,7 +2,8 @@
 
 import pytest
 
-from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
+from traceview.vocabulary.kernel_words import KernelOwner
+from traceview.vocabulary.libraries import owner_of
 
 OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.LIBRARY
 
@@ -23,6 +24,9 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         ("void wgrad_alg0_engine<float, (int)128, (int)5>(int, int)", LIBRARY),
         ("void cudnn::bn_bw_1C11_kernel_new<float, float>(float)", LIBRARY),
         ("cupy_sum", LIBRARY),
+        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", LIBRARY),
+        ("Cijk_Ailk_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT16x16x128_MI16x16x1_SN", LIBRARY),
+        ("loop_depth", OWN),
         ("void cub::DeviceRadixSortOnesweepKernel<int>(int *)", LIBRARY),
         # Of cuSOLVER, cuBLAS and cuFFT, which put them into no namespace.
         ("void kernel<getrf_wo_pivot_params_<float, (int)0, (int)256>>(int, int, void *)", LIBRARY),

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from traceview.facts.operations.gemm_names import Tile, is_fp32_gemm_on_cuda_cores, tile
+from traceview.vocabulary.libraries import Tile, is_fp32_gemm_on_cuda_cores, tile
 
 XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4"
 
@@ -19,7 +19,7 @@ XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x
         ),
         ("nvjet_sm90_hsh_64x8_64x16_1x4_h_bz_NNT", Tile(64, 8, 64, 16, "f16")),
         ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NTT", Tile(128, 256, 64, 4, "f16")),
-        ("nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT", Tile(128, 128, 128, 6)),
+        ("nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT", Tile(128, 128, 128, 6, "fp8")),
         ("nvjet_sm100_tst_64x32_64x16_2x1_2cta_h_bz_TNT", Tile(64, 32, 64, 16, "bf16")),
         (
             "nvjet_sm120_tst_mma_64x64x128_3_32x32x128_tmaAB_alignCD4_bz_TNNN",

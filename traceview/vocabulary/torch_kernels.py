@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from traceview.facts.kernel_names.type_names import TYPES, first_type, joined
+from traceview.vocabulary.number_types import TYPES, first_type, joined
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
 _SAYS_NOTHING = re.compile(
@@ -45,6 +45,14 @@ _IN_WORDS = {
     "fused_dropout_kernel_vec": "dropout",
     "fused_dropout_kernel": "dropout",
 }
+
+
+TORCH_KERNELS = (
+    r"(?:[^<]*::)?(?:cunn_SoftMax(?:Forward|Backward)|softmax_warp_(?:forward|backward)"
+    r"|CatArrayBatchedCopy|\w*elementwise_kernel|distribution_elementwise_grid_stride_kernel$"
+    rf"|(?:reduce_kernel|multi_tensor_apply_kernel|{'|'.join(_IN_WORDS)})$)"
+)
+"""How base names begin of kernels that `of_torch` puts into words."""
 
 
 def of_torch(base: str, name: str) -> str:
