@@ -102,7 +102,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     remedy = claim.remedy or sentence(_remedy(trace, rule), known)
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
-    named = {*field_names(message), *field_names(remedy)}
+    named = {*field_names(message), *field_names(remedy)} - claim.values.keys()
     figures = {name: value for name, value in claim.figures.items() if name in named}
     limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
     return Finding(

@@ -130,7 +130,7 @@ def kernel_claim(
     saved_ns = claimable_ns(trace, device, gains, less_ns)
     return TimeClaim(
         Subject("kernel", name),
-        {"saved_ns": saved_ns, **values},
+        {**values, "saved_ns": saved_ns},
         "kernels",
         {"name": name},
         saved_ns,

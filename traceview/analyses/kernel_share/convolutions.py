@@ -92,9 +92,9 @@ def _narrower(
                 "kernels": len(rows),
                 "speedup_factor": factor,
                 "halved_ns": int(duration_ns[others].sum()),
-                "nchw_ns": 0,
             }
-            yield kernel_claim(trace, device, rows, values, less_ns, gaining)
+            claim = kernel_claim(trace, device, rows, values, less_ns, gaining)
+            yield replace(claim, values={**claim.values, "nchw_ns": 0})
 
     return claims
 
@@ -129,10 +129,10 @@ def _conversions(trace: Trace) -> Iterator[TimeClaim]:
             continue
         kernel_ns = int(steady_ns(trace)[device])
         nchw_ns = int(duration_ns[on_nchw.get(device, own[:0])].sum())
-        values = {"speedup_factor": None, "halved_ns": 0, "nchw_ns": nchw_ns}
-        claim = kernel_claim(trace, device, own, values)
+        claim = kernel_claim(trace, device, own, {"speedup_factor": None, "halved_ns": 0})
         yield replace(
             claim,
+            values={**claim.values, "nchw_ns": nchw_ns},
             figures={**claim.figures, "kernel_ns": kernel_ns},
             at_least="medium" if nchw_ns >= _MUCH * kernel_ns else "info",
         )

@@ -105,5 +105,10 @@ def _of_device(
     less_ns = np.where(stays, 0, duration_ns)
     most = by_run.ids == int(np.argmax(groups.sums(by_run, duration_ns)))
     window = int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())
-    values = {"runs": by_run.size, "less_ns": int(less_ns.sum())}
+    values = {
+        "kernels": len(rows),
+        "runs": by_run.size,
+        "total_ns": int(duration_ns.sum()),
+        "less_ns": int(less_ns.sum()),
+    }
     return replace(class_claim(trace, device, rows, values, less_ns), window=window)

@@ -5,7 +5,8 @@ Shorter kernels shorten a step only where the GPU is what limits it: see facts/i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +19,14 @@ from traceview.analyses.kernel_share.fp32_gemms import FP32_GEMMS
 from traceview.analyses.kernel_share.fusion import unfused_kernels, unfused_optimizer
 from traceview.analyses.kernel_share.memsets import MEMSETS
 from traceview.analyses.kernel_share.recomputation import RECOMPUTATION
-from traceview.analyses.kernel_share.slower_kernels import JACOBI_ROTATIONS, OLD_GEMMS
 from traceview.analyses.kernel_share.tensor_updates import TENSOR_UPDATES
-from traceview.analyses.kernel_share.unaligned_gemms import UNALIGNED
+from traceview.analyses.kernel_share.unaligned_gemms import UNALIGNED, aligned_elements
 from traceview.analyses.recorder_wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_names.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
@@ -39,6 +40,11 @@ from traceview.rules.gpus import gpu_subject
 from traceview.rules.kernels import faster, named, steady
 from traceview.trace import Trace
 
+_OLD_GEMM = re.compile(
+    r"\b(?:volta|turing|ampere)_\w*gemm|\bsm[78]\d_xmma_gemm_|\bcutlass_[78]\d_tensorop_\w*gemm"
+)
+_SIXTEEN_BIT = re.compile(r"(?:bf16|[fh]p?16|s16816)")
+_NEWER = r"nvjet|\bsm(?:9|1\d)\d_|cutlass3x_sm(?:9|1\d)\d"
 _PER_TENSOR = r"elementwise_kernel<.*\baddcdiv_cuda_kernel"
 _MANY_TENSORS = 20
 _OWN_KERNEL_PCT = 10.0
@@ -52,6 +58,26 @@ _FUSED_REAL = (
     "Use fused=True (Adam, AdamW, SGD, Adagrad). It does not take complex parameters: give these "
     "an optimizer of their own."
 )
+
+
+def _is_old_gemm(name: str) -> bool:
+    old = _OLD_GEMM.search(name) and _SIXTEEN_BIT.search(name)
+    return bool(old) and aligned_elements(name) is None
+
+
+def _old_gemms(trace: Trace) -> Iterable[TimeClaim]:
+    # Libraries choose older kernels for small or odd shapes as well, and rightly:
+    # certain is a recording that has none of the GPU's own, as with a CUDA version older than it.
+    # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
+    old = faster(_is_old_gemm, 1.6, since=9.0, least_ns=20_000)
+    return () if named(trace, _NEWER).any() else old(trace)
+
+
+def _rotations(trace: Trace) -> Iterable[TimeClaim]:
+    # On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows
+    # (docs/accuracy.md).
+    rotations = faster(r"\bgesvdb?j_|\bsvd_(?:column|row)_rotate_", 8.3)
+    return rotations(trace) if framework(trace) == "torch" else ()
 
 
 def _chains(trace: Trace) -> Iterator[TimeClaim]:
@@ -152,6 +178,22 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
+OLD_GEMMS = FindingRule(
+    _old_gemms,
+    "16-bit GEMM kernels built for an older architecture take {total_ns} ({total_pct} of kernel "
+    "time after warm-up) in {kernels:call}. The recording has none built for this GPU, and those "
+    "are up to {speedup_factor} faster.",
+    "Update CUDA's libraries, or the framework to a build for this GPU: cuBLAS 12 has kernels for "
+    "it.",
+)
+JACOBI_ROTATIONS = FindingRule(
+    _rotations,
+    "Singular values by Jacobi rotations (cuSOLVER's gesvdj) take {total_ns} ({total_pct} of "
+    "kernel time after warm-up) in {kernels:call}. Its gesvda is up to {speedup_factor} faster.",
+    "Pass driver='gesvda' to torch.linalg.svd or svdvals if small singular values need not be "
+    "exact. Use torch.svd_lowrank for a few values, and a Newton-Schulz iteration for the nearest "
+    "orthogonal matrix: both are faster still.",
+)
 UNFUSED_CHAINS = FindingRule(
     _chains,
     "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "

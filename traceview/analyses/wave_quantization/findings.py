@@ -52,7 +52,7 @@ def _claim(
     times = {"lost_ns": loss.lost_ns, "saved_ns": loss.saved_ns, "total_ns": loss.steady_ns}
     return TimeClaim(
         Subject("kernel", of.name),
-        {"kernel": of.label, **values, **times},
+        {**values, **times},
         "kernels",
         grid_keys(of),
         loss.saved_ns,
@@ -71,11 +71,12 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         remedy = grid_remedy(trace, of.name, waves, of.threads)
         if remedy is None:
             continue
-        others: dict[str, Value] = {"other_grids": loss.parts - 1}
+        others: dict[str, Value] = {}
         few = " of {threads:thread}" if of.threads < WARP_THREADS else ""
         rise = " Measured times rise in such steps." if worst.verdict and not worst.factor else ""
         if several and worst.factor:
             others |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
+        others |= {"kernel": of.label, "other_grids": loss.parts - 1}
         values = _partial_wave(waves) if several else _small_grid(waves, of.threads)
         yield replace(
             _claim(trace, loss, of, values | others, {"few": few, "rise": rise}),
@@ -116,6 +117,7 @@ def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
             continue
         lanes = -(-of.threads // WARP_THREADS) * WARP_THREADS
         values: dict[str, Value] = {
+            "kernel": of.label,
             "threads": of.threads,
             "lanes": lanes,
             "idle_lanes": lanes - of.threads,
@@ -136,6 +138,7 @@ def _tile_waves(trace: Trace) -> Iterator[TimeClaim]:
         kernel = worst.grid.configuration
         sizes: dict[str, Value] = {"batch": gemm.batch, "m": gemm.m, "n": gemm.n}
         values: dict[str, Value] = {
+            "kernel": kernel.label,
             **sizes,
             "tiles": of.tiles,
             "tile_m": of.tile.columns,
