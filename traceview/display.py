@@ -46,7 +46,7 @@ def show(value: object, form: Form, *options: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no {form}")
 
 
-class Shown:
+class Described:
     """Base of values with a `repr` of at most one screen of plain lines."""
 
     __slots__ = ()
@@ -56,7 +56,7 @@ class Shown:
         return text
 
 
-class Drawn(Shown):
+class Drawn(Described):
     """Base of values that a notebook shows as HTML: self-contained, without scripts."""
 
     __slots__ = ()

@@ -67,7 +67,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class KernelReport(display.Shown):
+class KernelReport(display.Described):
     """Everything known about one kernel. A part that is not available is None; `notes` say why.
 
     Shared memory is in bytes per block, registers and spills are per thread. `ptx` and `sass` are

@@ -20,7 +20,7 @@ from traceview.ptx.model import Compiled
 
 
 @dataclass(frozen=True, repr=False)
-class PtxReport(display.Shown):
+class PtxReport(display.Described):
     """The kernels of a target, in order, and verdicts on the expectations, if there are any."""
 
     target: str

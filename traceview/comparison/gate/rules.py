@@ -64,7 +64,7 @@ class Decision:
 
 
 @dataclass(frozen=True, repr=False)
-class GateReport(display.Shown):
+class GateReport(display.Described):
     """The answer of `traceview gate`; `outcome` is the worst of all decisions."""
 
     baseline: tuple[RunFigures, ...]

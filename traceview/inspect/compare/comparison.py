@@ -70,7 +70,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, repr=False)
-class Diff(display.Shown):
+class Diff(display.Described):
     """Versions and the comparison of each kernel.
 
     `option` is the one that varies (`--num-warps`), None between targets. `left_out` are the

@@ -17,10 +17,10 @@ Get = Callable[[Any, Any], Any]
 
 
 @record
-class Key:
+class JsonKey:
     """A key that is computed from the value and the whole document's `context`.
 
-    `hint` is a type, a Shape, Maybe a Shape, or a list with the Shape of its items.
+    `hint` is a type, a JsonShape, Maybe a JsonShape, or a list with the JsonShape of its items.
     """
 
     name: str
@@ -32,21 +32,21 @@ class Key:
 class Maybe:
     """An object of a shape, or null."""
 
-    shape: Shape
+    shape: JsonShape
 
 
-class Shape:
+class JsonShape:
     """The keys of an object, in order: names of attributes, separated by spaces, and computed ones.
 
     `*` are all fields, `key=path.to.attribute` renames. `meanings` describe keys in the schema.
     """
 
-    def __init__(self, kind: type, *keys: str | Key, **meanings: str) -> None:
+    def __init__(self, kind: type, *keys: str | JsonKey, **meanings: str) -> None:
         self._kind, self._meanings = kind, meanings
         self._keys = [key for each in keys for key in self._declared(each)]
 
-    def _declared(self, keys: str | Key) -> list[Key]:
-        if isinstance(keys, Key):
+    def _declared(self, keys: str | JsonKey) -> list[JsonKey]:
+        if isinstance(keys, JsonKey):
             return [keys]
         all_fields = " ".join(field.name for field in fields(self._kind))
         pairs = [word.partition("=") for word in keys.replace("*", all_fields).split()]
@@ -64,21 +64,21 @@ class Shape:
         return schema_of(**each)
 
 
-def document(shape: Shape, value: Any, version: str, context: Any = None) -> dict[str, Any]:
+def document(shape: JsonShape, value: Any, version: str, context: Any = None) -> dict[str, Any]:
     """A whole output: the versions of its schema and of traceview, then the keys of a shape."""
     versions = {"schema_version": SCHEMA_VERSION, "traceview_version": version}
     return {**versions, **shape.written(value, context)}
 
 
-def document_schema(shape: Shape) -> Schema:
+def document_schema(shape: JsonShape) -> Schema:
     """The schema of a whole output."""
     versions = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT}
     return schema_of(**versions, **shape.schema()["properties"])
 
 
-def _attribute(kind: type, name: str, path: str) -> Key:
+def _attribute(kind: type, name: str, path: str) -> JsonKey:
     read = attrgetter(path)
-    return Key(name, _Attribute(kind, path), lambda value, _: read(value))
+    return JsonKey(name, _Attribute(kind, path), lambda value, _: read(value))
 
 
 @record
@@ -101,7 +101,7 @@ def _annotation(attribute: _Attribute) -> Any:
 def _schema(hint: Any) -> Schema:
     if isinstance(hint, Maybe):
         return maybe(hint.shape.schema())
-    if isinstance(hint, Shape):
+    if isinstance(hint, JsonShape):
         return hint.schema()
     if isinstance(hint, list):
         return many(_schema(hint[0]))
@@ -114,7 +114,7 @@ def _plain(value: Any, hint: Any, context: Any) -> Any:
     """A value as the JSON writer takes it: objects as dictionaries, fractions as numbers."""
     if value is None:
         return None
-    if isinstance(hint, Shape | Maybe):
+    if isinstance(hint, JsonShape | Maybe):
         shape = hint.shape if isinstance(hint, Maybe) else hint
         return shape.written(value, context)
     if isinstance(value, Fraction):

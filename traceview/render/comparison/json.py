@@ -19,7 +19,7 @@ from traceview.comparison.comparison import (
     RunComparison,
 )
 from traceview.comparison.figures import RunFigures, StepPart
-from traceview.render.base.json_shape import Key, Maybe, Shape, document
+from traceview.render.base.json_shape import JsonKey, JsonShape, Maybe, document
 from traceview.render.base.json_text import pieces
 
 
@@ -31,46 +31,46 @@ def _sentence(part: PartDifference, comparison: RunComparison) -> str:
     return wording.sentence(part, wording.PER_STEP if wording.has_steps(comparison) else "")
 
 
-_SIDE = Shape(StepPart, "name place shape")
-_PART = Shape(
+_SIDE = JsonShape(StepPart, "name place shape")
+_PART = JsonShape(
     PartDifference,
     "kind group name place change",
-    Key("sentence", str, _sentence),
+    JsonKey("sentence", str, _sentence),
     "before_ns after_ns difference_ns=delta_ns",
-    Key("share_pct", float, lambda part, whole: _pct(part.delta_ns, whole.delta_ns)),
+    JsonKey("share_pct", float, lambda part, whole: _pct(part.delta_ns, whole.delta_ns)),
     "calls_before calls_after from_calls_ns=calls_ns from_time_per_call_ns=each_ns",
-    Key("before", Maybe(_SIDE), lambda part, _: part.before),
-    Key("after", Maybe(_SIDE), lambda part, _: part.after),
+    JsonKey("before", Maybe(_SIDE), lambda part, _: part.before),
+    JsonKey("after", Maybe(_SIDE), lambda part, _: part.after),
     group="class of a kernel, direction of a copy, kind of a collective",
     place="range path or source line, empty where unknown",
     from_calls_ns="what more or fewer calls account for",
     from_time_per_call_ns="what the time per call accounts for",
 )
-_STEP = Shape(
+_STEP = JsonShape(
     RunComparison,
-    Key("has_steps", bool, lambda comparison, _: wording.has_steps(comparison)),
+    JsonKey("has_steps", bool, lambda comparison, _: wording.has_steps(comparison)),
     "before_ns after_ns difference_ns=delta_ns",
-    Key("difference_pct", float, lambda of, _: _pct(of.delta_ns, of.before_ns)),
+    JsonKey("difference_pct", float, lambda of, _: _pct(of.delta_ns, of.before_ns)),
     before_ns="mean time per step; of the steady window without steps",
     difference_ns="after less before; the sum over the parts",
 )
-_CERTAINTY = Shape(Certainty, "* is_certain")
-_COUNT = Shape(CountDifference, "name before after varies")
-_RUN = Shape(
+_CERTAINTY = JsonShape(Certainty, "* is_certain")
+_COUNT = JsonShape(CountDifference, "name before after varies")
+_RUN = JsonShape(
     RunFigures, "name recorder devices has_steps steps window_ns environment figures warnings"
 )
-COMPARISON = Shape(
+COMPARISON = JsonShape(
     RunComparison,
-    Key("headline", str, lambda of, _: wording.headline(of)),
-    Key("step", _STEP, lambda of, _: of),
-    Key("certainty", _CERTAINTY, lambda of, _: of.certainty),
-    Key("changes", list[str], lambda of, _: [change.text for change in main_changes(of)]),
-    Key("parts", [_PART], lambda of, _: sorted(of.parts, key=lambda each: -abs(each.delta_ns))),
-    Key("counts", [_COUNT], lambda of, _: of.counts),
-    Key("environment", list[EnvironmentDifference], lambda of, _: of.environment),
-    Key("before", [_RUN], lambda of, _: of.before),
-    Key("after", [_RUN], lambda of, _: of.after),
-    Key("notes", list[str], lambda of, _: list(wording.notes(of))),
+    JsonKey("headline", str, lambda of, _: wording.headline(of)),
+    JsonKey("step", _STEP, lambda of, _: of),
+    JsonKey("certainty", _CERTAINTY, lambda of, _: of.certainty),
+    JsonKey("changes", list[str], lambda of, _: [change.text for change in main_changes(of)]),
+    JsonKey("parts", [_PART], lambda of, _: sorted(of.parts, key=lambda each: -abs(each.delta_ns))),
+    JsonKey("counts", [_COUNT], lambda of, _: of.counts),
+    JsonKey("environment", list[EnvironmentDifference], lambda of, _: of.environment),
+    JsonKey("before", [_RUN], lambda of, _: of.before),
+    JsonKey("after", [_RUN], lambda of, _: of.after),
+    JsonKey("notes", list[str], lambda of, _: list(wording.notes(of))),
     headline="faster or slower by how much, and how sure that is",
     changes="what explains the difference, causes first",
     parts="largest difference first",

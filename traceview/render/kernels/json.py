@@ -17,9 +17,15 @@ from traceview.inspect.target_report import PtxReport
 from traceview.ptx.mix.counts import InstructionMix
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.ptx.stages.listings import STAGES, stage_lines
+from traceview.render.base.json_shape import JsonShape
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of
 from traceview.render.kernels.source_names import SourceNames
+
+OCCUPANCY = JsonShape(
+    Occupancy,
+    "blocks_per_sm limiter limiters theoretical_occupancy_pct active_warps blocks_by_limit",
+)
 
 
 def render_ptx_json(report: PtxReport, version: str) -> str:
@@ -168,7 +174,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
         "layout_conversions": [
             {**asdict(each), **_source(each.source, names)} for each in kernel.layout_conversions
         ],
-        "occupancy": _occupancy(kernel.occupancy) if kernel.occupancy else None,
+        "occupancy": OCCUPANCY.written(kernel.occupancy) if kernel.occupancy else None,
         "waves": kernel.waves,
         "live_registers": _live_registers(kernel, names),
         "what_if": [_configuration(row) for row in kernel.what_if],
@@ -181,7 +187,7 @@ def _kernel(kernel: KernelReport) -> dict[str, Any]:
 
 
 def _configuration(row: WhatIf) -> dict[str, Any]:
-    occupancy = _occupancy(row.occupancy) if row.occupancy else None
+    occupancy = OCCUPANCY.written(row.occupancy) if row.occupancy else None
     return {**vars(row), "tile": dict(row.tile), "occupancy": occupancy}
 
 
@@ -299,15 +305,4 @@ def _instruction_classes(mix: InstructionMix, names: SourceNames) -> dict[str, A
             }
             for line in mix.lines
         ],
-    }
-
-
-def _occupancy(occupancy: Occupancy) -> dict[str, Any]:
-    return {
-        "blocks_per_sm": occupancy.blocks_per_sm,
-        "limiter": occupancy.limiter,
-        "limiters": list(occupancy.limiters),
-        "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct,
-        "active_warps": occupancy.active_warps,
-        "blocks_by_limit": dict(occupancy.blocks_by_limit),
     }

@@ -14,7 +14,7 @@ from traceview.ranks.job import JobReport
 from traceview.ranks.membership import missing_ranks, world_size
 from traceview.ranks.tables import chosen
 from traceview.records import record
-from traceview.render.base.json_shape import Key, Shape
+from traceview.render.base.json_shape import JsonKey, JsonShape
 from traceview.render.base.json_text import SCHEMA_VERSION, pieces
 from traceview.render.base.row_limit import MOST_ROWS
 from traceview.render.ranks.figures import ranked_findings
@@ -53,16 +53,16 @@ def _reference(job: JobReport) -> int | None:
     return job.ranks[job.clocks.reference].name.rank if job.ranks else None
 
 
-RANK = Shape(
+RANK = JsonShape(
     RankFigures,
     *(f"{each.name}=name.{each.name}" for each in fields(RankName)),
     "path recorder verdict limit step_median_ns busy_pct findings warnings",
 )
-CLOCKS = Shape(
+CLOCKS = JsonShape(
     JobReport,
     "basis=clocks.basis",
-    Key("reference_rank", int | None, lambda job, _: _reference(job)),
-    Key("ranks", list[ClockOfRank], lambda job, _: _clocks(job)),
+    JsonKey("reference_rank", int | None, lambda job, _: _reference(job)),
+    JsonKey("ranks", list[ClockOfRank], lambda job, _: _clocks(job)),
 )
 
 

@@ -12,10 +12,13 @@ from typing import Any
 
 from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
 from traceview.analyses.verdict import RunTime
+from traceview.findings import Forecast
 from traceview.ranking import Outcome, RankedFinding
+from traceview.render.base.json_shape import JsonKey, JsonShape
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields, pieces
 from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
 from traceview.report import Report, TraceFacts
+from traceview.trace import Selection
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
 
@@ -38,38 +41,28 @@ def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "traceview_version": version,
-        "trace": _trace(report.trace),
+        "trace": TRACE.written(report.trace),
         "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
         "findings": [finding_document(finding) for finding in report.findings],
         "verdict": vars(report.verdict) if report.verdict else None,
         "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
-        "run_time": _run_time(report.run_time) if report.run_time else None,
+        "run_time": RUN_TIME.written(report.run_time) if report.run_time else None,
     }
 
 
-def _run_time(time: RunTime) -> dict[str, Any]:
-    return {**vars(time), "parts": [vars(part) for part in time.parts]}
-
-
-def _trace(trace: TraceFacts) -> dict[str, Any]:
-    return {
-        "path": trace.path,
-        "recorder": trace.recorder,
-        "recorder_version": trace.recorder_version,
-        "export_schema_version": trace.export_schema_version,
-        "duration_ns": trace.duration_ns,
-        "gpus": [vars(gpu) for gpu in trace.gpus],
-        "processes": [vars(process) for process in trace.processes],
-        "row_counts": dict(trace.row_counts),
-        "run": dict(trace.run),
-        "selection": {
-            "ranges": list(trace.selection.include),
-            "exclude_ranges": list(trace.selection.exclude),
-        },
-        "strict": trace.strict,
-        "peaks": dict(trace.peaks),
-        "warnings": list(trace.warnings),
-    }
+_SELECTION = JsonShape(Selection, "ranges=include exclude_ranges=exclude")
+TRACE = JsonShape(
+    TraceFacts,
+    "path recorder recorder_version export_schema_version duration_ns gpus processes",
+    "row_counts run",
+    JsonKey("selection", _SELECTION, lambda trace, _: trace.selection),
+    "strict peaks warnings",
+)
+RUN_TIME = JsonShape(RunTime, "*")
+FORECAST = JsonShape(
+    Forecast,
+    "saved_per_step_ns step_ns loop share_of_run_pct speedup_at_most saving is_partial is_mean",
+)
 
 
 def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
@@ -103,15 +96,5 @@ def finding_document(ranked: RankedFinding) -> dict[str, Any]:
     return {
         "analysis": ranked.analysis,
         **finding_fields(ranked.finding, ranked.analysis),
-        "forecast": forecast
-        and {
-            "saved_per_step_ns": forecast.saved_per_step_ns,
-            "step_ns": forecast.step_ns,
-            "loop": forecast.loop,
-            "share_of_run_pct": forecast.share_of_run_pct,
-            "speedup_at_most": forecast.speedup_at_most,
-            "saving": forecast.saving,
-            "is_partial": forecast.is_partial,
-            "is_mean": forecast.is_mean,
-        },
+        "forecast": forecast and FORECAST.written(forecast),
     }

@@ -11,11 +11,9 @@ from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
 from traceview.render.base.json_schema import (
     DRAFT,
-    NUMBER,
     SCALAR,
     TEXT,
     WHOLE,
-    YES_NO,
     Schema,
     document,
     fields_of,
@@ -30,9 +28,9 @@ from traceview.render.base.json_shape import document_schema
 from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate.json import GATE
+from traceview.render.report.json import TRACE
 from traceview.render.schemas import bench, kernels, ranks
 from traceview.render.schemas.findings import FORECAST, finding
-from traceview.report import RecordedGpu, RecordedProcess
 
 
 def schema(name: str) -> Schema:
@@ -45,30 +43,12 @@ def schema(name: str) -> Schema:
 
 def _report() -> Schema:
     return document(
-        trace=_trace(),
+        trace=TRACE.schema(),
         analyses={"type": "object", "properties": {each.name: _analysis(each) for each in ALL}},
         findings=many(finding(analysis=TEXT, forecast=FORECAST)),
         verdict=maybe(fields_of(Verdict)),
         scoreboard=maybe(row(SCOREBOARD)),
         run_time=maybe(fields_of(RunTime)),
-    )
-
-
-def _trace() -> Schema:
-    return record(
-        path=TEXT,
-        recorder=TEXT,
-        recorder_version=maybe(TEXT),
-        export_schema_version=maybe(TEXT),
-        duration_ns=WHOLE,
-        gpus=many(fields_of(RecordedGpu)),
-        processes=many(fields_of(RecordedProcess)),
-        row_counts=mapping(WHOLE),
-        run=mapping(TEXT),
-        selection=record(ranges=many(TEXT), exclude_ranges=many(TEXT)),
-        strict=YES_NO,
-        peaks=mapping(NUMBER),
-        warnings=many(TEXT),
     )
 
 

@@ -23,6 +23,7 @@ from traceview.render.base.json_schema import (
     maybe,
     record,
 )
+from traceview.render.kernels.json import OCCUPANCY
 from traceview.render.schemas.findings import finding
 
 _SOURCE = {"source": maybe(TEXT), "source_file": maybe(TEXT)}
@@ -94,7 +95,7 @@ def _kernel(**more: Schema) -> Schema:
             waits=many(_of_line(AsyncWait, is_serial=YES_NO)),
         ),
         layout_conversions=many(_of_line(LayoutConversion)),
-        occupancy=maybe(_occupancy()),
+        occupancy=maybe(OCCUPANCY.schema()),
         waves=maybe(NUMBER),
         what_if=many(_configuration()),
         live_registers=maybe(
@@ -151,20 +152,9 @@ def _configuration() -> Schema:
         registers=maybe(WHOLE),
         spill_bytes=maybe(WHOLE),
         shared_memory_bytes=maybe(WHOLE),
-        occupancy=maybe(_occupancy()),
+        occupancy=maybe(OCCUPANCY.schema()),
         waves=maybe(NUMBER),
         failure=maybe(TEXT),
-    )
-
-
-def _occupancy() -> Schema:
-    return record(
-        blocks_per_sm=WHOLE,
-        limiter=maybe(TEXT),
-        limiters=many(TEXT),
-        theoretical_occupancy_pct=NUMBER,
-        active_warps=WHOLE,
-        blocks_by_limit=mapping(maybe(WHOLE)),
     )
 
 
