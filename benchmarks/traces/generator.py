@@ -199,7 +199,9 @@ def _ranges_of(run: Run) -> list[Ranges]:
         if run.shape.id_in_range_names and level:
             texts = (f"{text}, id = {run.tid}{at:07d}" for at, text in enumerate(texts))
         if level and (hashes := run.shape.hashes_in_range_names):
-            texts = (f"{text}_{_hash(run.tid, at % hashes)}" for at, text in enumerate(texts))
+            # Only the program's own names have hashes, those of torch's operators do not.
+            own = (text.removeprefix("aten::") for text in texts)
+            texts = (f"{text}_{_hash(run.tid, at % hashes)}" for at, text in enumerate(own))
         text = np.array([*texts, None], object)[:-1]
         found.append((start, end, np.full(len(start), run.global_tid), text))
     return found

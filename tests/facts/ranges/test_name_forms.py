@@ -30,10 +30,21 @@ def test_texts_that_differ_in_digits_alone_are_of_one_form():
 
     assert forms.form.tolist() == [0, 0, 1, 2, 0, 3, 4, 3, 5]
     assert forms.examples == ["step_1", "step_10", "forward", "h2d 7 of 9", "", "ß 5"]
-    assert forms.matching(re.compile(r"step_\d").match).tolist() == [
+    assert forms.matching(re.compile(r"step_\d")).tolist() == [
         *(name.startswith("step_") for name in NAMES),
         False,
     ]
+
+
+def test_rules_are_asked_of_whole_texts():
+    names = ["a\nstep_1", "step_2\nb", "xstep_3", "", "\n", "step_4", "of: Warm up", "warm_up\n"]
+    forms = forms_of(PackedTexts.encoded(names))
+
+    for pattern in ("step", r".*p_\d$", "", "(?s:.*)b", r"\n"):
+        rule = re.compile(pattern)
+        assert forms.matching(rule).tolist() == [*map(bool, map(rule.match, names)), False]
+    ends = forms.meeting(lambda text: text.endswith("up"), re.compile("(?i)warm.*"))
+    assert np.flatnonzero(ends).tolist() == [6]
 
 
 def test_digits_between_letters_are_no_number():
@@ -76,7 +87,7 @@ def test_no_texts_have_no_forms():
     forms = forms_of(PackedTexts.encoded([]))
 
     assert (len(forms.examples), forms.last_numbers().tolist()) == (0, [])
-    assert forms.matching(bool).tolist() == [False]
+    assert forms.matching(re.compile("")).tolist() == [False]
 
 
 def test_texts_decoded_together_are_those_decoded_one_by_one():

@@ -292,7 +292,7 @@ def _xla_rows(trace: Trace) -> Integers:
     rows = ranges.texts("domain").isin([compilers.RANGE_DOMAIN])
     if not rows.any():
         return np.zeros(0, np.int64)
-    compiles = range_name_forms(trace).matching(compilers.RANGES.match)
+    compiles = range_name_forms(trace).matching(compilers.RANGES)
     rows &= compiles[ranges.texts("name").codes]
     return np.flatnonzero(rows & (ranges["end_ns"] != NULL))
 

@@ -7,12 +7,14 @@ numbers, so it is looked up once per form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from ctypes import c_int64
 from functools import cached_property
 
 import numpy as np
 
+from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import pointer
 from traceview.compiled.packed_texts import Bytes, PackedTexts
@@ -49,14 +51,37 @@ class TextForms:
     def _examples(self) -> PackedTexts:
         return self.texts.picked(self.first)
 
-    def matching(self, rule: Callable[[str], object]) -> Mask:
-        """Whether the rule, which must not depend on the values of numbers, holds for each text.
+    def matching(self, pattern: re.Pattern[str]) -> Mask:
+        """Whether each text begins with the pattern, which must not depend on values of numbers.
 
         A final entry, False, serves the code −1 of an absent text.
         """
-        holds = np.array([bool(rule(text)) for text in self.examples], bool)
+        begins = re.compile(f"\n(?={pattern.pattern})", pattern.flags | re.MULTILINE)
+        return self.meeting(pattern.match, begins)
+
+    def meeting(self, rule: Callable[[str], object], near: re.Pattern[str]) -> Mask:
+        """As `matching`, for texts that meet a rule.
+
+        Only texts in which `near` occurs are asked, as names may differ in more than numbers and
+        most meet no rule. It is searched in all texts at once, each of them after a line break,
+        and should run on to the end of the line, so that each text has few matches.
+        """
+        places = np.fromiter((each.start() for each in near.finditer(self._lines)), np.int64)
+        forms = groups.different(np.searchsorted(self._line_breaks, places, side="right") - 1)
+        holds, examples = np.zeros(len(self.first), bool), self.examples
+        holds[forms] = [bool(rule(examples[form])) for form in forms.tolist()]
         result: Mask = np.append(holds[self.form], False)
         return result
+
+    @cached_property
+    def _lines(self) -> str:
+        return "\n".join(("", *self.examples))
+
+    @cached_property
+    def _line_breaks(self) -> Integers:
+        """Where in `_lines` each example has its line break."""
+        sizes = np.fromiter(map(len, self.examples), np.int64, len(self.examples)) + 1
+        return np.cumsum(sizes) - sizes
 
     def last_numbers(self) -> Integers:
         """The last number of each text, −1 if there is none or it has over MOST_DIGITS digits."""

@@ -41,6 +41,9 @@ _OPERATOR_NAME = re.compile(
     r"|record_param_comms|\w+Backward\d*$|AccumulateGrad|DistributedDataParallel\.|TorchDynamo"
 )
 _ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
+_NEAR_FOREIGN = re.compile(
+    rf"\n(?={_LIBRARY_NAME.pattern}|{_OPERATOR_NAME.pattern}|.*{_ARGUMENTS.pattern})", re.MULTILINE
+)
 _ADDED_STEP = re.compile(r"step_\d+$")
 _JAX_STEP = re.compile(r".*#step_num=[\d#]")
 _PROFILER_STEP = re.compile(
@@ -64,7 +67,9 @@ def program_ranges(trace: Trace) -> Mask:
     domains, names = ranges.texts("domain"), ranges.texts("name")
     library = domains.isin(d for d in domains.values if _LIBRARY_DOMAIN.fullmatch(str(d)))
     library |= domains.isin([OPERATORS])
-    result: Mask = ~library & ~range_name_forms(trace).matching(_is_foreign)[names.codes]
+    result: Mask = (
+        ~library & ~range_name_forms(trace).meeting(_is_foreign, _NEAR_FOREIGN)[names.codes]
+    )
     # The steps that a JAX program marks are in the domain of XLA.
     return result | _matching(trace, _JAX_STEP)
 
@@ -106,7 +111,7 @@ def only_profiler_step(trace: Trace) -> int | None:
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the rows of `ranges` whose name matches."""
     codes = trace.recorded("ranges").texts("name").codes
-    mask: Mask = gather(range_name_forms(trace).matching(rule.match), codes)
+    mask: Mask = gather(range_name_forms(trace).matching(rule), codes)
     return mask
 
 

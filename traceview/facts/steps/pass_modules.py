@@ -58,7 +58,7 @@ def _named_modules(trace: Trace, process: int) -> tuple[Integers, Array]:
     """Start and name of the library ranges whose name has a numbered module, by start."""
     ranges = trace.recorded("ranges")
     names = ranges.texts("name")
-    mask = range_name_forms(trace).matching(_NUMBERED_MODULE.match)[names.codes]
+    mask = range_name_forms(trace).matching(_NUMBERED_MODULE)[names.codes]
     rows = np.flatnonzero(mask & ~program_ranges(trace) & (ranges["process"] == process))
     rows = rows[np.argsort(ranges["start_ns"][rows], kind="stable")]
     called = [str(names[row]).partition(_ARGUMENTS)[0] for row in rows.tolist()]

@@ -16,6 +16,7 @@ from traceview.trace import Trace, fact
 _WARM_UP = re.compile(
     r"(?:.*[|/:] ?)?warm[-_ ]?up(?: ?\{.*\}| ?[|/:].*)?", re.IGNORECASE | re.DOTALL
 )
+_NEAR = re.compile("warm.*", re.IGNORECASE)
 
 
 @fact
@@ -26,7 +27,7 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
     """
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    is_warm_up = range_name_forms(trace).matching(_WARM_UP.fullmatch)
+    is_warm_up = range_name_forms(trace).meeting(_WARM_UP.fullmatch, _NEAR)
     if not is_warm_up.any() or not len(tree.row):
         return {}
     windows = windows_of(tree, is_warm_up[picked(names.codes, tree.of_table)])

@@ -53,9 +53,13 @@ def from_declared(trace: Trace) -> tuple[WorkEstimate, Passages] | None:
     return _estimate(alone, works), _passages(np.where(count > 1, of, -1), code, works)
 
 
+# What may_declare and has_sizes look for.
+_QUOTED, _SIZES = re.compile('".*'), re.compile(r", sizes = \[.*")
+
+
 @fact
 def _declaring(trace: Trace) -> tuple[Integers, Integers, dict[int, DeclaredWork]] | None:
-    relevant = range_name_forms(trace).matching(may_declare)[:-1]
+    relevant = range_name_forms(trace).meeting(may_declare, _QUOTED)[:-1]
     names = trace.recorded("ranges").texts("name")
     for code in np.flatnonzero(relevant).tolist():
         relevant[code] = parse_declaration(names.value(code), 0) is not None
@@ -120,7 +124,7 @@ def shaped_gemms(trace: Trace) -> ShapedGemms | None:
     operators = _innermost(
         trace,
         lambda text, _: parse_gemm(text),
-        range_name_forms(trace).matching(has_sizes)[:-1],
+        range_name_forms(trace).meeting(has_sizes, _SIZES)[:-1],
     )
     if operators is None:
         return None
