@@ -34,7 +34,7 @@ LEVELS = (
         "compiled",
         "display",
     },
-    {"hardware", "vocabulary"},
+    {"hardware"},
     {"ptx"},
     {"toolchain"},
     {"headless", "trace"},

@@ -9,7 +9,7 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.render.example_report import a_report, a_trace, analyses
-from traceview.analyses.base import Analysis, Result, Skipped
+from traceview.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.errors import InputError
 from traceview.findings import Finding
 from traceview.report import analyze, duration_ns, facts_of, ranked
@@ -73,12 +73,16 @@ def test_what_runs_beside_may_go_on_when_the_report_is_there(only):
     assert seen.get(timeout=5) == (trace, True)
 
 
-def test_a_bug_in_an_analysis_is_not_hidden():
+def test_a_bug_in_an_analysis_is_named_and_not_hidden():
     def broken(trace):
         raise KeyError("bug")
 
-    with pytest.raises(KeyError):
-        analyze(a_trace(), analyses=[Analysis("a", "A", "?", (), (), broken)])
+    report = analyze(a_trace(), analyses=[Analysis("a", "A", "?", (), (), broken)])
+
+    assert isinstance(report["a"], Failed)
+    assert report["a"].reason == "internal error: KeyError: 'bug'"
+    warning, *_ = report.trace.warnings
+    assert warning.startswith("a failed, all else holds: internal error: KeyError: 'bug'; please")
 
 
 def ranges(*times):

@@ -40,7 +40,7 @@ class FailureWarning(str):
     __slots__ = ()
 
 
-class Parts:
+class AnswerParts:
     """The parts of one answer: collects the failures of those that internal errors ended.
 
     `outcomes` are those of the parts that have run.

@@ -30,7 +30,7 @@ from traceview.facts.queue.queue import queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
-from traceview.failures import REPORT_IT, Failure, Parts, contained
+from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
 from traceview.stages import in_stage
@@ -224,7 +224,7 @@ def report_of(
 
     An internal error in one part leaves the others as they are. The first warnings name it.
     """
-    parts, facts = Parts(outcomes.values()), facts_of(trace)
+    parts, facts = AnswerParts(outcomes.values()), facts_of(trace)
     known = {name: _known(each) for name, each in outcomes.items()}
     findings = parts.part("ranking", lambda: _ranked(trace, known), ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

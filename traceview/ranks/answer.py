@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from traceview.analyses.base import Result
-from traceview.failures import Parts
+from traceview.failures import AnswerParts
 from traceview.ranks.clocks import align_clocks
 from traceview.ranks.critical_path import critical_path
 from traceview.ranks.figures import RankFigures
@@ -40,7 +40,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
 
     `ranks` have different numbers; `failed` are the recordings that gave no figures.
     """
-    parts = Parts()
+    parts = AnswerParts()
     job = job_facts(ranks, parts)
     heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]
     tables = {
@@ -64,9 +64,9 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
     )
 
 
-def job_facts(ranks: Sequence[RankFigures], parts: Parts | None = None) -> JobFacts:
+def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) -> JobFacts:
     """The facts of the job from the collectives of its ranks; `parts` contains failures."""
-    parts = parts or Parts()
+    parts = parts or AnswerParts()
     ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)

@@ -34,7 +34,7 @@ from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
 from traceview.facts.steps.sources import steps_source
 from traceview.facts.steps.steps import Steps, step_of_operations, steps
-from traceview.failures import Parts
+from traceview.failures import AnswerParts
 from traceview.tables import Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.tables.quantiles import median
 from traceview.trace import Fact, Trace
@@ -67,7 +67,7 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     pool = ThreadPoolExecutor(1)
     for each in (*_NEEDED, *beside):
         pool.submit(each, trace)
-    parts = Parts()
+    parts = AnswerParts()
     trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
     pool.submit(attributed_operations, trace)
     pool.shutdown(wait=False)

@@ -81,7 +81,7 @@ def clocks_text(job: JobReport) -> str:
 
 
 def warnings(job: JobReport) -> list[str]:
-    """Parts that failed, recordings that could not be read, and ranks without one."""
+    """AnswerParts that failed, recordings that could not be read, and ranks without one."""
     failed = [f"{PurePath(each.path).name}: {each.reason}" for each in job.failed]
     texts = [_listed(f"{units.counted(len(failed), 'recording')} left out", failed)]
     return [text for text in (*_failures(job), *texts, *_absent(job)) if text]
