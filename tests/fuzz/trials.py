@@ -17,7 +17,8 @@ from traceview.cli import run
 from traceview.compiled import library
 
 MEMORY_BYTES = 4 << 30
-LIMIT_S = 60
+# Of processor time, as other programs may take the machine; waiting for ever takes none.
+CPU_LIMIT_S, WAIT_LIMIT_S = 100, 900
 SANITIZED = "TRACEVIEW_FUZZ_SANITIZED"
 """Set in a process with AddressSanitizer, which itself reserves terabytes and bounds memory."""
 _FOUND_BY_SANITIZER = (b"AddressSanitizer", b"runtime error:")
@@ -56,7 +57,7 @@ def _classified(runs: list[Ran]) -> str:
     for ran in runs:
         if any(mark in ran.errors for mark in _FOUND_BY_SANITIZER):
             return "sanitizer"
-        if ran.status is None:
+        if ran.status in (None, -signal.SIGXCPU):
             return "hang"
         if ran.status < 0:
             return f"signal {signal.Signals(-ran.status).name}"
@@ -88,6 +89,8 @@ def _command(arguments: list[str], folder: Path, temporary: Path, without_c: boo
     os.environ |= {"COLUMNS": "100"} | ({library.SWITCH: "1"} if without_c else {})
     # Tools that the command starts are not what is tested, and are slow under it.
     os.environ.pop("LD_PRELOAD", None)
+    limit = CPU_LIMIT_S * (3 if SANITIZED in os.environ else 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     if SANITIZED not in os.environ:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for descriptor, name in ((1, "out"), (2, "err")):
@@ -100,7 +103,7 @@ def _command(arguments: list[str], folder: Path, temporary: Path, without_c: boo
 
 def _waited(child: int) -> int | None:
     """The exit status, or minus the signal, of a child; None after killing one that hangs."""
-    end = time.monotonic() + LIMIT_S * (4 if SANITIZED in os.environ else 1)
+    end = time.monotonic() + WAIT_LIMIT_S
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:

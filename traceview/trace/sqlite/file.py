@@ -106,7 +106,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             if not _corrupt(error):
                 raise
-            raise UnreadableTableError(f"table {table} is damaged ({error})", table) from error
+            raise _damaged_table(table) from error
 
     def _check(self, table: str) -> None:
         """Have SQLite check the b-tree of a table, for a tenth of the time it takes to read it.
@@ -117,8 +117,7 @@ class Database:
         found = self._connection.execute(f"PRAGMA quick_check({quoted(table)})").fetchone()
         # Of a sound b-tree, a NULL in a column that allows none is no damage.
         if found and str(found[0]).startswith(_DAMAGED_TREE):
-            reason = " ".join(str(found[0]).removeprefix(_DAMAGED_TREE).split())[:200]
-            raise UnreadableTableError(f"table {table} is damaged ({reason})", table)
+            raise _damaged_table(table)
 
     def _page_reading(self, table: str, wanted: Mapping[str, Kind]) -> Callable[[], Columns] | None:
         """A function that decodes the pages of a table; None if only sqlite3 can read them."""
@@ -231,6 +230,11 @@ def _damaged(error: Exception) -> TraceFormatError:
 def _busy(error: Exception) -> bool:
     code = str(getattr(error, "sqlite_errorname", ""))
     return code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _damaged_table(table: str) -> UnreadableTableError:
+    # Without SQLite's reasons: of the same damage it gives others from run to run.
+    return UnreadableTableError(f"table {table} is damaged, as SQLite finds", table)
 
 
 def _corrupt(error: sqlite3.Error) -> bool:
