@@ -95,8 +95,10 @@ def test_the_trace_is_a_target(recorded):
 
 @pytest.mark.programs
 def test_scrubbing_again_changes_nothing(recorded, tmp_path):
-    package.scrub(recorded[0], tmp_path / "again.sqlite")
-    before, after = (load(path).kernel_code for path in (recorded[0], tmp_path / "again.sqlite"))
+    once, twice = tmp_path / "once.sqlite", tmp_path / "twice.sqlite"
+    package.scrub(recorded[0], once)
+    package.scrub(once, twice)
+    before, after = (load(path).kernel_code for path in (once, twice))
     assert list(after.rows()) == list(before.rows())
 
 

@@ -187,4 +187,5 @@ def test_circles_of_callers(tmp_path: Path):
     load(write(tmp_path / "t.json", events))
     events = [call("cudaLaunchKernel", 5, -3, 1), kernel("k", 9, -4, 1)]
     trace = load(write(tmp_path / "t.json", events))
-    assert trace.kernels.duration_ns.tolist() == [0]
+    assert (len(trace.kernels), len(trace.api_calls)) == (0, 0)
+    assert "1 of 1 kernels (end before start)" in trace.warnings[0]

@@ -19,6 +19,7 @@ from traceview.trace.nsys.rows import ExportTable
 from traceview.trace.schema import TABLES
 from traceview.trace.scrub.kept import KEPT, PAIRS, STRINGS, TextKind
 from traceview.trace.scrub.scrubber import scrub
+from traceview.trace.scrub.vocabulary import is_public
 from traceview.trace.sqlite.file import Database
 from traceview.trace.stored.layout import NUMBERED
 from traceview.trace.stored.writer import write_trace
@@ -60,6 +61,16 @@ def test_every_column_that_a_reader_reads_is_on_the_list(name, monkeypatch):
     load(recordings()[name])
     assert len(read) > 20
     assert [each for each in sorted(read) if not is_kept(each[0], [each[1]])] == []
+
+
+@pytest.mark.parametrize("name", sorted(recordings()))
+def test_the_words_of_recorders_are_public(name):
+    trace = load(recordings()[name])
+    for table in NUMBERED:
+        for column in trace.recorded(table).columns:
+            if column.dtype == "text" and KEPT[table][column.name].kind is TextKind.WORDS:
+                words = set(trace.recorded(table).texts(column.name).decode()) - {None}
+                assert [word for word in words if not is_public(word)] == [], (table, column.name)
 
 
 def test_every_text_of_a_stored_trace_has_a_kind():

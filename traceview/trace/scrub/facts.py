@@ -28,7 +28,7 @@ def _public(value: str, _: TextRules) -> str | None:
 
 
 # Versions of nsys have four parts, as addresses do, but begin with a year.
-_NSYS = r"20\d\d(?:\.\d{1,4}){0,3}"
+_NSYS = r"20\d\d(?:\.\d{1,4}){0,3}(?:-\d{1,15}v\d{1,3})?"
 _VERSION = _form(
     rf"{_NSYS}|\d{{1,4}}(?:\.\d{{1,4}}){{0,2}}(?:[ab]\d+|rc\d+|\.post\d+|\.dev\d+)?"
     r"(?:\+(?:cu|rocm|xpu|cpu|git)[0-9a-f.]{0,40})?"

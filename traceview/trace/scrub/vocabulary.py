@@ -81,6 +81,8 @@ all any bool cpu equal float int isnan item masked nonzero numpy print select sy
 tolist unique nounroll coalesced torch cuda elapsed
 
 nvtxevents cublasevents cudnnevents flushed oncudaprofilerstop unwind unwound ipsamples insufficient
+mark push pop receive blocking uninterruptible vf
+
 restart rerun older elapsed exact truncated truncates corrupted damage damaged clipped columns
 column rows row duration durations impossible out inferred joined guessed written read
 """
