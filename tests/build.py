@@ -41,7 +41,7 @@ from tests.oracles.nsys_stats import (
 from traceview.tables import Column
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import STORED_AS, packed
+from traceview.trace.nsys.kernel_code import KERNELS_TABLE, packed
 from traceview.trace.schema.program import KERNEL_CODE
 
 Span = tuple[int, int]
@@ -117,8 +117,8 @@ class Export(ExportFile):
     def __init__(self, schema: str = "3.20.3", *, registered_names: bool = False) -> None:
         """With `registered_names` the names of ranges go through StringIds, as `nvtx` does it."""
         super().__init__(schema)
-        self._tables[STORED_AS] = " ".join(_declared(column) for column in KERNEL_CODE.columns)
-        self._rows[STORED_AS] = []
+        self._tables[KERNELS_TABLE] = " ".join(_declared(column) for column in KERNEL_CODE.columns)
+        self._rows[KERNELS_TABLE] = []
         self._registered_names = registered_names
         self._correlations: dict[int, int] = {}
         self._domains: dict[str, int] = {}
@@ -636,7 +636,7 @@ class Export(ExportFile):
         code = {"ptx": ptx.encode() if ptx else None, "cubin": cubin}
         packed_code = {key: packed(blob) if blob else None for key, blob in code.items()}
         told = {"arch": "sm_90", "signature": "[]", "constexprs": "{}", "options": "{}"}
-        return self.raw(STORED_AS, name=name, **{**told, **packed_code, **columns})
+        return self.raw(KERNELS_TABLE, name=name, **{**told, **packed_code, **columns})
 
     def load(self, folder: Path) -> Trace:
         """Write the file into `folder` and read it with traceview."""

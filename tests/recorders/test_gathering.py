@@ -14,7 +14,7 @@ from traceview.recorders import gathering
 from traceview.recorders.options import RecordOptions
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import STORED_AS, unpacked
+from traceview.trace.nsys.kernel_code import KERNELS_TABLE, unpacked
 
 pytest.importorskip("triton")
 
@@ -162,4 +162,4 @@ def test_nothing_is_added_where_nothing_is_wanted(tmp_path):
 
 
 def test_the_table_is_named_as_the_contract_has_it():
-    assert STORED_AS == "TRACEVIEW_KERNELS"
+    assert KERNELS_TABLE == "TRACEVIEW_KERNELS"

@@ -18,11 +18,11 @@ from traceview.errors import InputError
 from traceview.toolchain.ptxas import assemble
 from traceview.trace import Selection
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import STORED_AS
+from traceview.trace.nsys.kernel_code import KERNELS_TABLE
 
 
 def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_path):
-    outcome = ANALYSIS.run(loaded(export().drop(STORED_AS), tmp_path))
+    outcome = ANALYSIS.run(loaded(export().drop(KERNELS_TABLE), tmp_path))
     assert isinstance(outcome, Skipped)
     assert "traceview record SCRIPT" in outcome.remedy
     assert "--cubin FILE" in outcome.remedy
@@ -91,7 +91,7 @@ def test_a_range_restricts_the_launches(tmp_path):
 
 def test_code_can_be_given(tmp_path):
     (tmp_path / "k.ptx").write_text(ptx())
-    trace = loaded(launched(export().drop(STORED_AS), 0, ns_of(0.4)), tmp_path)
+    trace = loaded(launched(export().drop(KERNELS_TABLE), 0, ns_of(0.4)), tmp_path)
     report = analyze(trace, "load-widths", cubins=[tmp_path / "k.ptx"])
     assert (
         "32 bits per thread per instruction at k.cu:7 and k.cu:8"

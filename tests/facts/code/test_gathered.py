@@ -10,7 +10,7 @@ from traceview.facts.code.gathered import gathered_code
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.recorded_kernels import inspect_trace
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import STORED_AS
+from traceview.trace.nsys.kernel_code import KERNELS_TABLE
 
 PTX = """
 .version 8.0
@@ -151,7 +151,7 @@ def test_a_signature_that_is_none_gives_no_arguments(tmp_path, text):
 
 
 def test_not_gathered_and_nothing_to_gather_are_told(tmp_path):
-    absent = Export().drop(STORED_AS).load(tmp_path)
+    absent = Export().drop(KERNELS_TABLE).load(tmp_path)
     with pytest.raises(MissingTableError):
         gathered_code(absent)
     with pytest.raises(

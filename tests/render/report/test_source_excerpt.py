@@ -10,7 +10,7 @@ import traceview
 from tests.render.example_report import HOSTILE
 from traceview.recorders.tables.python_sample_tables import write_table
 from traceview.trace.load import load, unpacked
-from traceview.trace.nsys.source_excerpts import STORED_AS
+from traceview.trace.nsys.source_excerpts import EXCERPTS_TABLE
 
 RECORDING = Path(__file__).parents[2] / "data/sync_sites.sqlite.xz"
 FILE, LINE = "workloads/sync_sites.py", 33
@@ -30,7 +30,7 @@ def page(path):
 
 def add_lines(path, lines):
     rows = [{"file": FILE, "line": number, "text": text} for number, text in lines]
-    write_table(path, STORED_AS, {"file": str, "line": int, "text": str}, rows)
+    write_table(path, EXCERPTS_TABLE, {"file": str, "line": int, "text": str}, rows)
 
 
 def source_of(html):
@@ -73,7 +73,7 @@ def test_hostile_lines_are_text(plain):
 def test_damaged_rows_are_left_out(plain, value):
     add_lines(plain, [(LINE, "good()")])
     with closing(sqlite3.connect(plain)) as connection, connection:
-        connection.execute(f"INSERT INTO {STORED_AS} VALUES ('{FILE}', {value}, 'bad')")
-        connection.execute(f"INSERT INTO {STORED_AS} VALUES (NULL, 1, 'bad'), ('f', 1, x'ff')")
+        connection.execute(f"INSERT INTO {EXCERPTS_TABLE} VALUES ('{FILE}', {value}, 'bad')")
+        connection.execute(f"INSERT INTO {EXCERPTS_TABLE} VALUES (NULL, 1, 'bad'), ('f', 1, x'ff')")
 
     assert len(load(plain).table("source_lines")) == 1

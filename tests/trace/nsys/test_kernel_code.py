@@ -10,13 +10,13 @@ import pytest
 
 from tests.build import Export
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed, unpacked
+from traceview.trace.nsys.kernel_code import MOST_BYTES, KERNELS_TABLE, packed, unpacked
 
 PTX = ".version 8.0\n.target sm_90\n"
 
 
 def test_absent_empty_and_full_are_three_things(tmp_path):
-    assert "kernel_code" not in Export().drop(STORED_AS).load(tmp_path).tables
+    assert "kernel_code" not in Export().drop(KERNELS_TABLE).load(tmp_path).tables
     (tmp_path / "built.sqlite").unlink()
     assert len(Export().load(tmp_path).kernel_code) == 0
 
@@ -57,11 +57,11 @@ def test_what_is_no_code_is_none(blob):
 def test_cells_of_a_wrong_kind_count_as_absent(tmp_path):
     path = Export().code("k", PTX).write(tmp_path / "odd.sqlite")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"DROP TABLE {STORED_AS}")
+        connection.execute(f"DROP TABLE {KERNELS_TABLE}")
         columns = "name, num_warps, ptx, source_text, signature"
-        connection.execute(f"CREATE TABLE {STORED_AS} ({columns})")
+        connection.execute(f"CREATE TABLE {KERNELS_TABLE} ({columns})")
         odd = [("k", "four", "text", 7, None), (None, 1, b"x", "", ""), ("l", 1 << 40, 1.5, b"", 2)]
-        connection.executemany(f"INSERT INTO {STORED_AS} VALUES (?, ?, ?, ?, ?)", odd)
+        connection.executemany(f"INSERT INTO {KERNELS_TABLE} VALUES (?, ?, ?, ?, ?)", odd)
     table = load(path).kernel_code
     assert table.cells("name") == ["k", "l"]
     assert table.cells("num_warps") == [None, None]

@@ -14,7 +14,6 @@ from traceview.records import record
 
 SIZE = "size"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_FEWEST = 3
 
 
 @record

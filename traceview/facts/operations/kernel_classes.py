@@ -12,7 +12,7 @@ from traceview.trace import Trace, fact_without_ranges
 from traceview.vocabulary.kernel_words import KernelClass
 from traceview.vocabulary.libraries import classify
 
-__all__ = ["KernelClass", "classify"]
+__all__ = ["CUFFT", "KernelClass", "KernelOwner", "classify", "owner_of"]
 
 
 @fact_without_ranges

@@ -14,7 +14,6 @@ from traceview.trace import Trace, fact_without_ranges
 from traceview.vocabulary.kernel_words import CUFFT, KernelOwner
 from traceview.vocabulary.libraries import owner_of
 
-__all__ = ["CUFFT", "KernelOwner", "owner_of"]
 
 
 @fact_without_ranges

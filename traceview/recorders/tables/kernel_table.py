@@ -12,8 +12,8 @@ from typing import Any
 
 from traceview.errors import RecordingError
 from traceview.recorders.tables.export_database import export_database
-from traceview.trace.nsys.kernel_code import MOST_BYTES, STORED_AS, packed
-from traceview.trace.schema.program import KERNEL_CODE
+from traceview.trace.nsys.kernel_code import MOST_BYTES, KERNELS_TABLE, packed
+from traceview.trace.schema.program import KERNELS_TABLE
 
 _TYPES: Mapping[str, type] = {"text": str, "int32": int, "int64": int, "bytes": bytes}
 _LOADED = ".loaded.json"
@@ -31,8 +31,8 @@ def write_kernels(database: Path, folder: Path) -> int:
     store = export_database(database)
     try:
         with closing(store.conn):
-            table = store.table(STORED_AS)
-            columns = {column.name: _TYPES[column.dtype] for column in KERNEL_CODE.columns}
+            table = store.table(KERNELS_TABLE)
+            columns = {column.name: _TYPES[column.dtype] for column in KERNELS_TABLE.columns}
             table.create(columns, replace=True)
             table.insert_all(rows)
     except sqlite3.Error as error:

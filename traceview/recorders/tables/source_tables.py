@@ -22,7 +22,7 @@ from traceview.tables import NULL
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.nsys.cpu.own_samples import SOURCE_LINES
-from traceview.trace.nsys.source_excerpts import LINE_CHARACTERS, STORED_AS
+from traceview.trace.nsys.source_excerpts import LINE_CHARACTERS, EXCERPTS_TABLE
 from traceview.trace.program_files import is_library
 
 AROUND = 4
@@ -55,7 +55,7 @@ def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bo
         _write(database, SOURCE_LINES, list(_stack_lines(trace)))
         if excerpts:
             lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
-            _write(database, STORED_AS, excerpt_rows(filter(None, lines), folders))
+            _write(database, EXCERPTS_TABLE, excerpt_rows(filter(None, lines), folders))
     except sqlite3.Error as error:
         raise damaged_export(error) from error
 

@@ -16,7 +16,7 @@ from traceview.trace.nsys.rows import INT32, Staged
 from traceview.trace.schema.program import KERNEL_CODE
 from traceview.trace.sqlite.file import Database
 
-STORED_AS = "TRACEVIEW_KERNELS"
+KERNELS_TABLE = "TRACEVIEW_KERNELS"
 BLOBS = ("ptx", "cubin")
 # Far beyond any real kernel.
 MOST_BYTES = 64 << 20
@@ -28,10 +28,10 @@ def staged(database: Database) -> Staged | None:
 
     Raises sqlite3.Error if the table is damaged.
     """
-    if STORED_AS not in database.tables:
+    if KERNELS_TABLE not in database.tables:
         return None
     columns = KERNEL_CODE.columns
-    lines = database.lines(STORED_AS, [column.name for column in columns])
+    lines = database.lines(KERNELS_TABLE, [column.name for column in columns])
     named = [line for line in lines if isinstance(line[0], str)]
     cells = zip(*named, strict=True) if named else ((),) * len(columns)
     return {

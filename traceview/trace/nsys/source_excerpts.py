@@ -8,7 +8,7 @@ from traceview.tables import Texts
 from traceview.trace.nsys.rows import INT32, Staged
 from traceview.trace.sqlite.file import Database
 
-STORED_AS = "TRACEVIEW_SOURCE_EXCERPTS"
+EXCERPTS_TABLE = "TRACEVIEW_SOURCE_EXCERPTS"
 LINE_CHARACTERS = 200
 
 
@@ -17,11 +17,11 @@ def source_excerpts(database: Database) -> Staged | None:
 
     Raises sqlite3.Error if the table is damaged.
     """
-    if STORED_AS not in database.tables:
+    if EXCERPTS_TABLE not in database.tables:
         return None
     rows = [
         (file, line, text[:LINE_CHARACTERS])
-        for file, line, text in database.lines(STORED_AS, ("file", "line", "text"))
+        for file, line, text in database.lines(EXCERPTS_TABLE, ("file", "line", "text"))
         if isinstance(file, str) and isinstance(text, str)
         if isinstance(line, int) and 0 < line <= INT32.max
     ]

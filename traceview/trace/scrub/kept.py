@@ -210,8 +210,8 @@ def _of_stored() -> dict[str, dict[str, Kept]]:
 KEPT: Mapping[str, Mapping[str, Kept]] = {
     **_of_exports(),
     **_LISTED,
-    kernel_code.STORED_AS: _CODE,
-    source_excerpts.STORED_AS: _LINES,
+    kernel_code.KERNELS_TABLE: _CODE,
+    source_excerpts.EXCERPTS_TABLE: _LINES,
     own_samples.SOURCE_LINES: _LINES,
     **_of_stored(),
 }
@@ -220,5 +220,5 @@ STRINGS = ("StringIds", TEXTS)
 """Tables of numbered texts (id, value), of which the texts that a kept column names are kept."""
 PAIRS = (*META_TABLES, "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", RUN, ABOUT)
 """Tables of name and value, of which `facts` keeps the rows that a reader reads."""
-OF_SOURCE = (source_excerpts.STORED_AS, own_samples.SOURCE_LINES)
+OF_SOURCE = (source_excerpts.EXCERPTS_TABLE, own_samples.SOURCE_LINES)
 """Tables with lines of the program's files."""

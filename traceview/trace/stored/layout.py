@@ -17,7 +17,7 @@ TEXTS = "TRACEVIEW_TEXTS"
 RUN = "TRACEVIEW_RUN"
 FORMAT = 1
 """Version of this layout; a reader refuses newer ones."""
-STORED_AS = {"kernel_code": kernel_code.STORED_AS, "source_lines": source_excerpts.STORED_AS}
+STORED_AS = {"kernel_code": kernel_code.KERNELS_TABLE, "source_lines": source_excerpts.EXCERPTS_TABLE}
 """Tables with a layout of their own, whose texts are stored in place, by their SQL names."""
 # Counters of Nsight Compute come from a file beside the trace.
 NUMBERED = tuple(name for name in TABLES if name not in {*STORED_AS, "kernel_counters"})
