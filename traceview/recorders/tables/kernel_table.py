@@ -13,7 +13,7 @@ from typing import Any
 from traceview.errors import RecordingError
 from traceview.recorders.tables.export_database import export_database
 from traceview.trace.nsys.kernel_code import MOST_BYTES, KERNELS_TABLE, packed
-from traceview.trace.schema.program import KERNELS_TABLE
+from traceview.trace.schema.program import KERNEL_CODE
 
 _TYPES: Mapping[str, type] = {"text": str, "int32": int, "int64": int, "bytes": bytes}
 _LOADED = ".loaded.json"
@@ -32,7 +32,7 @@ def write_kernels(database: Path, folder: Path) -> int:
     try:
         with closing(store.conn):
             table = store.table(KERNELS_TABLE)
-            columns = {column.name: _TYPES[column.dtype] for column in KERNELS_TABLE.columns}
+            columns = {column.name: _TYPES[column.dtype] for column in KERNEL_CODE.columns}
             table.create(columns, replace=True)
             table.insert_all(rows)
     except sqlite3.Error as error:
