@@ -41,7 +41,7 @@ from tests.oracles.nsys_stats import (
 from traceview.tables import Column
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import KERNELS_TABLE, packed
+from traceview.trace.nsys.added_tables import KERNELS_TABLE, packed
 from traceview.trace.schema.program import KERNEL_CODE
 
 Span = tuple[int, int]

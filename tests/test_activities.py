@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.ranks.figures import Place
-from traceview.ranks.result.wording import activity_of_rank
+from traceview.ranks.result.findings import activity_of_rank
 from traceview.render.base.colors import TIMELINE
 from traceview.vocabulary.activities import ACTIVITY_NAMES
 

@@ -151,7 +151,6 @@ MOST_FILES = 25
 # Facts that no two answers share, and why they live in facts all the same.
 EXCUSED_FACTS = {
     "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
-    "traceview.facts.steps.added": "traceview.analyze adds steps before any answer",
     "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
     "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
 }
@@ -267,7 +266,7 @@ def test_a_fact_serves_two_answers():
 def may_start_processes(path: Path) -> bool:
     # toolchain runs ptxas and nvdisasm, headless the inspected script, recorders nsys.
     in_room = room_of(path) in {"toolchain", "headless", "recorders"}
-    is_pager = path.parts[-3:] == ("cli", "process", "pager.py")
+    is_pager = path.parts[-2:] == ("cli", "process.py")
     # One process per recording.
     reads_ranks = path.parts[-3:-1] == ("ranks", "execution")
     return in_room or is_pager or reads_ranks
@@ -283,7 +282,7 @@ def test_few_rooms_start_processes():
 def test_only_the_readers_know_the_names_of_a_recorder():
     names = re.compile("CUPTI_ACTIVITY|NVTX_EVENTS|StringIds|TARGET_INFO_|DIAGNOSTIC_EVENT")
     # What reads nsys exports, copies them scrubbed, and estimates the memory that they take.
-    readers = ("trace/nsys/", "trace/scrub/", "trace/memory/")
+    readers = ("trace/nsys/", "trace/scrub/", "trace/memory.py")
     knowing = [str(path.relative_to(ROOT)) for path in FILES if names.search(path.read_text())]
     assert any(path.startswith("trace/nsys/") for path in knowing)
     assert [path for path in knowing if not path.startswith(readers)] == []

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from tests.build import Export
-from traceview.bench.tuning.cache import TuningCache
-from traceview.headless import kernel_cache
+from traceview.bench.tuning import TuningCache
+from traceview.headless import client
 from traceview.outputs import cache_folder, private_file
 from traceview.recorders import export as exports
 from traceview.trace.load import load
@@ -36,10 +36,10 @@ def test_folders_and_files_of_every_cache_are_private(before, tmp_path, monkeypa
         for name in ("traceview", "traceview/triton", "traceview/bench"):
             (tmp_path / name).mkdir()
             (tmp_path / name).chmod(before)
-    kernels = kernel_cache.kernel_cache("a.py")
+    kernels = client.kernel_cache("a.py")
     (kernels / "kernel").mkdir()
     (kernels / "kernel" / "k.cubin").write_bytes(b"0")
-    kernel_cache.kernel_cache("a.py")
+    client.kernel_cache("a.py")
     TuningCache().put({"a": "b"}, {"c": 1})
     for path in (tmp_path / "traceview").rglob("*"):
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
@@ -89,7 +89,7 @@ def test_what_is_not_the_users_own_is_no_cache(tmp_path, monkeypatch):
     (tmp_path / "traceview").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="traceview"):
         cache_folder("bench")
-    assert kernel_cache.kernel_cache("a.py") is None
+    assert client.kernel_cache("a.py") is None
     assert TuningCache().update({"a": "b"}, lambda _: {"c": 1}) == {"c": 1}
     assert mode(tmp_path / "elsewhere") == 0o755
     assert list((tmp_path / "elsewhere").iterdir()) == []

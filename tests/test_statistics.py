@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.statistics import (
+    _doubled_ranks,
+    _drawn_differences,
+    _normal_bounds,
+    _normal_p,
+    _order_statistics,
+    _t_quantile,
     difference_bounds,
     fewest_runs,
     mann_whitney,
     mean_bounds,
     runs_to_decide,
 )
-from traceview.statistics.bounds import _drawn_differences, _normal_bounds, _order_statistics
-from traceview.statistics.rank_test import _doubled_ranks, _normal_p
-from traceview.statistics.sample_size import _t_quantile
 
 values = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=4)
 

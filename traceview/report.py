@@ -19,14 +19,13 @@ from traceview.errors import InputError, suggestion
 from traceview.facts.idle.causes import cpu_time
 from traceview.facts.idle.gaps import busy_by_process, steady_spans_ns
 from traceview.facts.idle.stream_order import predecessors
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.operations.copies import outer_migrations
 from traceview.facts.operations.exposure import compute_time
-from traceview.facts.operations.kernel_owners import kernel_owners
-from traceview.facts.operations.migrations import outer_migrations
-from traceview.facts.queue.launch_queue import queue_full
-from traceview.facts.queue.queue import queue_wait_ns
+from traceview.facts.operations.kernel_classes import kernel_owners
+from traceview.facts.queue import queue_full, queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps

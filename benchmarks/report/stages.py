@@ -74,7 +74,7 @@ def measure(path: str) -> dict[str, Any]:
         import traceview
         from traceview import report
         from traceview.analyses import ALL
-        from traceview.memory.allocator import keep_freed_memory
+        from traceview.memory import keep_freed_memory
         from traceview.render.terminal.screen import render_screen
 
         keep_freed_memory()

@@ -244,7 +244,7 @@ def test_a_python_without_streams_is_left_as_it_was(monkeypatch):
 
 def test_where_nothing_is_printed_nothing_is_lost(monkeypatch, failing):
     monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr("traceview.cli.options.report_outputs.print_text", lambda draw, **_: None)
+    monkeypatch.setattr("traceview.cli.report_outputs.print_text", lambda draw, **_: None)
     monkeypatch.setattr("traceview.cli.report._analyzed", lambda *_, **__: None)
     assert run(["report", "x"]) == 0
 

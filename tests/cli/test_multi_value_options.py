@@ -2,11 +2,7 @@
 
 import pytest
 
-from traceview.cli.options.multi_value_options import (
-    one_option_per_value,
-    one_or_list,
-    split_at_double_dash,
-)
+from traceview.cli.options import one_option_per_value, one_or_list, split_at_double_dash
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.sides import a_part, a_run
-from traceview.comparison.compiler_names import without_counters
 from traceview.comparison.decomposition import compare_runs
+from traceview.comparison.matching import without_counters
 from traceview.errors import ComparisonRefusedError
 
 

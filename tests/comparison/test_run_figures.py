@@ -222,7 +222,7 @@ def test_counts_and_figures_are_those_of_the_steps(tmp_path):
 def test_many_kernels_and_places_are_summed_and_still_sum(tmp_path, monkeypatch):
     """Of 60 kernels at 60 places the shortest lose place and name, and none of their time."""
     monkeypatch.setattr("traceview.comparison.extraction.parts.MOST_PARTS", 10)
-    monkeypatch.setattr("traceview.comparison.extraction.gaps.MOST_PLACES", 4)
+    monkeypatch.setattr("traceview.comparison.extraction.parts.MOST_PLACES", 4)
     export = Export()
     for number in range(60):
         at, name = 100 * number, f"gemm_{chr(97 + number % 26)}{chr(97 + number // 26)}"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceview.facts.idle.gap_bounds import GapBounds, find_gaps
-from traceview.facts.idle.gap_launches import GapLaunches, join_launches
+from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, find_gaps, join_launches
 from traceview.facts.operations.blocking_calls import Waits
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind
 from traceview.facts.operations.operations import Kind, Operations

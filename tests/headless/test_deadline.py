@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from traceview.headless.deadline import Deadline
+from traceview.headless.request import Deadline
 
 pytestmark = pytest.mark.programs
 

@@ -7,24 +7,24 @@ import time
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.headless import kernel_cache
+from traceview.headless import client
 from traceview.inspect.targets.python import compile_python
 
 
 def test_the_cache_lies_where_the_user_wants_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "kept"))
-    assert kernel_cache.kernel_cache("a.py").parent == tmp_path / "kept" / "triton"
+    assert client.kernel_cache("a.py").parent == tmp_path / "kept" / "triton"
     monkeypatch.delenv("TRACEVIEW_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert kernel_cache.kernel_cache("a.py").parent == tmp_path / "traceview" / "triton"
+    assert client.kernel_cache("a.py").parent == tmp_path / "traceview" / "triton"
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", "")
-    assert kernel_cache.kernel_cache("a.py") is None
+    assert client.kernel_cache("a.py") is None
 
 
 def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "file"))
-    assert kernel_cache.kernel_cache("a.py") is None
+    assert client.kernel_cache("a.py") is None
 
 
 def test_the_oldest_kernels_go_and_those_in_use_stay(tmp_path):
@@ -33,9 +33,9 @@ def test_the_oldest_kernels_go_and_those_in_use_stay(tmp_path):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "kernel.cubin").write_bytes(b"0" * 1000)
         os.utime(tmp_path / name, (now - age_s, now - age_s))
-    kernel_cache._shrink(tmp_path, 2000)
+    client._shrink(tmp_path, 2000)
     assert {path.name for path in tmp_path.glob("*/*")} == {"older", "young"}
-    kernel_cache._shrink(tmp_path, 0)
+    client._shrink(tmp_path, 0)
     assert {path.name for path in tmp_path.glob("*/*")} == {"young"}
 
 

@@ -10,7 +10,7 @@ from tests.inspect.rules.written_ptx import need
 from tests.places import DATA, REPOSITORY
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.errors import TraceviewError
-from traceview.inspect.configuration import limited_by
+from traceview.inspect.kernel_report import limited_by
 from traceview.inspect.what_if import MOST_CONFIGURATIONS, neighbours, what_if
 from traceview.ptx.model import Argument
 from traceview.toolchain import tools

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("elftools")
 
-LAUNCH = "traceview/bench/launch_version.py"
+LAUNCH = "traceview/bench/widths.py"
 
 
 def reports(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from traceview.memory import allocator
+from traceview import memory
 
 ARRAY_BYTES = 64 << 20
 HELD = f"""
@@ -16,7 +16,7 @@ from pathlib import Path
 import resource
 import sys
 import numpy as np
-from traceview.memory.allocator import keep_freed_memory
+from traceview.memory import keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -41,6 +41,6 @@ def test_a_long_array_leaves_its_memory_to_the_next(how, kept):
 
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 def test_another_c_library_is_left_alone(system, monkeypatch):
-    monkeypatch.setattr(allocator.sys, "platform", system)
+    monkeypatch.setattr(memory.sys, "platform", system)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
-    allocator.keep_freed_memory()
+    memory.keep_freed_memory()

@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.ptx.async_groups import async_waits
-from traceview.ptx.mix.counts import instruction_mix
+from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers

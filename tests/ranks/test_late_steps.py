@@ -13,7 +13,7 @@ from traceview.ranks.job import PARTS
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.result.heat import loading_in_steps
-from traceview.ranks.result.step_pattern import pattern_of
+from traceview.ranks.result.rank_rows import pattern_of
 from traceview.render.ranks.figures import ranked_findings
 
 

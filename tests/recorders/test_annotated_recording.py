@@ -13,8 +13,7 @@ from tests.recorders.fake_nsys import traceview as run_traceview
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import steps
-from traceview.recorders.nsys import probe
-from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.recorders.nsys import incompatibility, probe
 
 LOOPS = Path(__file__).with_name("injected") / "torch_loops.py"
 

@@ -14,7 +14,7 @@ from traceview.recorders import gathering
 from traceview.recorders.options import RecordOptions
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import KERNELS_TABLE, unpacked
+from traceview.trace.nsys.added_tables import KERNELS_TABLE, unpacked
 
 pytest.importorskip("triton")
 

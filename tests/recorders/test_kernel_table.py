@@ -13,7 +13,7 @@ from tests.build import Export
 from traceview.errors import RecordingError
 from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import unpacked
+from traceview.trace.nsys.added_tables import unpacked
 
 KERNEL = {
     "name": "k",

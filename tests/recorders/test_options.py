@@ -4,8 +4,7 @@ import pytest
 
 from tests.recorders import fake_nsys
 from traceview.errors import InputError, RecordingError
-from traceview.recorders.nsys import Nsys
-from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.recorders.nsys import Nsys, incompatibility
 from traceview.recorders.options import (
     Abilities,
     RecordOptions,

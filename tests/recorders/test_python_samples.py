@@ -17,7 +17,7 @@ from traceview.recorders.options import Abilities, RecordOptions, abilities, pro
 from traceview.recorders.tables.python_sample_tables import write_python_samples
 from traceview.recorders.tables.source_tables import write_source_tables
 from traceview.trace.load import load
-from traceview.trace.nsys.cpu.own_samples import SAMPLES
+from traceview.trace.nsys.added_tables import SAMPLES
 from traceview.trace.nsys.sample_clock import SampleClock
 from traceview.trace.scrub.scrubber import scrub
 

@@ -14,8 +14,7 @@ import pytest
 
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
-from traceview.recorders.nsys import probe
-from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.recorders.nsys import incompatibility, probe
 from traceview.trace.load import load
 from traceview.version import __version__
 

@@ -8,7 +8,7 @@ import pytest
 import traceview
 from tests.places import DATA
 from tests.recordings.reports import report_of
-from traceview.facts.ranges.patterns import matching_ranges
+from traceview.facts.ranges.selection import matching_ranges
 from traceview.report import Report
 
 FOREIGN = DATA / "foreign"

@@ -4,7 +4,7 @@ import random
 
 from tests.build import Export
 from traceview.facts.operations.operations import operations
-from traceview.facts.queue.queue import rows_by_stream
+from traceview.facts.queue import rows_by_stream
 from traceview.timeline.names import RowNames
 from traceview.timeline.stream_lanes import launch_configurations, stream_lanes
 from traceview.timeline.tracks import Track, spread

@@ -9,7 +9,7 @@ from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.ptx.model import SourceLine
 from traceview.ptx.sass.accesses import accesses
 from traceview.ptx.sass.cubin import arch_of, resources
-from traceview.toolchain import cuda_cpp, nvrtc
+from traceview.toolchain import cuda_cpp
 from traceview.toolchain.cuda_cpp import compile_cuda
 from traceview.toolchain.nvdisasm import disassemble
 
@@ -44,7 +44,7 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     need("ptxas")
     if request.param == "nvcc":
         need_compiler()
-    elif nvrtc.find() is None:
+    elif cuda_cpp.find() is None:
         pytest.skip("no NVRTC here: it comes with a CUDA build of torch")
     else:
         monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
@@ -91,7 +91,7 @@ def test_a_missing_file(tmp_path):
 
 def test_no_compiler_at_all(program, monkeypatch):
     monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
-    monkeypatch.setattr(nvrtc, "find", lambda: None)
+    monkeypatch.setattr(cuda_cpp, "find", lambda: None)
     with pytest.raises(
         ToolNotFoundError, match=r"needs nvcc or NVRTC, and neither .*; install the"
     ):

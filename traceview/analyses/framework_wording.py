@@ -12,7 +12,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import Kind, operations
-from traceview.facts.samples.stack_lines import stacks_through
+from traceview.facts.samples import stacks_through
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.tables import Mask
 from traceview.trace import Trace

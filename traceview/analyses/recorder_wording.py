@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
+from traceview import units
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.names import loop_names, steps_source
+from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.trace import Trace
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+
+# Where in the program something is, by its ranges.
+
+
+def inside(trace: Trace, path: str | None, name: str) -> str:
+    """` in {name}`, to put behind a phrase; `name` is the evidence value that holds the path.
+
+    Inferred steps are not named, as the program does not know their names. Without a path the text
+    says that it is outside any range, if the trace has ranges.
+    """
+    inferred = steps_source(trace) == "repetition"
+    if path is None:
+        where = " outside the steps" if inferred else " outside any range"
+        return where if len(trace.recorded("ranges")) else ""
+    if inferred and path in loop_names(trace).values:
+        return " in each step"
+    return f" in {{{name}}}"
+
+
+# Words for warm-up that several analyses share.
+
+OF_WARM_UP = "of warm-up (before the first steady step, or in ranges named warm_up)"
+
+
+def warm_up_notes(trace: Trace) -> tuple[str, ...]:
+    """A note on the operations that count as warm-up by their range's name; none without any."""
+    warm = operations_in_warm_up_ranges(trace)
+    many = int((warm & selected_operations(trace)).sum()) if warm is not None else 0
+    if not many:
+        return ()
+    launched = units.counted(many, "operation")
+    return (f"{launched} launched in ranges named warm_up count as warm-up.",)
 
 
 def of_torch(trace: Trace) -> bool:

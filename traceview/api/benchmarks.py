@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceview.bench import BenchReport
-    from traceview.bench.history.difference import BenchDifference
+    from traceview.bench.history import BenchDifference
     from traceview.bench.operation import Operation
 
 
@@ -81,7 +81,6 @@ def compare_benchmarks(
     are of different operations, or of different GPUs unless `force`, and InputError for any other
     file.
     """
-    from traceview.bench.history.difference import bench_difference
-    from traceview.bench.history.saved import benches_of
+    from traceview.bench.history import bench_difference, benches_of
 
     return bench_difference(benches_of(before), benches_of(after), force)

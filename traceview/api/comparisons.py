@@ -69,9 +69,8 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     work, for a capture given twice, or if the file cannot be written, OutputExistsError if it
     exists and not `force`, and otherwise as `load` does.
     """
-    from traceview.comparison.baseline import baseline_text, is_baseline
     from traceview.comparison.environment import check_captures
-    from traceview.comparison.inputs import side
+    from traceview.comparison.inputs import baseline_text, is_baseline, side
     from traceview.errors import InputError
     from traceview.outputs import check_report_output, write_pieces
 

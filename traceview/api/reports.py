@@ -100,7 +100,7 @@ def analyzed(
         trace = trace.with_counters(*read(Path(ncu)))
     if cubins:
         from traceview.facts.code.user_binaries import with_code
-        from traceview.inspect.targets.binaries import binary_kernels
+        from traceview.inspect.targets.embedded import binary_kernels
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))

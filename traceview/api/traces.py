@@ -66,7 +66,7 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
     """
     from traceview.facts.steps.inferred import with_steps
     from traceview.outputs import check_report_output, write_pieces
-    from traceview.timeline.perfetto.export import perfetto_pieces
+    from traceview.timeline.perfetto import perfetto_pieces
     from traceview.timeline.timeline import timeline
 
     target = Path(perfetto)

@@ -11,12 +11,16 @@ from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import BenchRequest
 from traceview.bench.profiling import Profile, profile
 from traceview.bench.program import ProgramSweep, sweep_program
-from traceview.bench.timing.growth import Fit, fit
+from traceview.bench.timing.growth import Axis, Fit, Sweep, fit, sweep
 from traceview.bench.timing.measurement import Timing, benchmark
-from traceview.bench.timing.sweep import Axis, Sweep, sweep
-from traceview.bench.tuning.autotune import Candidate, TuningResult, autotune
-from traceview.bench.tuning.block_sizes import BlockSizes
-from traceview.bench.tuning.cache import TuningCache, cache_key
+from traceview.bench.tuning import (
+    BlockSizes,
+    Candidate,
+    TuningCache,
+    TuningResult,
+    autotune,
+    cache_key,
+)
 
 __all__ = [
     "Axis",

@@ -8,8 +8,8 @@ from numbers import Integral
 
 from traceview.bench.machine import Machine
 from traceview.bench.operation import Operation
+from traceview.bench.timing.growth import SIZE, Axis
 from traceview.bench.timing.measurement import check_counts
-from traceview.bench.timing.sweep import SIZE, Axis
 from traceview.errors import InputError
 from traceview.inspect.targets.target import check_arch
 from traceview.records import record

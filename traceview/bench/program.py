@@ -25,9 +25,8 @@ from typing import Any
 from traceview.bench.loading import import_error_line
 from traceview.bench.machine import Machine, this_machine
 from traceview.bench.timing.clock import CpuClock
-from traceview.bench.timing.growth import fit_timings
+from traceview.bench.timing.growth import Axis, Sweep, fit_timings
 from traceview.bench.timing.measurement import Timing
-from traceview.bench.timing.sweep import Axis, Sweep
 from traceview.errors import InputError
 from traceview.records import record
 

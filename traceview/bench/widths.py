@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from traceview.bench import launch_version
 from traceview.bench.operation import Operation, Version
 from traceview.errors import TraceviewError
 from traceview.headless.compile_options import CompileOptions
@@ -120,7 +120,7 @@ def _of_triton(arguments: tuple[str, ...], arch: str) -> list[Compiled]:
     options = CompileOptions(
         arch=arch, arguments=arguments, timeout_s=_TIMEOUT_S, first_config=True
     )
-    return kernels_of(str(launch_version.__file__), options)
+    return kernels_of(str(__file__), options)
 
 
 @lru_cache(maxsize=32)
@@ -165,3 +165,29 @@ def _bits_in_a_pass(report: KernelReport) -> int:
     grid = report.compiled.grid or (1, 1, 1)
     threads = grid[0] * grid[1] * grid[2] * WARP_THREADS * (report.compiled.num_warps or 1)
     return threads * sum((access.width_bits or 0) * access.count for access in _loads(report))
+
+
+# A script for `traceview ptx` that calls versions of one operation, so that their kernels
+# compile.
+#
+# Its arguments are the operation's file, a size, a data type, the versions to call, and values of
+# the operation's parameters, such as batch=4. It runs headless: a launch compiles and does
+# nothing else.
+
+
+def main(path: str, size: str, dtype: str, *words: str) -> None:
+    """Make the inputs on the fake GPU and call each version once."""
+    import torch
+
+    from traceview.bench.loading import load_operation
+
+    parameters = dict(word.split("=") for word in words if "=" in word)
+    operation = load_operation(path).at(**{name: int(n) for name, n in parameters.items()})
+    inputs = operation.inputs(int(size), getattr(torch, dtype), "cuda")
+    for name in words:
+        if "=" not in name:
+            operation.version(name).run(*inputs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -14,10 +14,10 @@ from typing import NoReturn, TextIO
 
 import click
 
-from traceview.cli.process import closed_stdout
-from traceview.cli.process.ending import Ended, EndingSignals, orderly_end
+from traceview import memory
+from traceview.cli import process
+from traceview.cli.process import Ended, EndingSignals, orderly_end
 from traceview.errors import ComparisonRefusedError, TraceviewError
-from traceview.memory import garbage_collection
 
 VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
@@ -162,7 +162,7 @@ def group() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
     status = run(arguments)
-    garbage_collection.skip_at_exit()
+    memory.skip_at_exit()
     sys.exit(status)
 
 
@@ -171,7 +171,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     Exit status: 0 success, 1 failure, 2 usage error, 128 + n after signal n (130 for Ctrl-C).
     """
-    with closed_stdout.standard_streams_open(), orderly_end() as signals:
+    with process.standard_streams_open(), orderly_end() as signals:
         return _run(arguments, Settings(), signals)
 
 
@@ -180,7 +180,7 @@ def _run(arguments: Sequence[str] | None, settings: Settings, signals: EndingSig
         status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
         # A closed pipe must show up here, not in Python's own flush at exit.
         sys.stdout.flush()
-        if closed_stdout.is_lost():
+        if process.is_lost():
             raise TraceviewError(
                 "stdout is closed, so the output was lost", "run it with stdout open"
             )

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from traceview.cli import color_option, debug_option
-from traceview.cli.kernels.bench_outputs import put_profile, put_report
-from traceview.cli.options import values
-from traceview.cli.options.verb import Verb
+from traceview.cli import color_option, debug_option, options
+from traceview.cli.options import Verb
 from traceview.cli.output import (
     Outputs,
     check_writable,
@@ -24,6 +22,7 @@ from traceview.cli.output import (
     print_text,
     progress,
     put_json,
+    write_file,
 )
 
 if TYPE_CHECKING:
@@ -35,10 +34,71 @@ if TYPE_CHECKING:
         Profile,
         VersionResult,
     )
-    from traceview.bench.history.difference import BenchDifference
-    from traceview.bench.history.saved import SavedBench
+    from traceview.bench.history import BenchDifference, SavedBench
 
     Profiled = tuple[VersionResult, Profile]
+
+
+# Output of `traceview bench`: the table of versions, its JSON, and the profile of one version.
+
+_VERDICTS = {"wrong": "is wrong", "failed": "failed"}
+
+
+def put_report(
+    report: BenchReport,
+    description: Description | None,
+    profiled: Profiled | None,
+    difference: BenchDifference | None,
+    wanted: Outputs,
+) -> None:
+    from traceview import __version__
+    from traceview.render.bench.difference_text import render_difference
+    from traceview.render.bench.json import render_bench_json
+    from traceview.render.bench.profile_text import render_profile
+    from traceview.render.bench.text import render_bench
+
+    def drawn(width: int, color: bool) -> str:
+        text = render_bench(report, description=description, width=width, color=color)
+        if difference is not None:
+            text += "\n" + render_difference(difference, width=width, color=color)
+        if profiled is None:
+            return text
+        row, profile = profiled
+        title = _title(report, row)
+        return f"{text}\n{render_profile(profile, title, width=width, color=color)}"
+
+    if not wanted.json_to_stdout:
+        print_text(drawn)
+    if wanted.json or wanted.json_to_stdout:
+        text = render_bench_json(report, __version__, description, profiled, difference)
+        put_json(text, wanted.json)
+    for row in report.bad:
+        place = f"size {row.size:,}, {row.dtype}"
+        place += "" if row.value is None else f", {report.over} {row.value:,}"
+        line = f"{row.version} {_VERDICTS[row.status]} at {place}: {row.why}"
+        click.echo(f"traceview: {line[:600]}", err=True)
+
+
+def put_profile(
+    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
+) -> None:
+    from traceview import TraceviewError, __version__
+    from traceview.render.bench.flame_graph import render_flame
+    from traceview.render.bench.speedscope import render_speedscope
+
+    if profiled is None:
+        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
+    row, profile = profiled
+    title = _title(report, row)
+    if flame:
+        write_file(Path(flame), render_flame(profile, title))
+    if speedscope:
+        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
+
+
+def _title(report: BenchReport, row: VersionResult) -> str:
+    return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
+
 
 _FAILED = 1
 _PROGRAM_OPTIONS = {
@@ -110,14 +170,14 @@ _PROGRAM_OPTIONS = {
 @click.option(
     "--arch",
     metavar="sm_90",
-    callback=values.arch,
+    callback=options.arch,
     help="Architecture to compile for. Default: this machine's GPU.",
 )
 @click.option(
     "--peak",
     "peaks",
     multiple=True,
-    callback=values.peaks,
+    callback=options.peaks,
     metavar="NAME=VALUE",
     help="Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
 )
@@ -236,7 +296,7 @@ def _time_program(
 ) -> None:
     from traceview import __version__
     from traceview.bench.program import sweep_program
-    from traceview.bench.timing.sweep import Axis
+    from traceview.bench.timing.growth import Axis
     from traceview.render.bench.json import render_program_json
     from traceview.render.bench.program_text import render_program
 
@@ -270,9 +330,9 @@ def _check_alike(
     operation: Operation, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
 ) -> None:
     """Raise ComparisonRefusedError, before measuring, if `earlier` runs are not comparable."""
-    from traceview.bench.history.difference import Measured, check_alike
+    from traceview.bench.history import Measured, check_alike
     from traceview.bench.machine import this_machine
-    from traceview.bench.timing.sweep import SIZE, Axis
+    from traceview.bench.timing.growth import SIZE, Axis
 
     over = Axis.of(request.sweep).over if request.sweep else SIZE
     planned = Measured(operation.name, over, this_machine().gpu)
@@ -280,14 +340,13 @@ def _check_alike(
 
 
 def _read(paths: Sequence[Path]) -> Sequence[SavedBench]:
-    from traceview.bench.history.saved import benches_of
+    from traceview.bench.history import benches_of
 
     return benches_of(paths)
 
 
 def _difference(before: Sequence[SavedBench], report: BenchReport, force: bool) -> BenchDifference:
-    from traceview.bench.history.difference import bench_difference
-    from traceview.bench.history.saved import saved_bench
+    from traceview.bench.history import bench_difference, saved_bench
 
     return bench_difference(before, [saved_bench(report)], force)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.options.report_outputs import ReportOutputs
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 from traceview.cli.output import (
     STDOUT,
     document_option,
@@ -24,6 +23,7 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
+from traceview.cli.report_outputs import ReportOutputs
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -167,8 +167,7 @@ def _stem(side: Sequence[Path]) -> str:
 
 def _compared(before: Sequence[Path], after: Sequence[Path], force: bool) -> RunComparison:
     import traceview
-    from traceview.memory.allocator import keep_freed_memory
-    from traceview.memory.blas_threads import import_numpy
+    from traceview.memory import import_numpy, keep_freed_memory
 
     import_numpy()
     keep_freed_memory()

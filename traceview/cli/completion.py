@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from traceview.cli import debug_option, group
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 
 _VARIABLE = "_TRACEVIEW_COMPLETE"
 

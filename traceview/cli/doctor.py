@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 from traceview.cli.output import print_text, progress
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 from traceview.cli.output import OutputFile, progress
 
 
@@ -39,8 +39,7 @@ def command(trace: Path, perfetto: Path, force: bool) -> None:
     launched. TRACE is not changed.
     """
     import traceview
-    from traceview.memory.allocator import keep_freed_memory
-    from traceview.memory.blas_threads import import_numpy
+    from traceview.memory import import_numpy, keep_freed_memory
 
     import_numpy()
     keep_freed_memory()

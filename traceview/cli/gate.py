@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import Settings, color_option, debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 from traceview.cli.output import (
     STDOUT,
     check_writable,

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from traceview.cli import Settings
-from traceview.cli.process.pager import show_in_pager
+from traceview.cli.process import show_in_pager
 from traceview.outputs import check_report_output, write_pieces
 from traceview.records import record
 from traceview.stages import listening

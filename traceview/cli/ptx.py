@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.kernels.ptx_outputs import put_expectations, put_kernels
-from traceview.cli.kernels.targets import file_of, is_diff, no_target, stem_of, targets_of
-from traceview.cli.options.multi_value_options import (
+from traceview.cli.options import (
+    Verb,
+    check_archs,
+    misuse,
     one_option_per_value,
     one_or_list,
     split_at_double_dash,
 )
-from traceview.cli.options.values import check_archs, misuse
-from traceview.cli.options.verb import Verb
 from traceview.cli.output import (
     Outputs,
     check_writable,
     json_option,
     output_option,
     progress,
+)
+from traceview.cli.ptx_outputs import (
+    file_of,
+    is_diff,
+    no_target,
+    put_expectations,
+    put_kernels,
+    stem_of,
+    targets_of,
 )
 
 if TYPE_CHECKING:

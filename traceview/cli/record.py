@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli import debug_option, process
+from traceview.cli.options import Verb
 from traceview.cli.output import OutputFile
-from traceview.cli.process import closed_stdout
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ def _print_summary(*paths: Path) -> None:
     """Print the report of one recording, or of several ranks side by side."""
     from traceview.cli.report import print_job_summary, print_summary
 
-    if closed_stdout.stdout_is_closed():
+    if process.stdout_is_closed():
         # Not an error: the trace was written, and the exit status is the script's.
         _note("no summary: stdout is closed")
         return

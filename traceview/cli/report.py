@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 import traceview
-from traceview.cli import color_option, debug_option
-from traceview.cli.options import values
-from traceview.cli.options.analysis_options import AnalysisOptions
-from traceview.cli.options.completions import complete_analyses, complete_ranges
-from traceview.cli.options.report_outputs import (
-    ReportOutputs,
-    ScreenOptions,
-    print_report,
-    put_report,
-)
-from traceview.cli.options.verb import Verb
+from traceview import memory
+from traceview.cli import color_option, debug_option, options
+from traceview.cli.options import AnalysisOptions, Verb, complete_analyses, complete_ranges
 from traceview.cli.output import (
     STDOUT,
     document_option,
@@ -35,10 +27,9 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
-from traceview.cli.ranks.outputs import put_job
-from traceview.cli.ranks.request import RanksRequest, check_tables
+from traceview.cli.ranks import RanksRequest, check_tables, put_job
+from traceview.cli.report_outputs import ReportOutputs, ScreenOptions, print_report, put_report
 from traceview.errors import suggestion
-from traceview.memory import garbage_collection
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -189,7 +180,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     "--peak",
     "peaks",
     multiple=True,
-    callback=values.peaks,
+    callback=options.peaks,
     metavar="NAME=VALUE",
     help="Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
     "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
@@ -264,7 +255,7 @@ def command(
     request = RanksRequest(traces, ranks, rank, jobs, dask)
     trace = request.recording()
     if trace or rank is not None:
-        click.get_current_context().with_resource(garbage_collection.paused())
+        click.get_current_context().with_resource(memory.paused())
     stem = _stem(trace) if trace else request.stem
     outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
     for source in (trace,) if trace else traces:
@@ -358,8 +349,7 @@ def _analyzed(
 ) -> Report:
     """Load a trace and analyze it, while another thread imports what renders the report."""
     from traceview.api import reports
-    from traceview.memory.allocator import keep_freed_memory
-    from traceview.memory.blas_threads import import_numpy
+    from traceview.memory import import_numpy, keep_freed_memory
 
     import_numpy()
     keep_freed_memory()

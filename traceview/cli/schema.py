@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 from traceview.cli.output import OutputFile, put_json
 
 OUTPUTS = (

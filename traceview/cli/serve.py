@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options.verb import Verb
+from traceview.cli.options import Verb
 
 
 @click.command(cls=Verb, examples=("traceview serve --mcp", "traceview serve --mcp recordings/"))

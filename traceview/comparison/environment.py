@@ -8,8 +8,8 @@ from fractions import Fraction
 from statistics import median
 
 from traceview.comparison.comparison import EnvironmentDifference
-from traceview.comparison.compiler_names import without_counters
 from traceview.comparison.figures import RunFigures
+from traceview.comparison.matching import without_counters
 from traceview.comparison.wording import kernel_shares
 from traceview.errors import ComparisonRefusedError
 

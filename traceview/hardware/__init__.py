@@ -3,8 +3,15 @@
 from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
 from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
 from traceview.hardware.overrides import FIGURES, parse_figures
-from traceview.hardware.products import Part, part_of
-from traceview.hardware.rates import FLOP_KINDS, Rates, geforce_factors, lanes_of, rates_of
+from traceview.hardware.rates import (
+    FLOP_KINDS,
+    Part,
+    Rates,
+    geforce_factors,
+    lanes_of,
+    part_of,
+    rates_of,
+)
 
 __all__ = [
     "FIGURES",

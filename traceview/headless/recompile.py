@@ -15,10 +15,9 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import TimeUpError, TraceviewError
-from traceview.headless.change import Change
+from traceview.headless.change import Change, Equivalence
 from traceview.headless.client import Worker
-from traceview.headless.deadline import Deadline
-from traceview.headless.equivalence import Equivalence
+from traceview.headless.request import Deadline
 from traceview.ptx.model import Argument, Compiled
 
 COMPARISON_S = 4.0

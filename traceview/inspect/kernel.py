@@ -20,10 +20,9 @@ from traceview.ptx.elements_per_thread import elements_per_thread
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.producers import Producer, producer_of
 from traceview.ptx.sass import accesses as sass_accesses
-from traceview.ptx.sass.live_registers import live_registers
-from traceview.ptx.sass.spills import SpilledValue, spilled_values
+from traceview.ptx.sass.live_registers import SpilledValue, live_registers, spilled_values
+from traceview.ptx.ttgir.parser import variables_by_line
 from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
-from traceview.ptx.ttgir.variables import variables_by_line
 from traceview.toolchain.demangling import demangled
 from traceview.toolchain.listings import Code, code_of
 

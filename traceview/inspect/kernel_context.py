@@ -23,11 +23,11 @@ from traceview.ptx.addresses.provenance import Array, Provenance
 from traceview.ptx.addresses.request_costs import RequestCosts
 from traceview.ptx.addresses.slicing import Origin, together
 from traceview.ptx.async_groups import AsyncWait, async_waits
-from traceview.ptx.mix.counts import InstructionMix, instruction_mix
+from traceview.ptx.instruction_mix import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
 from traceview.ptx.ttgir.parser import IrModule, parse_ttgir
-from traceview.ptx.ttgir.scalar_accesses import scalar_accesses
+from traceview.ptx.ttgir.vector_limit import scalar_accesses
 from traceview.records import record
 from traceview.toolchain.listings import Code
 

@@ -10,19 +10,50 @@ from typing import Literal
 from traceview import display
 from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy
-from traceview.inspect.configuration import WhatIf
 from traceview.inspect.occupancy import SmCount
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.demangle import short_name
-from traceview.ptx.mix.counts import InstructionMix
+from traceview.ptx.instruction_mix import InstructionMix
 from traceview.ptx.model import Access, Compiled, Function, Kind, SourceLine
 from traceview.ptx.producers import Producer, own_name
-from traceview.ptx.sass.live_registers import LiveRegisters
-from traceview.ptx.sass.spills import SpilledValue
+from traceview.ptx.sass.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.records import record
+
+# One configuration of a kernel, compiled, with its occupancy.
+
+
+@record
+class WhatIf:
+    """One configuration, compiled; `failure` is the reason if it does not compile.
+
+    `tile` has the constexprs that are tiles. Registers and spills are per thread, shared memory per
+    block. `waves` is the grid ÷ the blocks that the GPU holds at once.
+    """
+
+    num_warps: int | None
+    num_stages: int | None
+    tile: tuple[tuple[str, int], ...]
+    current: bool = False
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_memory_bytes: int | None = None
+    occupancy: Occupancy | None = None
+    waves: float | None = None
+    failure: str | None = None
+
+
+def limited_by(row: WhatIf) -> str:
+    """The limit of the occupancy, or the reason for having none."""
+    if row.failure:
+        return f"does not compile: {row.failure}"
+    if row.occupancy is None:
+        return ""
+    limiters = " and ".join(row.occupancy.limiters)
+    return limiters if row.occupancy.blocks_per_sm else f"does not fit: {limiters}"
+
 
 _MOST_LETTERS = 40
 

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from traceview.errors import TimeUpError, TraceviewError
 from traceview.hardware import Occupancy
-from traceview.headless.change import Change
-from traceview.headless.equivalence import Equivalence
+from traceview.headless.change import Change, Equivalence
 from traceview.inspect.occupancy import occupancy_of
 from traceview.inspect.sass_vs_ptx import Place, place_of, widths
 from traceview.ptx import accesses as ptx_accesses

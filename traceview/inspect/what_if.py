@@ -16,7 +16,7 @@ from traceview import units
 from traceview.errors import TimeUpError, TraceviewError
 from traceview.hardware.waves import waves_of
 from traceview.headless.change import Change
-from traceview.inspect.configuration import WhatIf
+from traceview.inspect.kernel_report import WhatIf
 from traceview.inspect.occupancy import SmCount, occupancy_of
 from traceview.inspect.recompilations import Recompile
 from traceview.inspect.rules.remedies import named_as_tile

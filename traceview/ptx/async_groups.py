@@ -11,8 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from traceview.ptx.mix.classes import CLASSES, class_of
-from traceview.ptx.mix.counts import InstructionMix
+from traceview.ptx.instruction_mix import CLASSES, InstructionMix, class_of
 from traceview.ptx.model import Function, Instruction, SourceLine
 from traceview.records import record
 

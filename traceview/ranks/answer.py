@@ -22,12 +22,7 @@ from traceview.ranks.result.facts import JobFacts, waits_by_row
 from traceview.ranks.result.findings import findings_of
 from traceview.ranks.result.group_rows import collectives_table, group_calls, groups_table
 from traceview.ranks.result.heat import heat_map
-from traceview.ranks.result.rank_rows import (
-    path_table,
-    ranks_table,
-    steps_table,
-    stragglers_table,
-)
+from traceview.ranks.result.rank_rows import path_table, ranks_table, steps_table, stragglers_table
 from traceview.ranks.result.verdict import verdict_of
 from traceview.ranks.step_alignment import CommonSteps, common_steps
 from traceview.ranks.stragglers import stragglers

@@ -8,8 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.facts.collectives.fitting import ENDS_TOGETHER_NS
-from traceview.facts.collectives.matching import MatchedRows, ends_together
-from traceview.facts.collectives.waits import CollectiveWaits, waits_of
+from traceview.facts.collectives.matching import (
+    CollectiveWaits,
+    MatchedRows,
+    ends_together,
+    waits_of,
+)
 from traceview.ranks.clocks import TOGETHER
 from traceview.ranks.figures import POINT_TO_POINT, RECEIVE, SEND, UNKNOWN, RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator

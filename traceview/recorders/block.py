@@ -28,10 +28,10 @@ from traceview.recorders.injected.traceview_injected.torch_profile.session impor
     TorchSession,
 )
 from traceview.recorders.job import GATHERED, rank_facts, work_folder
-from traceview.recorders.ranks.rank_output import rank_output
+from traceview.recorders.rank_output import rank_output
 from traceview.recorders.torch_recording import write_recording
 from traceview.records import record
-from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.rank_identity import RankIdentity
 from traceview.version import __version__
 

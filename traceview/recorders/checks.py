@@ -14,7 +14,7 @@ from typing import Literal
 from traceview.compiled.library import SWITCH
 from traceview.errors import TraceviewError
 from traceview.recorders import environment as surroundings
-from traceview.recorders import nvtx_compatibility
+from traceview.recorders import nsys
 from traceview.recorders.export import export
 from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, probe_all
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
@@ -138,7 +138,7 @@ def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
             continue
         problem = (
-            nvtx_compatibility.incompatibility(installed[name], working[0])
+            nsys.incompatibility(installed[name], working[0])
             if name == "nvtx" and working
             else None
         )

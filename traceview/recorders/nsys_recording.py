@@ -21,8 +21,7 @@ from traceview.recorders.job import (
     RecordingJob,
     work_folder,
 )
-from traceview.recorders.nsys import ATTEMPTS, Nsys
-from traceview.recorders.nvtx_compatibility import incompatibility
+from traceview.recorders.nsys import ATTEMPTS, Nsys, incompatibility
 from traceview.recorders.options import (
     RecordOptions,
     abilities,
@@ -35,7 +34,7 @@ from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.recorders.tables.python_sample_tables import write_python_samples
 from traceview.recorders.tables.run_table import write_run
 from traceview.recorders.tables.source_tables import write_source_tables
-from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 
 

@@ -15,7 +15,7 @@ from traceview.recorders.nsys import Nsys, find
 from traceview.recorders.nsys_recording import record_with_nsys
 from traceview.recorders.options import Backend, RecordOptions, nsys_only
 from traceview.recorders.program import command_of, python_of, script_of
-from traceview.recorders.ranks.rank_output import rank_output
+from traceview.recorders.rank_output import rank_output
 from traceview.recorders.torch_recording import record_with_torch
 
 

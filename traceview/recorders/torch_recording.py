@@ -28,7 +28,7 @@ from traceview.recorders.tables.kernel_table import write_kernels
 from traceview.recorders.tables.run_table import write_run
 from traceview.recorders.tables.source_tables import write_source_tables
 from traceview.recorders.tables.torch_tables import torch_trace
-from traceview.trace.nsys.cpu.sync_sites import NOTED
+from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
 

@@ -13,7 +13,7 @@ from traceview.analyses import ALL
 from traceview.analyses.base import Result, Skipped
 from traceview.errors import InputError, suggestion
 from traceview.explanation import explained
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.ranking import RankedFinding
 from traceview.render.base.json_text import written
 from traceview.render.comparison.json import render_json as comparison_json

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import every_configuration
 from traceview.facts.idle.gaps import every_gap
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import kernel_classes
 from traceview.facts.operations.operations import (
     Kind,
@@ -33,9 +33,8 @@ from traceview.tables import (
     row_numbers,
     unbroken,
 )
-from traceview.timeline.classes import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import RowNames
+from traceview.timeline.names import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER, RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED

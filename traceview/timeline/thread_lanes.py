@@ -13,11 +13,10 @@ from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import RangeTree, range_tree
-from traceview.facts.samples.stack_lines import stack_lines
+from traceview.facts.samples import stack_lines
 from traceview.tables import Integers, RowNumbers, Texts, picked, unbroken
-from traceview.timeline.classes import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER
 from traceview.timeline.lanes import Lane
-from traceview.timeline.names import RowNames
+from traceview.timeline.names import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER, RowNames
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
 

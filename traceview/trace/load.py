@@ -19,7 +19,7 @@ from traceview.trace.archives import (
     unpacked_pieces,
 )
 from traceview.trace.kineto import USE_TRACE
-from traceview.trace.memory.requirement import check_fits, check_json_fits
+from traceview.trace.memory import check_fits, check_json_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file

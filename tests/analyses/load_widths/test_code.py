@@ -18,7 +18,7 @@ from traceview.errors import InputError
 from traceview.toolchain.ptxas import assemble
 from traceview.trace import Selection
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import KERNELS_TABLE
+from traceview.trace.nsys.added_tables import KERNELS_TABLE
 
 
 def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_path):

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.build import Export
-from traceview.analyses.sync_stalls.call_chains import chain_hints
-from traceview.analyses.sync_stalls.call_sites import wait_sites
+from traceview.analyses.sync_stalls.call_sites import chain_hints, wait_sites
 from traceview.facts.operations.blocking_calls import waits
 from traceview.trace.load import load
 

@@ -5,8 +5,12 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from traceview.analyses.wave_quantization.configurations import Configuration, Configurations
-from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
+from traceview.analyses.wave_quantization.configurations import (
+    Configuration,
+    Configurations,
+    GpuLimits,
+    UnknownLimits,
+)
 from traceview.analyses.wave_quantization.grid_waves import (
     CONFIGURED,
     NO_STEP,

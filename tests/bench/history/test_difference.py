@@ -8,8 +8,7 @@ import jsonschema
 import pytest
 
 import traceview
-from traceview.bench.history.difference import bench_difference
-from traceview.bench.history.saved import read_bench
+from traceview.bench.history import bench_difference, read_bench
 from traceview.errors import ComparisonRefusedError, InputError
 from traceview.render.bench.difference_text import render_difference
 from traceview.render.schemas.documents import schema

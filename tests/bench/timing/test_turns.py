@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from traceview.bench.timing import turns as module
+from traceview.bench.timing import measurement as module
 from traceview.bench.timing.clock import Sample
-from traceview.bench.timing.measurement import Timing, benchmark_in_turns
-from traceview.bench.timing.turns import Turns, take_turns
+from traceview.bench.timing.measurement import Timing, Turns, benchmark_in_turns, take_turns
 
 
 @dataclass

@@ -25,5 +25,5 @@ def clock(monkeypatch):
             pytest.fail("it does not end")
         return timing(*[BLOCK_NS[block]] * trials)
 
-    monkeypatch.setattr("traceview.bench.tuning.block_sizes.benchmark", benchmark)
+    monkeypatch.setattr("traceview.bench.tuning.benchmark", benchmark)
     return timed

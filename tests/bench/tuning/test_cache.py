@@ -89,7 +89,7 @@ def test_no_part_is_left_behind(cache):
 def test_two_processes_lose_nothing_of_each_other(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
-        "from traceview.bench.tuning.cache import TuningCache\n"
+        "from traceview.bench.tuning import TuningCache\n"
         "cache = TuningCache(Path(sys.argv[1]))\n"
         "for _ in range(40):\n"
         "    cache.update({'k': 'v'}, lambda entry: {'n': (entry or {'n': 0})['n'] + 1})\n"

@@ -10,7 +10,7 @@ from traceview.facts.code.gathered import gathered_code
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.recorded_kernels import inspect_trace
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import KERNELS_TABLE
+from traceview.trace.nsys.added_tables import KERNELS_TABLE
 
 PTX = """
 .version 8.0

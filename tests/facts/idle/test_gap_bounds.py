@@ -1,8 +1,7 @@
 """Where idle gaps begin and end, and the operations around them."""
 
 from tests.facts.arrays import api_calls, columns, gaps_of, ints, operations
-from traceview.facts.idle.gap_bounds import find_gaps
-from traceview.facts.idle.gap_launches import time_in_calls, time_on_thread
+from traceview.facts.idle.gap_bounds import find_gaps, time_in_calls, time_on_thread
 from traceview.facts.operations.cuda_api import CallKind
 
 

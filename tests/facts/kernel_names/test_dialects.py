@@ -5,8 +5,7 @@ import csv
 import pytest
 
 from tests.places import DATA
-from traceview.facts.kernel_names.dialects import as_edg
-from traceview.facts.kernel_names.kernel_labels import labels
+from traceview.facts.kernel_labels import as_edg, labels
 from traceview.vocabulary.libraries import readable
 
 

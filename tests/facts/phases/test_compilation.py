@@ -5,8 +5,8 @@ import pytest
 
 from tests.build import Export
 from traceview.facts.code import compilers
-from traceview.facts.phases.algorithm_trials import trial_runs, with_preparation
 from traceview.facts.phases.compilation import compilation, compiling
+from traceview.facts.phases.trials import trial_runs, with_preparation
 from traceview.intervals import Intervals
 
 MS = 1_000_000

@@ -3,14 +3,15 @@
 import numpy as np
 
 from tests.facts.arrays import api_calls, ints, operations
-from traceview.facts.queue.launch_queue import (
+from traceview.facts.queue import (
     FULL,
     excess_time,
     held_time,
     plateau,
+    queue_depth,
     queue_entries,
+    queue_waits,
 )
-from traceview.facts.queue.queue import queue_depth, queue_waits
 from traceview.intervals import Intervals
 
 OPS = operations([(8, 20), (20, 30), (30, 45)])

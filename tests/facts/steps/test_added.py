@@ -2,9 +2,9 @@
 
 from tests.build import Export
 from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.steps import steps
-from traceview.trace.nsys.cpu.added_ranges import PREFIX
+from traceview.trace.nsys.added_ranges import PREFIX
 
 STEP = 1_000
 

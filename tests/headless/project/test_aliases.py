@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.headless.project.aliases import Aliases
 from traceview.headless.project.assumed_tensor import AssumedTensor
-from traceview.headless.project.call_sites import call_sites
+from traceview.headless.project.call_sites import Aliases, call_sites
 from traceview.headless.project.launch_arguments import launch_arguments
 from traceview.headless.signatures.notation import Parameter
 

@@ -8,8 +8,8 @@ from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, 
 from traceview.errors import InputError
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.compare.comparison import ComparedVersion, compare, same_code
-from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import LevelAccesses, compared_lines
+from traceview.inspect.compare.matching import match_findings
 from traceview.inspect.compare.versions import plan
 from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.target_report import PtxReport

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.addresses.loop_steps import LoopSteps
 from traceview.ptx.addresses.slicing import Slices
+from traceview.ptx.addresses.strides import LoopSteps
 from traceview.ptx.parser import parse_ptx
 
 LOAD = "ld.global.b32 %r9, [%rd5+8];"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from traceview.ptx.addresses.requests import fewest_wavefronts, wavefronts
+from traceview.ptx.addresses.request_costs import fewest_wavefronts, wavefronts
 from traceview.vocabulary.amounts import WARP_THREADS
 
 LOADS = json.loads((Path(__file__).parents[2] / "data" / "shared_wavefronts.json").read_text())

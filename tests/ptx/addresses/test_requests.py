@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from traceview.ptx.addresses import requests
+from traceview.ptx.addresses import request_costs
 
 
 def sectors_by_hand(addresses, active, width):
@@ -54,25 +54,25 @@ def test_every_pattern_costs_what_a_count_by_hand_says(width):
     for addresses in patterns(width):
         for active in ([True] * 32, [chance.random() < 0.5 for _ in range(32)]):
             row, mask = np.array([addresses]), np.array([active])
-            assert requests.sectors(row, mask, width).tolist() == [
+            assert request_costs.sectors(row, mask, width).tolist() == [
                 sectors_by_hand(addresses, active, width)
             ]
-            assert requests.wavefronts(row, mask, width).tolist() == [
+            assert request_costs.wavefronts(row, mask, width).tolist() == [
                 wavefronts_by_hand(addresses, active, width)
             ]
 
 
 def test_the_rows_of_matrices_conflict_as_rows_of_16_bytes():
     along, across = np.arange(32) * 16, np.arange(32) * 128
-    assert requests.matrix_wavefronts(np.array([along, across]), 4).tolist() == [4, 32]
+    assert request_costs.matrix_wavefronts(np.array([along, across]), 4).tolist() == [4, 32]
     swizzled = 128 * np.arange(32) + 16 * (np.arange(32) % 8)
-    assert requests.matrix_wavefronts(np.array([swizzled]), 2).tolist() == [2]
+    assert request_costs.matrix_wavefronts(np.array([swizzled]), 2).tolist() == [2]
 
 
 def test_idle_threads_and_repeated_addresses_cost_nothing():
     row = np.array([[4 * (lane // 8) for lane in range(32)]])
     nobody = np.zeros((1, 32), bool)
-    assert requests.needed_bytes(row, ~nobody, 4).tolist() == [16]
-    assert requests.sectors(row, ~nobody, 4).tolist() == [1]
-    assert requests.wavefronts(row, nobody, 4).tolist() == [0]
-    assert requests.fewest_wavefronts(row, nobody, 16).tolist() == [0]
+    assert request_costs.needed_bytes(row, ~nobody, 4).tolist() == [16]
+    assert request_costs.sectors(row, ~nobody, 4).tolist() == [1]
+    assert request_costs.wavefronts(row, nobody, 4).tolist() == [0]
+    assert request_costs.fewest_wavefronts(row, nobody, 16).tolist() == [0]

@@ -7,8 +7,7 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
-from traceview.ptx.mix.classes import CLASSES, class_of
-from traceview.ptx.mix.counts import instruction_mix
+from traceview.ptx.instruction_mix import CLASSES, class_of, instruction_mix
 from traceview.ptx.model import Instruction
 from traceview.ptx.parser import parse_ptx
 from traceview.toolchain.nvdisasm import disassemble, text_of

@@ -10,7 +10,7 @@ from tests.ptx.sass.test_live_registers import HEAD
 from traceview.ptx.model import SourceLine
 from traceview.ptx.parser import parse_ptx
 from traceview.ptx.sass.disassembly import parse, with_sources_of
-from traceview.ptx.sass.spills import spilled_values
+from traceview.ptx.sass.live_registers import spilled_values
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.toolchain.ptxas import assemble
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.ptx.ttgir.parser import parse_ttgir
-from traceview.ptx.ttgir.variables import variables_by_line
+from traceview.ptx.ttgir.parser import parse_ttgir, variables_by_line
 
 
 def test_lines_that_assign_have_their_variable(compile_triton):

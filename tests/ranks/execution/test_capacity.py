@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.memory.available import Free
-from traceview.ranks.execution import capacity
+from traceview.memory import Free
+from traceview.ranks.execution import reading
 
 GB = 10**9
 
@@ -18,10 +18,10 @@ def machine(monkeypatch, tmp_path):
             path.write_bytes(b"x" * round(10 * size))
         needed = dict(zip(paths, sizes_gb, strict=True))
         free = None if free_gb is None else Free(free_gb * GB, "on this machine")
-        monkeypatch.setattr(capacity, "cores", lambda: cores)
-        monkeypatch.setattr(capacity, "free_memory", lambda: free)
-        monkeypatch.setattr(capacity, "estimated_bytes", lambda path: int(needed[path] * GB))
-        return capacity.most_jobs(paths)
+        monkeypatch.setattr(reading, "cores", lambda: cores)
+        monkeypatch.setattr(reading, "free_memory", lambda: free)
+        monkeypatch.setattr(reading, "estimated_bytes", lambda path: int(needed[path] * GB))
+        return reading.most_jobs(paths)
 
     return made
 

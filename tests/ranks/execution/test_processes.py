@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ranks.execution import tasks
-from traceview.memory.available import Free
+from traceview.memory import Free
 from traceview.ranks.execution.outcome import TaskFailure
 from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
 from traceview.ranks.execution.worker import holds_too_much
@@ -137,7 +137,7 @@ from pathlib import Path
 from tests.ranks.execution.tasks import waits_with_children
 from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
 from traceview.ranks.execution.worker import holds_too_much
-from traceview.memory.available import Free
+from traceview.memory import Free
 folder = Path(sys.argv[1])
 list(ProcessPool(2).outcomes(waits_with_children, [folder, folder]))
 """

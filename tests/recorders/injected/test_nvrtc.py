@@ -12,7 +12,7 @@ import pytest
 
 from tests.recorders.recorded_programs import environment, gathered, notes
 from traceview.recorders.tables.kernel_table import _row as row_of
-from traceview.toolchain import nvrtc
+from traceview.toolchain import cuda_cpp
 
 TORCH = """
 import ctypes
@@ -159,7 +159,7 @@ print(utils._nvrtc_compile(source, "k<float>", "90")[1])
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_under_the_real_torch_and_nvrtc(tmp_path):
-    library = nvrtc.find()
+    library = cuda_cpp.find()
     if library is None:
         pytest.skip("no NVRTC here")
     folder, major = tmp_path / "gathered", library.name.rpartition(".")[2]

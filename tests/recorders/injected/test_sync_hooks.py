@@ -13,7 +13,7 @@ from tests.recorders.fake_nsys import traceview
 from traceview.recorders import gathering
 from traceview.recorders.injected.traceview_injected import sync_call_sites as sync_places
 from traceview.trace.load import load
-from traceview.trace.nsys.cpu.sync_sites import Mark, parsed
+from traceview.trace.nsys.sync_sites import Mark, parsed
 
 INJECTED = Path(gathering.__file__).parent / "injected"
 USES = Path(__file__).with_name("torch_uses.py")

@@ -5,9 +5,9 @@ import json
 from tests.ptx.compiled_kernels import a_compiled, a_line, a_report
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.async_groups import AsyncWait
-from traceview.ptx.mix.counts import instruction_mix
+from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.sass.spills import SpilledValue
+from traceview.ptx.sass.live_registers import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.kernels.html import render_ptx_html

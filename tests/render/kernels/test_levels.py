@@ -10,7 +10,7 @@ from tests.render.chromium import needs_chromium
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.model import SourceLine
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.stages.listings import stage_lines
+from traceview.ptx.stages import stage_lines
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.listing import render_views

@@ -10,7 +10,7 @@ import traceview
 from tests.render.example_report import HOSTILE
 from traceview.recorders.tables.python_sample_tables import write_table
 from traceview.trace.load import load, unpacked
-from traceview.trace.nsys.source_excerpts import EXCERPTS_TABLE
+from traceview.trace.nsys.added_tables import EXCERPTS_TABLE
 
 RECORDING = Path(__file__).parents[2] / "data/sync_sites.sqlite.xz"
 FILE, LINE = "workloads/sync_sites.py", 33

@@ -7,7 +7,7 @@ from tests.oracles.trace_processor import trace_processor
 from traceview import load
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
-from traceview.timeline.perfetto.export import perfetto_pieces
+from traceview.timeline.perfetto import perfetto_pieces
 from traceview.timeline.timeline import timeline
 
 WORK = "from slice s join track t on s.track_id = t.id where t.name glob 'Stream *'"

@@ -11,9 +11,9 @@ from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import Shape
 from tests.build import Export
 from traceview.errors import TooLargeError
-from traceview.memory.available import Free
+from traceview.memory import Free
+from traceview.trace import memory as fits
 from traceview.trace.load import load
-from traceview.trace.memory import requirement as fits
 from traceview.trace.sqlite import file as sqlite_file
 
 KERNELS = 300

@@ -10,7 +10,7 @@ import pytest
 
 from tests.build import Export
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import MOST_BYTES, KERNELS_TABLE, packed, unpacked
+from traceview.trace.nsys.added_tables import KERNELS_TABLE, MOST_BYTES, packed, unpacked
 
 PTX = ".version 8.0\n.target sm_90\n"
 

@@ -12,7 +12,7 @@ from traceview.ptx.sass import cubin as cubin_file
 from traceview.toolchain.nvdisasm import disassemble
 from traceview.toolchain.ptxas import assemble
 from traceview.trace.load import load
-from traceview.trace.nsys.kernel_code import unpacked
+from traceview.trace.nsys.added_tables import unpacked
 from traceview.trace.scrub.code_secrets import clean_cubin, clean_ptx
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.scrub.secrets import PrivateTexts

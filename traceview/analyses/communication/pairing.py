@@ -8,10 +8,9 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.collectives.fitting import CollectiveTimes
-from traceview.facts.collectives.matching import MatchedRows, ends_together, matched_rows
+from traceview.facts.collectives.matching import MatchedRows, ends_together, matched_rows, waits_of
 from traceview.facts.collectives.messages import SEND_RECEIVE
 from traceview.facts.collectives.transfers import Transfers, transfers
-from traceview.facts.collectives.waits import waits_of
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals

@@ -9,7 +9,7 @@ from traceview.analyses.base import TableSpec
 from traceview.analyses.communication.pairing import Waiting
 from traceview.facts.collectives.transfers import Transfers
 from traceview.facts.operations.hosts import device_hosts
-from traceview.facts.work.rates import bytes_per_s
+from traceview.facts.work.peaks import bytes_per_s
 from traceview.groups import Groups
 from traceview.hardware.rates import rates_of
 from traceview.tables import NULL, Column, Integers, Mask, Table, Texts

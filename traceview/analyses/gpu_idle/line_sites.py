@@ -11,17 +11,17 @@ from traceview import groups
 from traceview.analyses.gpu_idle.lines import (
     IdleLines,
     IdleSamples,
+    calls_jax,
     idle_samples,
     line_cells,
     lines_of,
     sum_lines,
 )
 from traceview.analyses.gpu_idle.native_lines import function_name
-from traceview.analyses.gpu_idle.result_waits import calls_jax
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
-from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
+from traceview.facts.samples import UNNAMED_FUNCTIONS
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts
 from traceview.trace import Trace

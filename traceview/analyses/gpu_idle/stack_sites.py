@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.gpu_idle.native_lines import native_lines
-from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS, stack_lines
+from traceview.facts.samples import UNNAMED_FUNCTIONS, stack_lines
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact

@@ -16,7 +16,7 @@ from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusi
 from traceview.analyses.kernel_share.rules import RULES
 from traceview.analyses.kernel_share.tables import CLASSES, INCLUSIVE, KERNELS, PATTERNS, RANGES
 from traceview.facts.idle.gaps import busy_ns
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes

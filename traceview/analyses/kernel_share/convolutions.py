@@ -18,8 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.kernel_owners import CUFFT
+from traceview.facts.operations.kernel_classes import CUFFT, KernelClass, kernel_classes
 from traceview.facts.work.peaks import peaks
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.kernels import (

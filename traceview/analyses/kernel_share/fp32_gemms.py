@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.frameworks import terms
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.kernel_work import kernel_work

@@ -14,8 +14,12 @@ from traceview.analyses.lost_time import work_time
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.idle.gpu_limited import claimable_operations_ns, gain_of_operations_ns
 from traceview.facts.operations.hosts import gpu_cells
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
+from traceview.facts.operations.kernel_classes import (
+    KernelClass,
+    KernelOwner,
+    kernel_classes,
+    kernel_owners,
+)
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import operations_in_warm_up

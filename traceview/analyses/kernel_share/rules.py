@@ -24,12 +24,16 @@ from traceview.analyses.kernel_share.unaligned_gemms import UNALIGNED, aligned_e
 from traceview.analyses.recorder_wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
+from traceview.facts.operations.kernel_classes import (
+    KernelClass,
+    KernelOwner,
+    kernel_classes,
+    kernel_owners,
+)
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import steps

@@ -18,7 +18,7 @@ from traceview.analyses.load_widths.bounds import (
     width_bounds,
 )
 from traceview.analyses.load_widths.findings import label, line, narrow_main, width_findings
-from traceview.analyses.warm_up_wording import OF_WARM_UP
+from traceview.analyses.recorder_wording import OF_WARM_UP
 from traceview.facts.code.gathered import GatheredCode, gathered_code
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.steps.warm_up import kernels_in_warm_up

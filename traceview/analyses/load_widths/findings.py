@@ -11,7 +11,7 @@ from traceview.analyses.load_widths.bounds import (
     TimedLaunches,
     WidthBound,
 )
-from traceview.facts.operations.kernel_owners import KernelOwner, owner_of
+from traceview.facts.operations.kernel_classes import KernelOwner, owner_of
 from traceview.findings import (
     Evidence,
     Finding,

@@ -17,7 +17,7 @@ from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
-from traceview.facts.samples.stack_lines import stack_lines
+from traceview.facts.samples import stack_lines
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
 from traceview.records import record
 from traceview.tables import NULL, Cell, Integers

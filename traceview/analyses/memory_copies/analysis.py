@@ -17,14 +17,13 @@ from traceview.analyses.memory_copies.copies import (
 )
 from traceview.analyses.memory_copies.findings import copy_findings
 from traceview.analyses.memory_copies.migrations import migration_findings, outer_finding
+from traceview.facts.operations.copies import outer_migrations
 from traceview.facts.operations.exposure import compute_time
-from traceview.facts.operations.migrations import outer_migrations
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
-from traceview.facts.work.peaks import GIVEN, peaks
-from traceview.facts.work.rates import bytes_per_s
+from traceview.facts.work.peaks import GIVEN, bytes_per_s, peaks
 from traceview.tables import Column, Integers, Mask, Table
 from traceview.trace import Trace
 

@@ -9,8 +9,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.analyses.base import TableSpec
 from traceview.facts.operations.exposure import exposure
-from traceview.facts.work.peaks import peaks
-from traceview.facts.work.rates import bytes_per_s
+from traceview.facts.work.peaks import bytes_per_s, peaks
 from traceview.findings import LostTime
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace

@@ -24,8 +24,7 @@ from traceview.facts.operations.copies import pageable_uploads
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
-from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
+from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.findings import (

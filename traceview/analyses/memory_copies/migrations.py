@@ -14,7 +14,7 @@ from traceview.analyses.memory_copies.copies import (
     time_of,
 )
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.operations.migrations import outer_migration_time, outer_migrations
+from traceview.facts.operations.copies import outer_migration_time, outer_migrations
 from traceview.facts.operations.operations import operations
 from traceview.findings import (
     RECORDING,

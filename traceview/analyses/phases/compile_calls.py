@@ -8,8 +8,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.phases.compilation import compilation
-from traceview.facts.samples.compiler_frames import compiler_frames
-from traceview.facts.samples.stack_lines import stack_lines
+from traceview.facts.samples import compiler_frames, stack_lines
 from traceview.findings import Subject
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace

@@ -15,16 +15,15 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
-from traceview.analyses.recorder_wording import by_recorder, on_amd
+from traceview.analyses.recorder_wording import OF_WARM_UP, by_recorder, on_amd
 from traceview.analyses.roofline.points import MEMORY, RooflinePoint, points
 from traceview.analyses.roofline.tables import KERNELS, ROOFS
 from traceview.analyses.roofline.work_items import WorkItems, work_items
-from traceview.analyses.warm_up_wording import OF_WARM_UP
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
-from traceview.facts.operations.kernel_owners import KernelOwner, kernel_owners
+from traceview.facts.operations.kernel_classes import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.estimate import KINDS

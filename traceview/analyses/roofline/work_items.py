@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations

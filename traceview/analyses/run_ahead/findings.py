@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.analyses.framework_wording import fewer_launches
-from traceview.analyses.gpu_idle.findings.other_work import does_other_work
+from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
 from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
 from traceview.analyses.verdict.verdict import waits_for_data
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.operations.operations import operations
-from traceview.facts.queue.queue import queue_wait_ns
+from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct

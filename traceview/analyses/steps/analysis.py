@@ -22,8 +22,7 @@ from traceview.analyses.steps.tables import PART_TABLE, SERIES, STEPS
 from traceview.analyses.steps.wording import reason_texts
 from traceview.facts.operations.hosts import process_hosts
 from traceview.facts.ranges.selection import selected
-from traceview.facts.steps.names import loop_names, step_names
-from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.names import loop_names, step_names, steps_source
 from traceview.facts.steps.steps import pace, steps
 from traceview.groups import Groups
 from traceview.tables import (

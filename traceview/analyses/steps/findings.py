@@ -14,8 +14,7 @@ from traceview.analyses.steps.wording import reason_clause
 from traceview.facts.idle.gaps import gaps, steady_span_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.operations import operations
-from traceview.facts.steps.names import loop_names, selects_alone
-from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.names import loop_names, selects_alone, steps_source
 from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.findings import (
     LONGEST_NAME,

@@ -6,32 +6,91 @@ synchronization caused counts: gpu-idle reports the other causes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from traceview import groups
 from traceview.analyses.lost_time import lost_in
-from traceview.analyses.range_wording import inside
-from traceview.analyses.sync_stalls import xla_control_flow
+from traceview.analyses.recorder_wording import inside
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
-from traceview.analyses.sync_stalls.result_copies import waits_for_no_result
 from traceview.analyses.sync_stalls.stalls import at_uploads, stall_span_ns, stalls
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.operations.blocking_calls import Waits, waits
+from traceview.facts.operations.copies import downloads
+from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.frameworks import framework, terms
-from traceview.facts.ranges.ranges import UNATTRIBUTED
-from traceview.facts.samples.sampled_lines import SampledLine, sampled_line
-from traceview.facts.samples.stack_lines import UNNAMED_FUNCTIONS
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.ranges import UNATTRIBUTED, range_tree
+from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
 from traceview.records import record
-from traceview.tables import Cell, Integers, Mask
-from traceview.trace import Trace
+from traceview.tables import Array, Cell, Integers, Mask
+from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import SYNC_DRAIN
+
+# Synchronizations that wait for no result: no copy to the host precedes them.
+
+
+@fact
+def waits_for_no_result(trace: Trace) -> Mask:
+    """True for the synchronizations, among waits, before which nothing was copied to the host."""
+    ops, calls = operations(trace), api_calls(trace)
+    copying = ops.call[downloads(trace) & ops.launched]
+    return without_copies(waits(trace), calls.thread[copying], calls.start_ns[copying])
+
+
+def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
+    """True for the synchronizations before which their thread called for no copy to the host.
+
+    Only calls since the thread's previous synchronization count: earlier copies had arrived by it.
+    """
+    result: Mask = waits.does == CallKind.SYNCHRONIZE
+    for thread in groups.different(waits.thread[result]):
+        rows = np.flatnonzero(result & (waits.thread == thread))
+        copied = np.sort(copy_ns[copy_thread == thread])
+        before = np.searchsorted(copied, waits.start_ns[rows])
+        result[rows] = np.diff(before, prepend=0) == 0
+    return result
+
+
+# Waits in which XLA reads on the CPU whether a loop goes on, or which branch a cond takes.
+#
+# XLA opens a range around each operation that it runs, such as `Thunk:#hlo_op=while.41,…#`. A
+# while loop whose number of iterations is not known when it is compiled waits for its condition
+# before every iteration; lax.scan, and lax.fori_loop with constant bounds, have a known one.
+# Inferred steps may begin within such a range.
+
+_REMEDIES = {
+    "while": "Give the loop a fixed number of iterations (lax.scan, or lax.fori_loop with constant "
+    "bounds), or do more in each (vmap, larger batches). XLA reads its condition on the CPU before "
+    "every iteration.",
+    "cond": "Compute both branches and choose with jnp.where, where they are cheap. XLA reads on "
+    "the CPU which branch a lax.cond takes.",
+}
+_OPERATION = re.compile(
+    r"\bThunk:#.*\bhlo_op=(while|cond)[^,/]*,unique_hlo_op_id=[^,/]*(?:/step_#)?$"
+)
+
+
+def remedy(trace: Trace, pattern: Integers, idle_ns: Integers) -> str | None:
+    """The remedy, if control flow took half of the idle time of these waits; else None.
+
+    `pattern` is the row of each wait in the patterns of the range tree, −1 without a range.
+    """
+    patterns, lost = range_tree(trace).patterns, dict.fromkeys(_REMEDIES, 0)
+    each = groups.group(pattern)
+    for row, own_ns in zip(pattern[each.first].tolist(), groups.sums(each, idle_ns), strict=True):
+        match = _OPERATION.search(patterns[row]) if row >= 0 else None
+        if match:
+            lost[match[1]] += int(own_ns)
+    kind = max(lost, key=lambda kind: lost[kind])
+    return _REMEDIES[kind] if 0 < np.sum(idle_ns) <= 2 * lost[kind] else None
+
 
 _NOTHING_READ = (
     "Remove it if the CPU needs nothing from the GPU here: no result was copied back before "
@@ -194,7 +253,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, ca
     total = int(idle.sum())
     if 2 * uploads > total:
         return f"{terms(trace).early_uploads}, in few large copies."
-    control = xla_control_flow.remedy(trace, listed.pattern[own], idle)
+    control = remedy(trace, listed.pattern[own], idle)
     if control:
         return control
     if 2 * unread > total:

@@ -15,7 +15,7 @@ from traceview import groups
 from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
-from traceview.analyses.trace_health.checks import STATUSES, Check
+from traceview.analyses.trace_health.checks import CHECKS, DIAGNOSTICS, OVERHEADS, STATUSES, Check
 from traceview.analyses.trace_health.completeness import (
     impossible_rows,
     lost_events,
@@ -25,9 +25,7 @@ from traceview.analyses.trace_health.completeness import (
     warning_texts,
     warnings,
 )
-from traceview.analyses.trace_health.profiler_cost import profiler_cost
-from traceview.analyses.trace_health.recording_cost import recording_cost
-from traceview.analyses.trace_health.tables import CHECKS, DIAGNOSTICS, OVERHEADS
+from traceview.analyses.trace_health.recording_cost import profiler_cost, recording_cost
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs

@@ -1,7 +1,7 @@
 """The verdict on a recording, its scoreboard, and where the time of its GPU went."""
 
-from traceview.analyses.verdict.run_time import RunTime as RunTime
-from traceview.analyses.verdict.run_time import run_time as run_time
+from traceview.analyses.verdict.parts import RunTime as RunTime
+from traceview.analyses.verdict.parts import run_time as run_time
 from traceview.analyses.verdict.scoreboard import SCOREBOARD as SCOREBOARD
 from traceview.analyses.verdict.scoreboard import Scoreboard as Scoreboard
 from traceview.analyses.verdict.scoreboard import scoreboard as scoreboard

@@ -8,7 +8,7 @@ from traceview import groups, intervals
 from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
-from traceview.facts.queue.launch_queue import queue_full
+from traceview.facts.queue import queue_full
 from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up

@@ -14,10 +14,10 @@ from traceview.analyses.verdict.parts import (
     steady_parts,
 )
 from traceview.facts.idle.unknown_idle import UnknownIdle
+from traceview.facts.operations.copies import outer_migration_time
 from traceview.facts.operations.kernel_classes import KernelClass
-from traceview.facts.operations.migrations import outer_migration_time
 from traceview.facts.ranges.origins import StepsSource
-from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.names import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
 from traceview.vocabulary.limits import LOST, Limit

@@ -30,30 +30,115 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.recorder_wording import by_recorder, on_amd
-from traceview.analyses.warm_up_wording import OF_WARM_UP
-from traceview.analyses.wave_quantization import gemm_table
+from traceview.analyses.recorder_wording import OF_WARM_UP, by_recorder, on_amd
+from traceview.analyses.wave_quantization import gemm_waves
+from traceview.analyses.wave_quantization.configurations import UnknownLimits, gpu_limits
 from traceview.analyses.wave_quantization.findings import costliest
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
-from traceview.analyses.wave_quantization.gpu_limits import UnknownLimits, gpu_limits
 from traceview.analyses.wave_quantization.grid_texts import GridTexts
 from traceview.analyses.wave_quantization.grid_waves import CONFIGURED, LaunchedGrids
-from traceview.analyses.wave_quantization.launched_grids import (
+from traceview.analyses.wave_quantization.sweeps import (
+    MEASURED,
+    GridSweeps,
     every_sweep,
     launched_grids,
     selected_sweeps,
 )
-from traceview.analyses.wave_quantization.sweeps import MEASURED, GridSweeps
-from traceview.analyses.wave_quantization.tables import GRIDS, KERNELS
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.hosts import device_hosts
+from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.tables import NULL, Array, Cell, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
+
+# The tables of `wave-quantization`, column by column.
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row per kernel, grid, block, registers and shared memory; most time lost first",
+    (
+        Column("short_name", "text", "base name of the kernel"),
+        Column("label", "text", "base name, with what distinguishes it from others of that name"),
+        Column("grid", "text", "blocks along x, y and z"),
+        Column("block", "text", "threads per block along x, y and z"),
+        Column("registers_per_thread", "int64", "registers per thread"),
+        Column("shared_memory_bytes", "int64", "static and dynamic, per block"),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("blocks_per_sm", "int64", "blocks that an SM holds at once", nullable=True),
+        Column(
+            "limiter",
+            "text",
+            "what keeps it from holding more: warps, blocks, registers, shared memory, shared "
+            "memory config (as configured by the driver), barriers or clusters",
+            nullable=True,
+        ),
+        Column(
+            "theoretical_occupancy_pct",
+            "float64",
+            "warps of these blocks ÷ those that an SM can hold",
+            nullable=True,
+        ),
+        Column("waves", "float64", "blocks ÷ blocks that the GPU holds at once", nullable=True),
+        Column(
+            "tail_idle_pct",
+            "float64",
+            "tail effect, 1 − waves ÷ ceil(waves): block slots that stay unused",
+            nullable=True,
+        ),
+        Column(
+            "tail_loss_ns",
+            "int64",
+            "upper bound over all calls: time × tail_idle_pct; below one wave, time beyond "
+            "the shortest kernel (at most 100 µs) × fraction of idle SMs; absent where no loss is "
+            "claimed, see note",
+            nullable=True,
+        ),
+        Column("blocks_to_fill", "text", "nearest grid sizes that fill whole waves", nullable=True),
+        Column("note", "text", "remarks", nullable=True, prose=True),
+        Column("name", "text", "demangled, whole"),
+        Column("device_id", "int64", "GPU"),
+        HOST,
+    ),
+    brief=(
+        *("label", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
+        *("blocks_to_fill", "theoretical_occupancy_pct", "limiter", "note", "blocks_per_sm"),
+    ),
+    adds=("calls", "total_ns", "tail_loss_ns"),
+)
+GRIDS = TableSpec(
+    "grids",
+    "kernels that ran with several grid sizes, and whether their times rise in steps",
+    (
+        Column("kernel", "text", "label and blocks per wave"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("waves", "float64", "blocks ÷ blocks that the GPU holds at once"),
+        Column("calls", "int64", "launches"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("predicted_ns", "int64", "waves, rounded up × time of a wave"),
+        Column(
+            "predicted_ratio", "float64", "predicted time ÷ that of the previous row", nullable=True
+        ),
+        Column("measured_ratio", "float64", "median ÷ that of the previous row", nullable=True),
+        Column(
+            "measured",
+            "text",
+            "across waves: step (within 10 % of the prediction) or no step; within a wave: "
+            "level or rises; absent where the two rows do not show it",
+            nullable=True,
+        ),
+        Column("wave_blocks", "int64", "blocks that the GPU holds at once"),
+        Column("wave_ns", "int64", "time of a wave, from grids of whole waves"),
+    ),
+    brief=("kernel", "blocks", "waves", "median_ns", "predicted_ratio", "measured_ratio"),
+    detail=True,
+)
+
 
 _MUCH = 0.05
 
@@ -76,7 +161,7 @@ def compute(trace: Trace) -> Result | Skipped:
         Deferred(
             lambda: {
                 "kernels": _kernels(trace, grids),
-                "tiles": gemm_table.table(trace, tile_waves(trace)),
+                "tiles": gemm_waves.table(trace, tile_waves(trace)),
                 "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
             }
         ),
@@ -240,7 +325,7 @@ ANALYSIS = Analysis(
     title="Wave quantization and occupancy",
     question="Which kernels lose time because their last wave of blocks does not fill the GPU?",
     needs=("kernels",),
-    tables=(KERNELS, gemm_table.TILES, GRIDS),
+    tables=(KERNELS, gemm_waves.TILES, GRIDS),
     compute=compute,
     charts=(
         Chart(

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from traceview import groups
-from traceview.errors import TraceviewError
+from traceview.errors import InputError, TraceviewError
 from traceview.facts.code.gathered import gathered_code
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_classes import communication_kernels
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.facts.work.peaks import Peaks, peaks
 from traceview.groups import Groups
+from traceview.hardware import SmLimits, limits_of
 from traceview.records import record
 from traceview.tables import (
     Array,
+    Cell,
     Integers,
     Mask,
     RowNumbers,
@@ -34,6 +37,69 @@ from traceview.tables import (
     row_numbers,
 )
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import WARP_THREADS
+
+# The number of SMs of each GPU of a trace, and the limits of one SM.
+
+_OF_ROW = {
+    "blocks_per_sm": "max_blocks_per_sm",
+    "registers_per_sm": "max_registers_per_sm",
+    "shared_bytes_per_sm": "max_shared_memory_per_sm_bytes",
+    "opt_in_shared_bytes_per_block": "max_shared_memory_per_block_bytes",
+}
+"""Field of SmLimits, and the column in devices that takes precedence."""
+
+
+@record
+class GpuLimits:
+    """The number of SMs of a GPU, and the limits of each."""
+
+    sm_count: int
+    limits: SmLimits
+
+
+@record
+class UnknownLimits:
+    """Why the SMs of a GPU are unknown, and the `--peak` options that give them."""
+
+    reason: str
+    options: tuple[str, ...]
+
+
+@fact
+def gpu_limits(trace: Trace) -> tuple[GpuLimits | UnknownLimits, ...]:
+    """The limits of each row of devices.
+
+    The trace's own GPU row takes precedence. The units in which registers and shared memory are
+    allocated are not in it: they follow from the compute capability.
+    """
+    rows = zip(trace.devices.rows(), peaks(trace), strict=True)
+    return tuple(_limits(row, known) for row, known in rows)
+
+
+def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
+    gpu = f"GPU {row['device_id']}"
+    if "capability" not in known or "sms" not in known:
+        lacking = tuple(name for name in ("capability", "sms") if name not in known)
+        words = {"capability": "compute capability", "sms": "number of SMs"}
+        missing = " and ".join(words[name] for name in lacking)
+        return UnknownLimits(f"the trace does not have the {missing} of {gpu}", lacking)
+    try:
+        limits = limits_of(f"{known['capability'].value:.1f}")
+    except InputError as error:
+        return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
+    return GpuLimits(int(known["sms"].value), replace(limits, **_recorded_limits(row)))
+
+
+def _recorded_limits(row: Mapping[str, Cell]) -> dict[str, Any]:
+    recorded: dict[str, Any] = {
+        field: row[column] for field, column in _OF_ROW.items() if row[column] is not None
+    }
+    warps = row["max_warps_per_sm"]
+    if isinstance(warps, int):
+        recorded["threads_per_sm"] = warps * WARP_THREADS
+    return recorded
+
 
 Sides = tuple[int, int, int]
 # Far beyond any grid, and safe to multiply with a time.

@@ -16,8 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import Configuration, Configurations
-from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, UnknownLimits
+from traceview.analyses.wave_quantization.configurations import (
+    Configuration,
+    Configurations,
+    GpuLimits,
+    UnknownLimits,
+)
 from traceview.hardware import SmLimits
 from traceview.hardware.occupancy_columns import LIMITERS, occupancies
 from traceview.hardware.waves import Waves

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import Configuration
+from traceview.analyses.wave_quantization.configurations import Configuration, GpuLimits, gpu_limits
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
-from traceview.analyses.wave_quantization.gpu_limits import GpuLimits, gpu_limits
 from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid, LaunchedGrids
-from traceview.analyses.wave_quantization.launched_grids import launched_grids
+from traceview.analyses.wave_quantization.sweeps import launched_grids
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of

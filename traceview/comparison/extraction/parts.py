@@ -6,18 +6,137 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview import groups
-from traceview.comparison.extraction.gaps import idle_parts
-from traceview.comparison.extraction.places import hash_of, place_texts, work_places
-from traceview.comparison.extraction.shapes import shapes_of
+from traceview import groups, intervals
+from traceview.analyses.load_widths.bounds import width_bounds
+from traceview.analyses.wave_quantization.configurations import gpu_limits, single_launches
+from traceview.analyses.wave_quantization.grid_waves import GridColumns, grid_columns
+from traceview.comparison.extraction.places import gap_places, hash_of, place_texts, work_places
+from traceview.comparison.extraction.window import run_window
 from traceview.comparison.extraction.work import WindowWork, WorkKind, window_work
-from traceview.comparison.figures import PartKind, StepPart
-from traceview.facts.kernel_names.kernel_labels import kernel_labels
+from traceview.comparison.figures import KernelShape, PartKind, StepPart
+from traceview.facts.idle.gaps import every_gap
+from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
-from traceview.tables import NULL, Array, Integers
+from traceview.records import record
+from traceview.tables import NULL, Array, Integers, Mask, Texts
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import NAME_CHARACTERS
+from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.vocabulary.libraries import tile
+from traceview.vocabulary.number_types import TYPES, first_type
+
+# Idle time of a run's window, by cause and by the place at which the program waits.
+
+MOST_PLACES = 500
+"""Of more places than this, those with the least idle time are not told apart."""
+AT_START = "at-start"
+"""The idle time before the first GPU work of all, as the steps analysis calls it."""
+
+
+def idle_parts(trace: Trace) -> Iterator[StepPart]:
+    """Yield the parts of idle time: the gaps of the report, as far as they lie in the window."""
+    window, every = run_window(trace), every_gap(trace)
+    idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
+    rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
+    place, code = gap_places(trace, rows)
+    by = groups.group(every.cause[rows], place.codes, code.codes)
+    if by.size > MOST_PLACES:
+        kept = np.zeros(by.size, bool)
+        kept[groups.most_first(groups.sums(by, idle_ns[rows]))[:MOST_PLACES]] = True
+        place, code = (_where(each, kept[by.ids]) for each in (place, code))
+        by = groups.group(every.cause[rows], place.codes, code.codes)
+    total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
+    texts, codes = (each.take(by.first).decode() for each in (place, code))
+    for part, first in enumerate(rows[by.first].tolist()):
+        cause, time = CAUSE_NAMES[every.cause[first]], int(total[part])
+        where, symbol = (str(each[part] or "") for each in (texts, codes))
+        yield StepPart("idle", "", cause, where, time, 0, int(calls[part]), symbol=symbol)
+    before = window_work(trace).idle.total() - int(total.sum())
+    if before:
+        yield StepPart("idle", "", AT_START, "", before, 0, 1)
+
+
+def _where(texts: Texts, kept: Mask) -> Texts:
+    return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)
+
+
+# Launch configurations of the parts of a run, and the widths and types that they work with.
+
+_SIDES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+
+
+def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
+    """The launch configuration of each part; None for what is not a kernel."""
+    work, ops = window_work(trace), operations(trace)
+    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
+    result: list[KernelShape | None] = [None] * by.size
+    row = ops.row[work.rows[kernels]].astype(np.int64)
+    usual = _usual_rows(trace, by.ids[kernels], row)
+    grids = grid_columns(
+        single_launches(trace, np.array([row for _, row in usual], np.int64)), gpu_limits(trace)
+    )
+    for place, (part, _) in enumerate(usual):
+        result[part] = _shape(trace, grids, place)
+    return result
+
+
+def _usual_rows(trace: Trace, part: Integers, row: Integers) -> list[tuple[int, int]]:
+    """Each part that has kernels, with a row of kernels of its most frequent configuration."""
+    if not len(row):
+        return []
+    kernels = trace.recorded("kernels")
+    by = groups.group(part, *(kernels[side][row] for side in _SIDES))
+    owner = part[by.first]
+    order = np.lexsort((groups.count(by), owner))
+    last = order[np.append(owner[order][1:] != owner[order][:-1], True)]
+    return list(zip(owner[last].tolist(), row[by.first[last]].tolist(), strict=True))
+
+
+def _shape(trace: Trace, grids: GridColumns, place: int) -> KernelShape:
+    configuration, widths = grids.configurations[place], _widths(trace)
+    row, held = int(grids.configurations.row[place]), grids.occupancy_at(place)
+    return KernelShape(
+        grid=configuration.grid,
+        block=configuration.block,
+        registers=configuration.registers,
+        shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
+        waves=held.waves.waves if held else None,
+        load_bits=int(widths.load_bits[row]) or None,
+        dtype=_dtype(configuration.name),
+        store_bits=int(widths.store_bits[row]) or None,
+    )
+
+
+def _dtype(name: str) -> str | None:
+    """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
+    gemm_tile = tile(name)
+    inputs = gemm_tile.inputs if gemm_tile else None
+    short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:NAME_CHARACTERS])
+    return short_name or None
+
+
+@record
+class _Widths:
+    """Bits per thread per instruction for each row of kernels, 0 where unknown."""
+
+    load_bits: Array
+    store_bits: Array
+
+
+@fact
+def _widths(trace: Trace) -> _Widths:
+    """Widths of the accesses that move most bytes; the narrowest of variants that fit a launch."""
+    loads, stores = (np.zeros(len(trace.recorded("kernels")), np.int64) for _ in range(2))
+    for bound in width_bounds(trace) if "kernel_code" in trace.tables else ():
+        for bits, main in ((loads, bound.widths.loads), (stores, bound.widths.stores)):
+            width = main.bits if main else 0
+            for run in bound.code.runs if width else ():
+                before = bits[run.rows]
+                bits[run.rows] = np.where(before > 0, np.minimum(before, width), width)
+    return _Widths(loads, stores)
+
 
 MOST_PARTS = 2000
 """Of more than this, the shortest lose their place, then their launch configuration and name."""

@@ -7,8 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from traceview import intervals
-from traceview.comparison.extraction.attribution import exclusive_ns, without
-from traceview.comparison.extraction.window import RunWindow, run_window
+from traceview.comparison.extraction.window import RunWindow, exclusive_ns, run_window, without
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.ranges import range_tree

@@ -11,7 +11,7 @@ from traceview.ptx.model import Compiled
 from traceview.tables import Table
 from traceview.trace import Trace
 from traceview.trace.model import Facts
-from traceview.trace.nsys.kernel_code import packed
+from traceview.trace.nsys.added_tables import packed
 from traceview.trace.schema.program import KERNEL_CODE
 
 _MOST_NAMES = 6

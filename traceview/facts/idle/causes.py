@@ -11,9 +11,10 @@ import re
 
 import numpy as np
 
-from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
-from traceview.facts.idle.gap_launches import (
+from traceview.facts.idle.gap_bounds import (
+    GapBounds,
     GapLaunches,
+    gap_bounds,
     gap_launches,
     time_in_calls,
     time_on_thread,

@@ -11,7 +11,7 @@ from traceview.compiled import coverage
 from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
-from traceview.facts.queue.launch_queue import queue_full
+from traceview.facts.queue import queue_full
 from traceview.facts.ranges.ranges import open_ranges, range_tree
 from traceview.intervals import Intervals, Timed
 from traceview.records import record

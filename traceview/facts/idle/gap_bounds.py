@@ -6,11 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
-from traceview.facts.operations.operations import operations
+from traceview import groups, intervals
+from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
+from traceview.facts.operations.operations import Operations, operations
 from traceview.intervals import Timed
 from traceview.records import record
-from traceview.tables import Array, Integers, RowNumbers, picked
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact_without_ranges
 
 
@@ -71,3 +72,84 @@ def latest_so_far(end: Integers) -> Integers:
     """For each index i, the index of the greatest end among 0 to i."""
     latest = end == np.maximum.accumulate(end)
     return np.maximum.accumulate(np.where(latest, np.arange(len(end)), 0))
+
+
+# The launch call of the work that ended each idle gap, and what its thread did in the gap.
+
+
+@record
+class GapLaunches:
+    """The launch call of the work that ended each gap, one row per gap.
+
+    `call` is its row in api_calls. Where `known` is False it was not recorded: `call` is −1 and
+    the other columns mean nothing.
+
+    The work is queued once the call has returned or its first operation has started. A copy is
+    queued when its call starts, as a blocking one returns long after.
+    """
+
+    call: RowNumbers
+    known: Mask
+    issued_ns: Integers
+    queued_ns: Integers
+    returned_ns: Integers
+    thread: Array
+    process: Array
+
+
+@fact_without_ranges
+def gap_launches(trace: Trace) -> GapLaunches:
+    return join_launches(gap_bounds(trace), operations(trace), api_calls(trace))
+
+
+def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunches:
+    """The launch call of each gap, by the operation that ended the gap."""
+    call, process = ops.call[gaps.after], ops.process[gaps.after]
+    known = call >= 0
+    if not known.any():
+        thread = np.full(len(gaps), -1, np.int64)
+        start = gaps.start_ns
+        return GapLaunches(call, known, start, start, start, thread, process)
+    row = np.where(known, call, call[known][0])
+    issued, returned = calls.start_ns[row], calls.end_ns[row]
+    started = np.minimum(returned, _first_start(ops, len(calls))[row])
+    copies = np.isin(calls.does[row], [CallKind.COPY, CallKind.COPY_ASYNC])
+    return GapLaunches(
+        call=call,
+        known=known,
+        issued_ns=issued,
+        queued_ns=np.where(copies, issued, np.maximum(started, issued)),
+        returned_ns=returned,
+        thread=calls.thread[row],
+        process=process,
+    )
+
+
+def _first_start(ops: Operations, calls: int) -> Integers:
+    """For each API call, the start of the first operation that it enqueued."""
+    first = np.full(calls, np.iinfo(np.int64).max)
+    rows = np.flatnonzero(ops.launched)
+    np.minimum.at(first, ops.call[rows], ops.start_ns[rows])
+    return first
+
+
+def time_in_calls(
+    gaps: GapBounds, launches: GapLaunches, calls: ApiCalls, chosen: Mask
+) -> Integers:
+    """Time of each gap that its launching thread spent in the chosen API calls, in ns."""
+    rows = np.flatnonzero(chosen)
+    spans = calls.start_ns[rows], calls.end_ns[rows]
+    return time_on_thread(gaps, launches, calls.thread[rows], *spans)
+
+
+def time_on_thread(
+    gaps: GapBounds, launches: GapLaunches, thread: Array, start: Integers, end: Integers
+) -> Integers:
+    """Time of each gap that intervals on its launching thread cover, in ns."""
+    result = np.zeros(len(gaps), np.int64)
+    for number in groups.different(thread):
+        rows = np.flatnonzero(launches.known & (launches.thread == number))
+        own = thread == number
+        covered = intervals.union(start[own], end[own])
+        result[rows] = intervals.overlap(covered, gaps.start_ns[rows], gaps.end_ns[rows])
+    return result

@@ -12,8 +12,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.idle.causes import gap_causes
-from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds
-from traceview.facts.idle.gap_launches import gap_launches
+from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds, gap_launches
 from traceview.facts.idle.stream_order import predecessors
 from traceview.facts.operations.operations import (
     Kind,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gap_bounds import GapBounds, gap_bounds
-from traceview.facts.idle.gap_launches import GapLaunches, gap_launches
+from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, gap_bounds, gap_launches
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations, operations_by_stream
 from traceview.records import record

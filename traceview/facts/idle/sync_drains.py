@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gap_bounds import GapBounds, latest_so_far
-from traceview.facts.idle.gap_launches import GapLaunches
+from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, latest_so_far
 from traceview.facts.operations.blocking_calls import Waits
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind
 from traceview.tables import Array, Integers, Mask

@@ -9,7 +9,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.memory.levels import STATIC, levels, processes_of, signed_bytes
 from traceview.facts.ranges.selection import selected
-from traceview.facts.steps.sources import steps_source
+from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.records import record
 from traceview.tables import Integers

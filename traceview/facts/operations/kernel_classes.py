@@ -9,8 +9,8 @@ from traceview import groups
 from traceview.facts.operations.operations import Kind, kernel_operations, operations
 from traceview.tables import Mask, Texts
 from traceview.trace import Trace, fact_without_ranges
-from traceview.vocabulary.kernel_words import KernelClass
-from traceview.vocabulary.libraries import classify
+from traceview.vocabulary.kernel_words import CUFFT, KernelClass, KernelOwner
+from traceview.vocabulary.libraries import classify, owner_of
 
 __all__ = ["CUFFT", "KernelClass", "KernelOwner", "classify", "owner_of"]
 
@@ -47,4 +47,21 @@ def communication_operations(trace: Trace) -> Mask:
     copies = np.flatnonzero(ops.kind == Kind.COPY)
     directions = trace.recorded("copies").texts("direction")
     result[copies] = directions.isin(["P2P"])[ops.row[copies]]
+    return result
+
+
+# Who wrote each kernel of a trace: the program, a compiler or a library, decided by its name.
+#
+# A program chooses the blocks of its own kernels. Those of a compiler or a library change only
+# with the shapes, types and options of the operation that launches them.
+
+
+@fact_without_ranges
+def kernel_owners(trace: Trace) -> npt.NDArray[np.uint8]:
+    """The owner of each row of kernels, a `KernelOwner`; each distinct name is classified once."""
+    names = trace.recorded("kernels").texts("name")
+    by_code = np.full(len(names.values) + 1, KernelOwner.LIBRARY, np.uint8)
+    for code in groups.different(names.codes[names.codes >= 0]).tolist():
+        by_code[code] = owner_of(str(names.values[code]))
+    result: npt.NDArray[np.uint8] = by_code[names.codes]
     return result

@@ -25,10 +25,13 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
-from traceview.facts.phases.algorithm_trials import algorithm_trials
-from traceview.facts.phases.configuration_trials import ConfigurationTrials, configuration_trials
+from traceview.facts.phases.trials import (
+    ConfigurationTrials,
+    algorithm_trials,
+    configuration_trials,
+)
 from traceview.facts.ranges.origins import range_name_forms
-from traceview.facts.samples.compiler_frames import compiler_frames
+from traceview.facts.samples import compiler_frames
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, picked

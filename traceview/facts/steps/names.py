@@ -7,11 +7,28 @@ from collections import Counter
 import numpy as np
 
 from traceview import groups
-from traceview.facts.ranges.patterns import RangeNames, matching_ranges, selecting_texts
+from traceview.facts.operations.operations import operations
+from traceview.facts.ranges.origins import StepsSource, source_of
 from traceview.facts.ranges.ranges import pattern_of, range_tree
+from traceview.facts.ranges.selection import RangeNames, matching_ranges, selecting_texts
 from traceview.facts.steps.steps import pace, steps
 from traceview.tables import MadeTexts, Texts, object_array
 from traceview.trace import Trace, fact
+
+# What the steps of a trace are taken from.
+
+
+@fact
+def steps_source(trace: Trace) -> StepsSource:
+    """What the steps of a trace are taken from."""
+    all_steps = steps(trace)
+    # Without any GPU work recorded, steps of the CPU are steps as well.
+    working = np.flatnonzero((all_steps.operations > 0) | (not len(operations(trace))))
+    if not len(working):
+        return "none"
+    from_ranges = trace.recorded("ranges")
+    row = int(range_tree(trace).row[all_steps.range[working[0]]])
+    return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
 
 
 @fact

@@ -26,8 +26,14 @@ from traceview.facts.ranges.ranges import (
     range_tree,
 )
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.loops import are_alike, enters, numbers, restarts
-from traceview.facts.steps.outliers import WARMED_UP_STEPS, classify
+from traceview.facts.steps.loops import (
+    WARMED_UP_STEPS,
+    are_alike,
+    classify,
+    enters,
+    numbers,
+    restarts,
+)
 from traceview.facts.steps.series import step_ranges
 from traceview.records import record
 from traceview.tables import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.selection import issued_ns, selected_operations, within
+from traceview.facts.steps.series import warm_up_range_windows
 from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.facts.steps.warm_up_ranges import warm_up_range_windows
 from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 

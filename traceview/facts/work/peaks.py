@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from traceview import units
 from traceview.hardware import Rates, geforce_factors, lanes_of, rates_of
 from traceview.records import record
-from traceview.tables import Cell
+from traceview.tables import Cell, Integers
 from traceview.trace import Trace, fact
+
+# Rates of columns: bytes per second.
+
+_MOST_RATE = float(1 << 62)
+
+
+def bytes_per_s(size: Integers, time_ns: Integers) -> Integers:
+    """Bytes per second, 0 where no time passed."""
+    rate = np.where(time_ns > 0, np.maximum(size, 0) / np.maximum(time_ns, 1) * 1e9, 0)
+    # Damaged sizes and times make rates that no integer holds.
+    return np.rint(np.minimum(rate, _MOST_RATE)).astype(np.int64)
+
 
 GIVEN, OF_THE_TRACE = "--peak", "the trace's GPU row"
 _OF_ROW = {

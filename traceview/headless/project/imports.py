@@ -2,13 +2,143 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from traceview.headless.project.lazy_packages import LazyPackages
 from traceview.headless.project.package import Package
-from traceview.headless.project.stand_ins import MissingModules
+from traceview.headless.project.stand_ins import MissingModules, fill, handles_failure
+
+# The packages of a project, imported without running their `__init__.py` unless it is needed.
+#
+# A kernel file needs a few siblings, while the `__init__.py` files above it load the whole
+# project. So a package at first has only its submodules. A name that its `__init__.py` imports
+# causes that one import; only a name that it defines in another way makes it run.
+
+
+@dataclass
+class LazyPackages:
+    """Finds the modules of a project's package; `failed` are those that raised, with the error."""
+
+    package: Package
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: Any = None
+    ) -> ModuleSpec | None:
+        """The spec of a package or source module of the project; None for anything else."""
+        if name.partition(".")[0] != self.package.top:
+            return None
+        place = self.package.root.joinpath(*name.split("."))
+        init, file = place / "__init__.py", place.with_name(place.name + ".py")
+        if init.is_file():
+            loader = _PackageLoader(name, str(init), self)
+            return importlib.util.spec_from_file_location(name, init, loader=loader)
+        if file.is_file():
+            loaded = _ModuleLoader(name, str(file), self)
+            return importlib.util.spec_from_file_location(name, file, loader=loaded)
+        if not place.is_dir():
+            return None
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(place)]
+        return spec
+
+    def survive(self, module: ModuleType, error: Exception) -> None:
+        """Fill a module that raised with stand-ins, unless its importer handles the failure."""
+        if handles_failure():
+            raise error
+        message = " ".join(str(error).split())[:120]
+        self.failed[module.__name__] = f"{type(error).__name__}: {message}"
+        fill(module)
+
+
+class _ModuleLoader(SourceFileLoader):
+    """Runs a module, and lets the import go on if it raises."""
+
+    def __init__(self, name: str, path: str, packages: LazyPackages) -> None:
+        super().__init__(name, path)
+        self._packages = packages
+
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            super().exec_module(module)
+        except Exception as error:
+            self._packages.survive(module, error)
+
+
+class _PackageLoader(SourceFileLoader):
+    """Runs `__init__.py` only when a name needs it."""
+
+    def __init__(self, name: str, path: str, packages: LazyPackages) -> None:
+        super().__init__(name, path)
+        self._packages, self._has_run = packages, False
+
+    def exec_module(self, module: ModuleType) -> None:
+        folder = Path(self.path).parent
+        imports = _imports(self.path)
+
+        def missing(name: str) -> Any:
+            if name.startswith("__") and name not in ("__all__", "__version__"):
+                raise AttributeError(name)
+            if name in imports and not self._has_run:
+                value = _resolved(imports[name], module)
+            elif _is_module(folder, name):
+                value = importlib.import_module(f"{module.__name__}.{name}")
+            else:
+                return self._from_run(module, name)
+            setattr(module, name, value)
+            return value
+
+        module.__dict__["__getattr__"] = missing
+
+    def _from_run(self, module: ModuleType, name: str) -> Any:
+        if not self._has_run:
+            self._has_run = True
+            module.__dict__.pop("__getattr__", None)
+            try:
+                super().exec_module(module)
+            except Exception as error:
+                self._packages.survive(module, error)
+            return getattr(module, name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+
+def _imports(path: str) -> dict[str, tuple[int, str, str]]:
+    """The names that an `__init__.py` imports from its project: level, module, name there."""
+    imported: dict[str, tuple[int, str, str]] = {}
+    for node in _statements(ast.parse(Path(path).read_bytes()).body):
+        for alias in node.names:
+            imported[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
+    return imported
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.ImportFrom]:
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            yield node
+
+
+def _resolved(place: tuple[int, str, str], module: ModuleType) -> Any:
+    level, source, name = place
+    base = module.__name__.split(".")
+    base = base[: len(base) - level + 1] if level else []
+    origin = importlib.import_module(".".join([*base, *([source] if source else [])]))
+    # `from package import submodule` in the package's own __init__.py.
+    if origin is not module and hasattr(origin, name):
+        return getattr(origin, name)
+    return importlib.import_module(f"{origin.__name__}.{name}")
+
+
+def _is_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
+
 
 _MOST_NAMED = 8
 

@@ -3,17 +3,273 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from types import SimpleNamespace
 from typing import Any
 
-from traceview.headless.project.assumed_tensor import UNKNOWN
+from traceview.headless.project.assumed_tensor import UNKNOWN, AssumedSize, AssumedTensor, torch_
 from traceview.headless.project.call_sites import CallSite
 from traceview.headless.project.expressions import Scope
-from traceview.headless.project.wrapper_values import scope_at
+from traceview.headless.project.tensor_ranks import Function, tensor_ranks
+from traceview.headless.signatures import inference
 from traceview.headless.signatures.notation import Parameter
 from traceview.records import record
+
+# The values that are known in a function where it launches a kernel, without running it.
+#
+# Its parameters are taken as contiguous tensors and typical sizes, and its statements are
+# followed up to the launch.
+
+_SIZED = re.compile(
+    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
+    r"(^|_)[a-z]$|^n_|_n$",
+    re.IGNORECASE,
+)
+_BLOCK = 64
+_DTYPES = {
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+}
+
+
+def scope_at(
+    call: ast.Call,
+    function: Function | None,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int = 2,
+) -> Scope:
+    """The names that are known where a call is made.
+
+    The values of parameters come from a caller in the same module, up to `depth` callers away.
+    Tensors are contiguous; they are in channels-last order where that breaks fewer of the
+    function's assertions and conditions of the call.
+    """
+    if function is None:
+        scope = Scope(globals_)
+        _run(module.body, scope, call)
+        return scope
+    scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
+    if not scope.broken:
+        return scope
+    other = _scope_in(call, function, module, globals_, depth, channels_last=True)
+    return other if other.broken < scope.broken else scope
+
+
+def _scope_in(
+    call: ast.Call,
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int,
+    *,
+    channels_last: bool,
+) -> Scope:
+    """The names at a call in a function, for tensors of one memory layout."""
+    scope = Scope(globals_)
+    scope.ranks = tensor_ranks(function)
+    caller = _caller(function, module, globals_, depth)
+    for name, value in _parameters(function, scope):
+        scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
+    instance = _instance(function, module, globals_)
+    if instance:
+        scope.known[function.args.args[0].arg] = instance
+    for value in scope.known.values() if channels_last else ():
+        if isinstance(value, AssumedTensor):
+            value.channels_last = (value.rank or 0) >= 3
+    _run(function.body, scope, call)
+    return scope
+
+
+def _instance(
+    function: Function, module: ast.Module, globals_: Mapping[str, Any]
+) -> SimpleNamespace | None:
+    """The object of a method, with the attributes that `__init__` sets without a call.
+
+    None for a function that is not a method of a class with `__init__`.
+    """
+    owner = next(
+        (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and function in n.body), None
+    )
+    methods = [node for node in owner.body if isinstance(node, Function)] if owner else []
+    init = next((method for method in methods if method.name == "__init__"), None)
+    if init is None or not function.args.args:
+        return None
+    scope, instance = Scope(globals_), SimpleNamespace()
+    scope.known |= dict(_parameters(init, scope))
+    for node in ast.walk(init):
+        if not isinstance(node, ast.Assign) or any(isinstance(n, ast.Call) for n in ast.walk(node)):
+            continue
+        value = scope.value(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and value is not UNKNOWN:
+                setattr(instance, target.attr, value)
+    return instance
+
+
+def _caller(
+    function: Function, module: ast.Module, globals_: Mapping[str, Any], depth: int
+) -> dict[str, Any]:
+    """The arguments of the first call of a function in its module, as far as they are known."""
+    first_call = _first_call(module, None, function.name) if depth else None
+    if first_call is None or first_call[0] is function:
+        return {}
+    scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1)
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    passed = (
+        {}
+        if any(isinstance(a, ast.Starred) for a in first_call[1].args)
+        else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
+    )
+    passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
+    return {name: value for name, value in passed.items() if value is not UNKNOWN}
+
+
+def _first_call(
+    node: ast.AST, function: Function | None, name: str
+) -> tuple[Function | None, ast.Call] | None:
+    for child in ast.iter_child_nodes(node):
+        inside = child if isinstance(child, Function) else function
+        called = child.func if isinstance(child, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id == name and isinstance(child, ast.Call):
+            return inside, child
+        nested = _first_call(child, inside, name)
+        if nested:
+            return nested
+    return None
+
+
+def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    listed = [*zip(positional, defaults, strict=True)]
+    listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    for argument, default in listed:
+        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+        if default is not None:
+            yield argument.arg, scope.value(default)
+        elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
+            yield argument.arg, AssumedTensor(argument.arg, _annotated_dtype(annotation))
+        else:
+            yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _annotated_dtype(annotation: str) -> Any:
+    """The type that `torch.LongTensor` names; FloatTensor is also written where half is passed."""
+    named = re.search(r"\b(Long|Int|Short|Byte|Bool|Half|BFloat16)Tensor\b", annotation)
+    return getattr(torch_(), _DTYPES[named[1]]) if named else None
+
+
+def _typical(name: str, annotation: str) -> Any:
+    """A typical value of a parameter by its annotation."""
+    if name in ("num_warps", "num_stages", "num_ctas"):
+        return UNKNOWN
+    if annotation == "bool":
+        return False
+    if annotation == "int" and inference.is_block(name):
+        return AssumedSize(_BLOCK)
+    if annotation == "int" and _SIZED.search(name):
+        return AssumedTensor(name).size(name=name)
+    if annotation == "float":
+        return 1.0
+    if "dtype" in annotation or name.endswith("dtype"):
+        return torch_().float16
+    return UNKNOWN
+
+
+def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
+    """Follow statements up to a call; return whether it was reached."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.If):
+            if _run_if(node, scope, until):
+                return True
+            continue
+        inner = [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
+        if isinstance(node, ast.For):
+            scope.assign(node.target, _first_of(scope.value(node.iter)))
+        if inner:
+            if _run(inner, scope, until):
+                return True
+            continue
+        if any(part is until for part in ast.walk(node)):
+            return True
+        _run_simple(node, scope)
+    return False
+
+
+def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
+    branches = [b for b in (node.body, node.orelse) if _holds(b, until)]
+    if branches:
+        scope.expect(node.test, branches[0] is node.body)
+        return _run(branches[0], scope, until)
+    test = scope.value(node.test)
+    if test is UNKNOWN:
+        # Either branch may run.
+        return _run(node.body, scope, until) or _run(node.orelse, scope, until)
+    return _run(node.body if test else node.orelse, scope, until)
+
+
+def _holds(body: Sequence[ast.stmt], call: ast.Call) -> bool:
+    return any(part is call for node in body for part in ast.walk(node))
+
+
+def _first_of(value: Any) -> Any:
+    with contextlib.suppress(TypeError, StopIteration):
+        return next(iter(value))
+    return UNKNOWN
+
+
+def _run_simple(node: ast.stmt, scope: Scope) -> None:
+    if isinstance(node, ast.Assign):
+        _assign(node, scope)
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        scope.assign(node.target, scope.value(node.value))
+    elif isinstance(node, ast.Assert):
+        _assume(node.test, scope)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        scope.assign(node.target, scope.value(grown))
+
+
+def _assign(node: ast.Assign, scope: Scope) -> None:
+    names, values = node.targets[0], node.value
+    parts = values.elts if isinstance(values, ast.Tuple) else []
+    starred = sum(isinstance(part, ast.Starred) for part in parts)
+    if isinstance(names, ast.Tuple) and starred == 1:
+        scope.assign_all(names.elts, parts)
+        return
+    value = scope.size_named(names, values) or scope.value(values)
+    for target in node.targets:
+        scope.assign(target, value)
+
+
+def _assume(test: ast.expr, scope: Scope) -> None:
+    """Apply `assert bits in [8, 4, 2, 1]`: a size becomes the largest, an unknown the middle."""
+    scope.expect(test, True)
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
+        return
+    allowed, value = scope.value(test.comparators[0]), scope.value(test.left)
+    if not (
+        isinstance(test.left, ast.Name) and isinstance(allowed, (tuple, list, set)) and allowed
+    ):
+        return
+    if value is UNKNOWN:
+        scope.assign(test.left, list(allowed)[len(allowed) // 2])
+    elif isinstance(value, AssumedSize) and value not in allowed:
+        scope.assign(test.left, AssumedSize(max(allowed)))
+
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
 

@@ -20,7 +20,6 @@ from typing import Any
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import run_script
 from traceview.headless.compile_error import in_words
-from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import (
     torch_compile,
     torch_cuda,
@@ -31,7 +30,7 @@ from traceview.headless.fakes import (
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.harnesses import harness_of
 from traceview.headless.project.imports import ProjectImports
-from traceview.headless.request import Request
+from traceview.headless.request import Deadline, Request
 from traceview.headless.worker import recompile_server
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog

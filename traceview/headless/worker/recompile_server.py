@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from traceview.headless.change import Equivalence
 from traceview.headless.compile_error import in_words
-from traceview.headless.equivalence import Equivalence
 from traceview.headless.fakes import triton_driver
-from traceview.headless.worker.equivalence.background import BackgroundComparison
+from traceview.headless.worker.equivalence.comparison import BackgroundComparison
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import (
     STAGES,

@@ -14,17 +14,16 @@ from traceview import units
 from traceview.errors import InputError, TraceviewError
 from traceview.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
 from traceview.headless.compile_options import CompileOptions
-from traceview.headless.deadline import Deadline
 from traceview.headless.fakes import triton_driver
 from traceview.headless.fakes.triton_driver import Gpu
 from traceview.headless.project.call_sites import call_sites
-from traceview.headless.project.conditions import condition_of
-from traceview.headless.project.kernel_factories import call_kernel_factories
+from traceview.headless.project.kernel_factories import call_kernel_factories, condition_of
 from traceview.headless.project.launch_arguments import (
     LaunchArguments,
     globals_of,
     launch_arguments,
 )
+from traceview.headless.request import Deadline
 from traceview.headless.run_script import Ending, Script
 from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog

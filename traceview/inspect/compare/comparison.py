@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from traceview import display
 from traceview.errors import InputError
 from traceview.findings import Finding
-from traceview.inspect.compare.findings import match_findings
 from traceview.inspect.compare.lines import PlaceAccesses, compared_lines
-from traceview.inspect.compare.matching import match_kernels
+from traceview.inspect.compare.matching import match_findings, match_kernels
 from traceview.inspect.compare.versions import option_label
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport

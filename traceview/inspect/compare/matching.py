@@ -6,11 +6,13 @@ from the strictest to the loosest, and each leaves alone the items that earlier 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from traceview.inspect.kernel_report import KernelReport
+from traceview.findings import SEVERITIES, Finding
+from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.records import record
 
 T = TypeVar("T")
@@ -130,3 +132,30 @@ def _constexprs(kernel: KernelReport, varied: frozenset[str]) -> Hashable:
         for argument in kernel.compiled.arguments
         if argument.type == "constexpr" and argument.name not in varied
     )
+
+
+# Findings of several versions of a kernel: which are the same, which appear, which vanish.
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[Matched[Finding], ...]:
+    """The findings, the worst first, each with its counterpart in each version or None.
+
+    Two findings are the same if their remedies differ only in numbers: first on the same line,
+    then on any line.
+    """
+    rules: tuple[MatchRule[Finding], ...] = (
+        MatchRule(lambda finding: (source_of(finding), _remedy(finding)), in_order=True),
+        MatchRule(_remedy, in_order=True),
+    )
+    matched: list[Matched[Finding]] = match(versions, rules)
+    return tuple(sorted(matched, key=_rank))
+
+
+def _remedy(finding: Finding) -> Hashable:
+    return _NUMBER.sub("#", finding.action)
+
+
+def _rank(findings: Matched[Finding]) -> int:
+    return min(SEVERITIES.index(finding.severity) for finding in findings if finding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.headless.equivalence import Equivalence
+from traceview.headless.change import Equivalence
 
 
 def results_text(change: str, compared: Equivalence) -> str:

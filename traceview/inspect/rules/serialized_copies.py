@@ -13,7 +13,7 @@ from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.recompiled import results_clause
 from traceview.inspect.rules.remedies import Remedy, imperative, tested_remedies
 from traceview.ptx.async_groups import COPIES, AsyncWait, async_waits
-from traceview.ptx.mix.counts import instruction_mix
+from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.model import Compiled
 
 _RELIEF = "Start the copy of the next tile before this tile is used, into another buffer"

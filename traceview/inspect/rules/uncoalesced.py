@@ -11,7 +11,7 @@ from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.rules.source_lines import lines_in_message
 from traceview.inspect.rules.vector_width.causes import WIDE_BITS
 from traceview.inspect.rules.vector_width.side_effects import KINDS
-from traceview.ptx.addresses.requests import SECTOR_BYTES
+from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.model import Instruction, RequestCost
 
 _MOVES = ("load", "store", "async-copy")

@@ -15,8 +15,7 @@ from typing import Any
 
 from traceview.errors import InputError
 from traceview.headless.inductor_sources import Generated
-from traceview.inspect.targets.amd import refuse_amd_cache
-from traceview.inspect.targets.inductor import refuse_debug_folder
+from traceview.inspect.targets.refusals import refuse_amd_cache, refuse_debug_folder
 from traceview.ptx.model import Argument, Compiled, source_path
 
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<parameters>.*)\)\s*(?:attributes|\{|->)")

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.amd import refuse_amd_arch, refuse_amd_code
 from traceview.inspect.targets.cache import read_cache
 from traceview.inspect.targets.embedded import embedded_kernels
-from traceview.inspect.targets.inductor import refuse_log
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
+from traceview.inspect.targets.refusals import refuse_amd_arch, refuse_amd_code, refuse_log
 from traceview.ptx.demangle import plain_name, short_name
 from traceview.ptx.model import Compiled, ptx_text
 from traceview.ptx.parser import parse_ptx

@@ -7,7 +7,7 @@ not understood keep their name and operands.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
@@ -286,3 +286,15 @@ def _results(text: str) -> Iterator[str]:
             yield from (f"{name}#{at}" for at in range(int(count)))
         else:
             yield name
+
+
+# The user's variables that the lines of a kernel assign, as TTGIR names them.
+
+
+def variables_by_line(module: IrModule) -> Mapping[SourceLine, str]:
+    """The variable of each line that names exactly one; a `for` carries several."""
+    names: dict[SourceLine, set[str]] = defaultdict(set)
+    for op in module.operations:
+        if op.line and op.name:
+            names[op.line].add(op.name)
+    return {line: min(each) for line, each in names.items() if len(each) == 1}

@@ -7,6 +7,7 @@ of the smallest is traced back to the operation or the argument that it comes fr
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
@@ -327,3 +328,16 @@ class _Trace:
                 return maker.name if maker and maker.opcode != "arith.constant" else None
             value = maker.inputs[0]
         return None
+
+
+# Accesses of one value per program in TTGIR, whatever its address is computed from.
+
+
+def scalar_accesses(module: IrModule) -> frozenset[tuple[SourceLine, str]]:
+    """The lines and kinds of access of global memory that only move scalars."""
+    scalar: dict[tuple[SourceLine, str], bool] = defaultdict(lambda: True)
+    for op in module.operations:
+        if op.opcode in ACCESSES and op.inputs and op.line:
+            place = op.line, ACCESSES[op.opcode]
+            scalar[place] &= not shape_of(pointer_type(op.inputs[0], op, module))
+    return frozenset(place for place, is_scalar in scalar.items() if is_scalar)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.memory.allocator import keep_freed_memory
+from traceview.memory import keep_freed_memory
 from traceview.ranks.execution.inputs import RankFile, files_on, rank_files, recording_paths
 from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt
 from traceview.version import __version__

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from traceview import units
 from traceview.errors import InputError, TraceviewError
+from traceview.headless.worker.forked_task import cores
+from traceview.memory import free_memory
+from traceview.outputs import unpacked_name
 from traceview.ranks.answer import job_report
-from traceview.ranks.execution.capacity import most_jobs
 from traceview.ranks.execution.cluster import connected_client, is_local
 from traceview.ranks.execution.inputs import RankFile, rank_files
 from traceview.ranks.execution.outcome import TaskFailure
@@ -20,6 +22,43 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import FailedRank, JobReport
 from traceview.ranks.membership import check_recorders, members
 from traceview.stages import stage
+from traceview.trace.memory import estimated_bytes
+
+# The number of recordings to read at a time on this machine.
+
+# The largest files of each kind: the one with most events need not be the largest.
+_LARGEST = 3
+
+
+def most_jobs(paths: Sequence[Path]) -> int:
+    """One process per usable core, as many as there are files and as fit with the largest file."""
+    wanted = max(1, min(cores(), len(paths)))
+    free = free_memory()
+    if wanted == 1 or free is None:
+        return wanted
+    return max(1, min(wanted, free.size_bytes // largest_bytes(paths)))
+
+
+def largest_bytes(paths: Sequence[Path]) -> int:
+    """Memory that the largest of the recordings needs."""
+    by_kind: dict[str, list[tuple[int, Path]]] = {}
+    for path in paths:
+        by_kind.setdefault(_kind(path), []).append((_size(path), path))
+    largest = [path for kind in by_kind.values() for _, path in sorted(kind)[-_LARGEST:]]
+    return max(map(estimated_bytes, largest))
+
+
+def _kind(path: Path) -> str:
+    """The full extension of a file name, such as `.sqlite.xz`."""
+    return path.name[len(Path(unpacked_name(path)).stem) :]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
 
 _Outcome = tuple[RankFigures, ...] | TaskFailure
 

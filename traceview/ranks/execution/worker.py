@@ -18,10 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from traceview import memory
 from traceview.failures import REPORT_IT, internal_error
-from traceview.memory import garbage_collection
-from traceview.memory.allocator import keep_freed_memory
-from traceview.memory.available import Free, free_memory
+from traceview.memory import Free, free_memory, keep_freed_memory
 from traceview.ranks.execution.outcome import TaskFailure, attempt
 
 _STOPPED = 143
@@ -52,7 +51,7 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
     ends = False
     while not ends:
         function, item = tasks.get()
-        with garbage_collection.paused():
+        with memory.paused():
             outcome = attempt(function, item)
         ends = holds_too_much(_peak_bytes(), free_memory())
         _answer(connection, outcome, ends)

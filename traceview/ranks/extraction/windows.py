@@ -10,7 +10,7 @@ from traceview import groups, intervals
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
-from traceview.facts.steps.outliers import WARMED_UP_STEPS
+from traceview.facts.steps.loops import WARMED_UP_STEPS
 from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.ranks.extraction.owners import RankOwner, operations_of

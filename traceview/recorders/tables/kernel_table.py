@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import RecordingError
-from traceview.recorders.tables.export_database import export_database
-from traceview.trace.nsys.kernel_code import MOST_BYTES, KERNELS_TABLE, packed
+from traceview.recorders.tables.run_table import export_database
+from traceview.trace.nsys.added_tables import KERNELS_TABLE, MOST_BYTES, packed
 from traceview.trace.schema.program import KERNEL_CODE
 
 _TYPES: Mapping[str, type] = {"text": str, "int32": int, "int64": int, "bytes": bytes}

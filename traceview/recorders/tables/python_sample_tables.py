@@ -12,8 +12,8 @@ import numpy as np
 
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
-from traceview.recorders.tables.export_database import export_database
-from traceview.trace.nsys.cpu.own_samples import FRAMES, SAMPLES
+from traceview.recorders.tables.run_table import export_database
+from traceview.trace.nsys.added_tables import FRAMES, SAMPLES
 from traceview.trace.nsys.sample_clock import global_pids, sample_clock
 
 _COLUMNS: dict[str, dict[str, Any]] = {

@@ -21,8 +21,7 @@ from traceview.recorders.tables.python_sample_tables import damaged_export, writ
 from traceview.tables import NULL
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.cpu.own_samples import SOURCE_LINES
-from traceview.trace.nsys.source_excerpts import LINE_CHARACTERS, EXCERPTS_TABLE
+from traceview.trace.nsys.added_tables import EXCERPTS_TABLE, LINE_CHARACTERS, SOURCE_LINES
 from traceview.trace.program_files import is_library
 
 AROUND = 4

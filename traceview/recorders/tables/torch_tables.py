@@ -17,8 +17,8 @@ from traceview.recorders.tables.python_sample_tables import SampledProcess, samp
 from traceview.tables import Array, Mask, Table, Texts, constant, object_array, rows_of
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.cpu.sync_sites import split_marks
 from traceview.trace.nsys.rows import INT32, Staged
+from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.program import THREADS
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import TableSpec
-from traceview.bench.history.difference import BenchDifference, VersionDifference
+from traceview.bench.history import BenchDifference, VersionDifference
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn, heading, note_block

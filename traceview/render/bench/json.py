@@ -8,12 +8,11 @@ from typing import Any
 
 from traceview.bench.comparison import BenchReport, VersionResult
 from traceview.bench.describe import Description
-from traceview.bench.history.difference import BenchDifference
+from traceview.bench.history import BenchDifference
 from traceview.bench.profiling import Profile
 from traceview.bench.program import ProgramSweep
-from traceview.bench.timing.growth import Fit
+from traceview.bench.timing.growth import Fit, one_of
 from traceview.bench.timing.measurement import Timing
-from traceview.bench.timing.sweep import one_of
 from traceview.render.base.json_text import SCHEMA_VERSION, clean
 from traceview.render.bench.profile_text import kernel_rows, operator_rows
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
-from traceview.ptx.stages.listings import StageLine, stage_lines
+from traceview.ptx.stages import StageLine, stage_lines
 from traceview.records import record
 from traceview.render.base.code_block import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible

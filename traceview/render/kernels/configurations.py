@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from traceview.analyses.base import TableSpec
-from traceview.inspect.configuration import WhatIf, limited_by
-from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.kernel_report import KernelReport, WhatIf, limited_by
 from traceview.tables import Cell, Column
 
 WHAT_IF = TableSpec(

@@ -9,7 +9,7 @@ from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.inspect.kernel_report import KernelReport
 from traceview.ptx.async_groups import COPIES
-from traceview.ptx.mix.counts import ClassCounts, InstructionMix
+from traceview.ptx.instruction_mix import ClassCounts, InstructionMix
 from traceview.ptx.model import SourceLine
 from traceview.render.kernels.source_names import SourceNames
 from traceview.tables import Cell, Column, Table

@@ -14,7 +14,7 @@ from traceview.findings import SEVERITIES, Finding, Severity
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.stages.listings import STAGES
+from traceview.ptx.stages import STAGES
 from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view

@@ -11,12 +11,11 @@ from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff
 from traceview.inspect.compare.lines import PlaceAccesses
-from traceview.inspect.configuration import WhatIf
-from traceview.inspect.kernel_report import Difference, KernelReport, source_of
+from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.mix.counts import InstructionMix
+from traceview.ptx.instruction_mix import InstructionMix
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
-from traceview.ptx.stages.listings import STAGES, stage_lines
+from traceview.ptx.stages import STAGES, stage_lines
 from traceview.render.base.json_shape import JsonShape
 from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
 from traceview.render.kernels.diff_rows import names_of

@@ -16,7 +16,7 @@ from traceview.inspect.target_report import PtxReport
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
-from traceview.ptx.stages.listings import STAGES, stage_lines
+from traceview.ptx.stages import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import drawn, note_block
 from traceview.render.kernels.source_names import SourceNames

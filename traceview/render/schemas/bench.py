@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.bench.describe import TensorFacts
-from traceview.bench.history.difference import VersionDifference
+from traceview.bench.history import VersionDifference
 from traceview.bench.machine import Machine
 from traceview.bench.timing.growth import Fit
 from traceview.bench.widths import Width

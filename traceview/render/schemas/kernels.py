@@ -6,7 +6,7 @@ from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.model import Access, Argument, RequestCost
-from traceview.ptx.sass.spills import SpilledValue
+from traceview.ptx.sass.live_registers import SpilledValue
 from traceview.ptx.ttgir.layout_conversions import LayoutConversion
 from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
 from traceview.render.base.json_schema import (

@@ -15,11 +15,10 @@ from traceview.render.timeline.packing import (
     zigzag,
 )
 from traceview.tables import Integers
-from traceview.timeline.classes import CLASSES
 from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves
-from traceview.timeline.names import NameTable
+from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline
 from traceview.trace import Trace

@@ -16,14 +16,7 @@ from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
-from traceview.trace.kineto.values import (
-    ABSENT,
-    Codes,
-    amounts,
-    integers,
-    times,
-    with_times,
-)
+from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
 
 Staged = dict[str, Array | Texts]
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)

@@ -22,11 +22,15 @@ from traceview.trace.ncu.counters import (
     Size,
     base_name,
     counted_launch,
+    decimal_sign,
+    factor,
     is_used,
     launch_size,
+    number,
+    rate_factor,
     remarks,
+    seconds_in,
 )
-from traceview.trace.ncu.numbers import decimal_sign, factor, number, rate_factor, seconds_in
 from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 HOW = "pass a report (.ncu-rep), or the output of ncu --csv --page raw --metrics … PROGRAM"

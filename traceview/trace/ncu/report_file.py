@@ -25,8 +25,8 @@ from traceview.trace.ncu.counters import (
     counted_launch,
     is_used,
     remarks,
+    sound,
 )
-from traceview.trace.ncu.numbers import sound
 from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 MAGIC = b"NVR\0"

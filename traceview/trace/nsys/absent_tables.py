@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from traceview import groups
 from traceview.tables import Table
-from traceview.trace.nsys.cpu.sync_sites import NOTED
 from traceview.trace.nsys.export_info import DIAGNOSTICS_SINCE, ExportMeta
 from traceview.trace.nsys.rows import Export
+from traceview.trace.nsys.sync_sites import NOTED
 
 ON_GPU = ("kernels", "copies", "sets", "graph_launches")
 _STORED_AS = {

@@ -9,15 +9,17 @@ from traceview.stages import in_stage
 from traceview.tables import Table, Texts, thrifty
 from traceview.trace.impossible_rows import ImpossibleRows, warnings_of, window, without_impossible
 from traceview.trace.model import Trace
-from traceview.trace.nsys import kernel_code, tables
+from traceview.trace.nsys import added_tables, tables
 from traceview.trace.nsys.absent_tables import empty_tables, unread_tables
-from traceview.trace.nsys.cpu.callchains import callchains
-from traceview.trace.nsys.cpu.host_work import host_functions, jit_compilations
-from traceview.trace.nsys.cpu.native_samples import native_frames, native_samples
-from traceview.trace.nsys.cpu.own_samples import own_samples, with_sources
-from traceview.trace.nsys.cpu.python_samples import DOMAINS, PERIODIC, python_samples
-from traceview.trace.nsys.cpu.sync_sites import split_marks
-from traceview.trace.nsys.cpu.thread_runs import thread_runs
+from traceview.trace.nsys.added_tables import own_samples, source_excerpts, with_sources
+from traceview.trace.nsys.cpu_calls import (
+    callchains,
+    host_functions,
+    jit_compilations,
+    os_calls,
+    synchronizations,
+    thread_runs,
+)
 from traceview.trace.nsys.export_info import (
     ExportMeta,
     clock_origin,
@@ -28,12 +30,12 @@ from traceview.trace.nsys.export_info import (
 )
 from traceview.trace.nsys.importer_errors import import_error, lacks_events
 from traceview.trace.nsys.metrics import gpu_metrics
-from traceview.trace.nsys.nvtx.nccl_calls import nccl_tables
-from traceview.trace.nsys.os_calls import os_calls
+from traceview.trace.nsys.native_samples import native_frames, native_samples
+from traceview.trace.nsys.nccl_calls import nccl_tables
+from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges
 from traceview.trace.nsys.rows import Export, Staged
-from traceview.trace.nsys.source_excerpts import source_excerpts
-from traceview.trace.nsys.syncs import synchronizations
+from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
@@ -50,7 +52,7 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "host_functions": host_functions,
     "jit_compilations": jit_compilations,
     "diagnostics": tables.diagnostics,
-    "kernel_code": lambda reader: kernel_code.staged(reader.export.database),
+    "kernel_code": lambda reader: added_tables.staged(reader.export.database),
     "source_lines": lambda reader: source_excerpts(reader.export.database),
 }
 

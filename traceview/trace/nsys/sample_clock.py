@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.tables import Integers
-from traceview.trace.nsys.cpu.sync_sites import CLOCK
 from traceview.trace.nsys.processes import process_of
+from traceview.trace.nsys.sync_sites import CLOCK
 
 
 class SampleClock(NamedTuple):

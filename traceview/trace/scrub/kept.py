@@ -11,25 +11,17 @@ from enum import Enum, auto
 
 from traceview.records import record
 from traceview.trace.nsys import (
-    kernel_code,
+    added_tables,
+    cpu_calls,
     metrics,
-    os_calls,
+    native_samples,
     processes,
+    python_samples,
     ranges,
-    source_excerpts,
-    syncs,
     tables,
 )
-from traceview.trace.nsys.cpu import (
-    callchains,
-    host_work,
-    native_samples,
-    own_samples,
-    python_samples,
-    thread_runs,
-)
 from traceview.trace.nsys.export_info import META_TABLES
-from traceview.trace.nsys.nvtx.payloads import ENTRIES
+from traceview.trace.nsys.payloads import ENTRIES
 from traceview.trace.schema import TABLES
 from traceview.trace.stored.layout import ABOUT, NUMBERED, RUN, TEXTS
 
@@ -82,11 +74,11 @@ _NUMBER = Kept(TextKind.NUMBER)
 _EXPORT_TABLES = (
     *(tables.KERNELS, tables.COPIES, tables.SETS, tables.GRAPH_LAUNCHES, tables.API_CALLS),
     *(tables.MEMORY_EVENTS, tables.PROFILER_OVERHEADS, tables.CUPTI_OVERHEADS, tables.DIAGNOSTICS),
-    *(syncs.SYNCHRONIZATIONS, ranges.RANGES, ranges.PAYLOADS, python_samples.MARKS),
-    *(os_calls.OS_CALLS, callchains.CALLCHAINS, thread_runs.SCHEDULING, metrics.SAMPLES),
-    *(host_work.ON_STREAM, host_work.ON_THREAD, host_work.JIT),
+    *(cpu_calls.SYNCHRONIZATIONS, ranges.RANGES, ranges.PAYLOADS, python_samples.MARKS),
+    *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, metrics.SAMPLES),
+    *(cpu_calls.ON_STREAM, cpu_calls.ON_THREAD, cpu_calls.JIT),
     *(native_samples.SAMPLES, native_samples.SAMPLED_FRAMES, native_samples.OS_FRAMES),
-    *(own_samples.OWN_SAMPLES, own_samples.OWN_FRAMES),
+    *(added_tables.OWN_SAMPLES, added_tables.OWN_FRAMES),
 )
 # Columns of these tables that hold texts, or their numbers; all others are numbers.
 _TEXTS_OF_EXPORT: Mapping[str, Kept] = {
@@ -210,9 +202,9 @@ def _of_stored() -> dict[str, dict[str, Kept]]:
 KEPT: Mapping[str, Mapping[str, Kept]] = {
     **_of_exports(),
     **_LISTED,
-    kernel_code.KERNELS_TABLE: _CODE,
-    source_excerpts.EXCERPTS_TABLE: _LINES,
-    own_samples.SOURCE_LINES: _LINES,
+    added_tables.KERNELS_TABLE: _CODE,
+    added_tables.EXCERPTS_TABLE: _LINES,
+    added_tables.SOURCE_LINES: _LINES,
     **_of_stored(),
 }
 """Kept columns by table, except those of PAIRS and of the tables of texts."""
@@ -220,5 +212,5 @@ STRINGS = ("StringIds", TEXTS)
 """Tables of numbered texts (id, value), of which the texts that a kept column names are kept."""
 PAIRS = (*META_TABLES, "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", RUN, ABOUT)
 """Tables of name and value, of which `facts` keeps the rows that a reader reads."""
-OF_SOURCE = (source_excerpts.EXCERPTS_TABLE, own_samples.SOURCE_LINES)
+OF_SOURCE = (added_tables.EXCERPTS_TABLE, added_tables.SOURCE_LINES)
 """Tables with lines of the program's files."""

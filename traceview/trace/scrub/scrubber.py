@@ -23,9 +23,9 @@ from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.records import record
 from traceview.trace import load
-from traceview.trace.nsys import export_info, kernel_code
-from traceview.trace.nsys.nvtx.nccl_calls import FIELDS, nccl_schemas
-from traceview.trace.nsys.nvtx.payloads import Schemas, masked
+from traceview.trace.nsys import added_tables, export_info
+from traceview.trace.nsys.nccl_calls import FIELDS, nccl_schemas
+from traceview.trace.nsys.payloads import Schemas, masked
 from traceview.trace.scrub.code_secrets import CLEAN, PublicTexts
 from traceview.trace.scrub.facts import public_fact
 from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, TextKind
@@ -350,7 +350,7 @@ class _Copying:
 
     def _code(self, kind: TextKind, blob: object) -> bytes | None:
         """Scrubbed code; nothing of damaged code, which cannot be scrubbed."""
-        code = kernel_code.unpacked(blob)
+        code = added_tables.unpacked(blob)
         if self._texts.renames:
             self._counts["code"] += 1
             return None
@@ -360,7 +360,7 @@ class _Copying:
             self._counts["damaged code"] += 1
             return None
         self._counts["code"] += cleaned != code
-        return kernel_code.packed(cleaned)
+        return added_tables.packed(cleaned)
 
 
 def _type(kept: Kept) -> str:

@@ -8,16 +8,76 @@ from collections.abc import Callable
 from html import unescape
 from typing import Any
 
-from traceview.trace.nsys.cpu import sync_sites
-from traceview.trace.nsys.cpu.added_ranges import PREFIX as ADDED
-from traceview.trace.nsys.cpu.python_samples import MOST_FRAMES
-from traceview.trace.nsys.nvtx.nccl_calls import FIELDS
-from traceview.trace.scrub import pseudonyms
+from traceview.trace.nsys import sync_sites
+from traceview.trace.nsys.added_ranges import PREFIX as ADDED
+from traceview.trace.nsys.nccl_calls import FIELDS
+from traceview.trace.nsys.python_samples import MOST_FRAMES
 from traceview.trace.scrub.kept import TextKind
 from traceview.trace.scrub.paths import ELIDED, SourcePaths, short_module
 from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES
 from traceview.trace.scrub.secrets import PrivateTexts
 from traceview.trace.scrub.vocabulary import is_public
+
+# Pseudonyms for the names of a trace, for `scrub --names`.
+#
+# A pseudonym is a hash of the name alone: the same name has the same one in every trace, so
+# traces can be compared. Whoever guesses a name can therefore check the guess.
+
+_NUMBER = re.compile(r"(.*?[^\d.])?(\d{1,6})", re.DOTALL)
+_PSEUDONYM = re.compile(r"(?:kernel|range|function|file)_[0-9a-f]{10}(?:_\d{1,6}|\.\w{1,4})?")
+# Namespaces of the libraries whose kernels and functions are known by name.
+_NAMESPACES_LISTED = """
+at c10 caffe2 cask_plugin cask_plugin__5x_cudnn cooperative_groups cub cuda cudnn cute cutlass
+cutlass__5x_cudnn cublas cublasLt flash fmha internal native nv nvinfer1 nvfuser std thrust torch
+"""
+_NAMESPACES = frozenset(_NAMESPACES_LISTED.split())
+_WORDS_LISTED = """
+anonymous bool bfloat16 char class const constexpr double enum false float half int int2 int4
+lambda long namespace operator short signed size_t static struct true uint2 uint4 unnamed type
+unsigned void volatile int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t __half
+__half2 __nv_bfloat16 __nv_bfloat162 float2 float4 float8 instance auto decltype nullptr_t T T0 T1
+T2 T3 with
+"""
+_WORDS = frozenset(_WORDS_LISTED.split())
+_QUALIFIED = re.compile(r"~?[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*")
+
+
+def pseudonym(kind: str, name: str) -> str:
+    """`kind` and the first 40 bits of a hash of the name."""
+    from hashlib import sha256
+
+    return f"{kind}_{sha256(f'traceview {kind} {name}'.encode()).hexdigest()[:10]}"
+
+
+def is_pseudonym(name: str) -> bool:
+    """Whether a name is one that this module made."""
+    return _PSEUDONYM.fullmatch(name) is not None
+
+
+def numbered_pseudonym(kind: str, name: str) -> str:
+    """A pseudonym that keeps the number at the end of a name, which counts steps and layers."""
+    match = _NUMBER.fullmatch(name)
+    if match and match[1]:
+        return f"{pseudonym(kind, match[1])}_{match[2]}"
+    return pseudonym(kind, name)
+
+
+def of_library(name: str, is_known: Callable[[str], object]) -> bool:
+    """Whether a library's kernel has this name, and nothing in it comes from the user's code.
+
+    `is_known` recognizes the kernels of libraries. A type or function of a template argument
+    outside the libraries' namespaces makes the name private.
+    """
+    if not is_known(name):
+        return False
+    found = _QUALIFIED.findall(name)
+    first = next((each for each in found if each not in _WORDS), "")
+    return all(
+        each in _WORDS or each.partition("::")[0] in _NAMESPACES or (each == first)
+        for each in found
+        if not each.startswith("::")
+    )
+
 
 REMOVED = REMOVED_BYTES.decode()
 _API = re.compile(r"_*(?:cu|cuda|nv|nvtx|nccl|hip|hsa|roctx)[A-Z][A-Za-z0-9]{2,60}(?:_[a-z0-9]+)*")
@@ -120,9 +180,9 @@ class TextRules:
     def _kernel(self, text: str) -> str:
         if self._is_known is None:
             return self._shortened(text)
-        if pseudonyms.is_pseudonym(text) or pseudonyms.of_library(text, self._is_known):
+        if is_pseudonym(text) or of_library(text, self._is_known):
             return text
-        return pseudonyms.pseudonym("kernel", text)
+        return pseudonym("kernel", text)
 
     def _range(self, text: str) -> str | None:
         for prefix in (sync_sites.PREFIX, ADDED):
@@ -133,10 +193,10 @@ class TextRules:
             return text if text.removeprefix(sync_sites.CLOCK).isdecimal() else None
         if not self.renames:
             return self._shortened(text)
-        known = pseudonyms.is_pseudonym(text) or is_public(text) or _API.fullmatch(text)
+        known = is_pseudonym(text) or is_public(text) or _API.fullmatch(text)
         if known or _OPERATOR.fullmatch(text):
             return text
-        return pseudonyms.numbered_pseudonym("range", text)
+        return numbered_pseudonym("range", text)
 
     def _mark(self, text: str) -> str:
         """A mark of `traceview record`: without its source text, unless it is the user's own."""
@@ -152,17 +212,17 @@ class TextRules:
         text = unescape(text)
         if not _FUNCTION.fullmatch(text):
             return None
-        keep = not self.renames or pseudonyms.is_pseudonym(text) or not text[:1].isalpha()
-        return text if keep else pseudonyms.pseudonym("function", text)
+        keep = not self.renames or is_pseudonym(text) or not text[:1].isalpha()
+        return text if keep else pseudonym("function", text)
 
     def _symbol(self, text: str) -> str | None:
         formed = _SYMBOL.fullmatch(text) and _PUNCTUATED.search(text)
         if not formed or _NO_SYMBOL.match(text):
             return text if is_public(text) else None
-        if self._is_known is None or pseudonyms.is_pseudonym(text) or _API.fullmatch(text):
+        if self._is_known is None or is_pseudonym(text) or _API.fullmatch(text):
             return text
-        public = pseudonyms.of_library(text, lambda name: "::" in name)
-        return text if public else pseudonyms.pseudonym("function", text)
+        public = of_library(text, lambda name: "::" in name)
+        return text if public else pseudonym("function", text)
 
     def _call(self, text: str) -> str | None:
         loaded = _LOADED.fullmatch(text)
@@ -178,9 +238,9 @@ class TextRules:
         if not self.renames or short is None or short.count("/") > 2 or short[:1] in "([<":
             return short
         name = short.rpartition("/")[2]
-        if pseudonyms.is_pseudonym(name):
+        if is_pseudonym(name):
             return short
-        return pseudonyms.pseudonym("file", text) + name[name.rfind(".") :]
+        return pseudonym("file", text) + name[name.rfind(".") :]
 
     def _module(self, text: str) -> str | None:
         words = is_public(text.rpartition("/")[2])

@@ -9,7 +9,7 @@ an nsys export.
 
 from __future__ import annotations
 
-from traceview.trace.nsys import kernel_code, source_excerpts
+from traceview.trace.nsys import added_tables
 from traceview.trace.schema import TABLES
 
 ABOUT = "TRACEVIEW_TRACE"
@@ -17,7 +17,7 @@ TEXTS = "TRACEVIEW_TEXTS"
 RUN = "TRACEVIEW_RUN"
 FORMAT = 1
 """Version of this layout; a reader refuses newer ones."""
-STORED_AS = {"kernel_code": kernel_code.KERNELS_TABLE, "source_lines": source_excerpts.EXCERPTS_TABLE}
+STORED_AS = {"kernel_code": added_tables.KERNELS_TABLE, "source_lines": added_tables.EXCERPTS_TABLE}
 """Tables with a layout of their own, whose texts are stored in place, by their SQL names."""
 # Counters of Nsight Compute come from a file beside the trace.
 NUMBERED = tuple(name for name in TABLES if name not in {*STORED_AS, "kernel_counters"})

@@ -21,8 +21,8 @@ from traceview.trace.impossible_rows import (
     without_impossible,
 )
 from traceview.trace.model import Trace
-from traceview.trace.nsys import kernel_code, source_excerpts
-from traceview.trace.nsys.cpu.own_samples import with_sources
+from traceview.trace.nsys import added_tables
+from traceview.trace.nsys.added_tables import with_sources
 from traceview.trace.nsys.export_info import length_of
 from traceview.trace.nsys.rows import Staged
 from traceview.trace.row_order import ordered
@@ -32,8 +32,8 @@ from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
 from traceview.trace.stored.layout import ABOUT, FORMAT, NUMBERED, RUN, TEXTS
 
 _OWN_LAYOUT: Mapping[str, Callable[[Database], Staged | None]] = {
-    "kernel_code": kernel_code.staged,
-    "source_lines": source_excerpts.source_excerpts,
+    "kernel_code": added_tables.staged,
+    "source_lines": added_tables.source_excerpts,
 }
 _ALWAYS = ("devices", "processes", "threads")
 _ROW_OF = {"process": "processes", "thread": "threads", "end_thread": "threads"}

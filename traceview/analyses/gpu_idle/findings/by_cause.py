@@ -7,19 +7,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart, CpuParts, cpu_parts, lost_times
+from traceview.analyses.gpu_idle.findings.cpu_parts import (
+    CpuPart,
+    CpuParts,
+    cpu_parts,
+    is_other_work,
+    lost_times,
+)
 from traceview.analyses.gpu_idle.findings.details import STANDS_OUT, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     LostIdle,
     Shown,
+    Wording,
     gap_finding,
     most_idle,
     opening_sentence,
 )
-from traceview.analyses.gpu_idle.findings.message import Wording
-from traceview.analyses.gpu_idle.findings.other_work import is_other_work
-from traceview.analyses.gpu_idle.findings.part_remedies import part_remedy
-from traceview.analyses.gpu_idle.findings.remedies import action_for, if_repeated, lost_by
+from traceview.analyses.gpu_idle.findings.remedies import (
+    action_for,
+    if_repeated,
+    lost_by,
+    part_remedy,
+)
 from traceview.analyses.gpu_idle.findings.sentences import (
     add_details,
     add_function,

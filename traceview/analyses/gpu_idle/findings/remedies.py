@@ -7,15 +7,22 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses.framework_wording import UNROLL_LOOPS, fewer_launches
+from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
+from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.recorder_wording import of_torch
+from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.frameworks import terms
+from traceview.facts.operations.frameworks import framework, terms
+from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.xla_loops import in_xla_loops
+from traceview.facts.samples import leaves_at, leaves_in, stacks_through
 from traceview.facts.steps.steps import pace
-from traceview.tables import Integers
+from traceview.tables import Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import ACTIVITIES, CPU
 from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, UNKNOWN
 
 _OPEN_EARLIER = (
@@ -134,3 +141,95 @@ def builds_graphs(trace: Trace) -> bool:
     builds = [name for name in map(str, names.values) if _BUILDS.match(name)]
     launches = np.count_nonzero(cuda_graphs(trace).whole | cuda_graphs(trace).node)
     return bool(names.isin(builds).sum() > LEAST_FRACTION_OF_BUILDS * launches)
+
+
+# Idle time in which cuDNN plans its attention on the CPU: once for each shape it has not seen.
+
+_KERNELS = re.compile(r"^cudnn_generated_\w*sdpa_")
+_CALLED = r"(?:sdpa|attention|attn|attend)(?!\w*mask)\w*"
+_FUNCTION = re.compile(
+    rf"::\w*{_CALLED}|/(?:torch|transformers|diffusers|timm)/.*{_CALLED}\.py::"
+    # The functions of C++ have no frame: these call what is compiled, and all of backward.
+    r"|/torch/(?:_ops\.py::__call__|autograd/graph\.py::_engine_run_backward)$",
+    re.IGNORECASE,
+)
+_ANOTHER = re.compile(r"/transformer_engine/")
+"""It calls cuDNN itself, not through PyTorch."""
+_LINE = re.compile(rf"{_CALLED}\(", re.IGNORECASE)
+_FEW_GRIDS = 2
+"""Different grids that layers of fixed shapes have; plans are made again only where shapes vary."""
+
+
+def planning_ns(trace: Trace, samples: IdleSamples) -> int:
+    """Idle time of samples in calls of attention whose kernel is one of cuDNN's, of varying shape.
+
+    Memsets may come between the plan and the kernel, which is the first one on their stream.
+    """
+    own = _planned_kernels(trace)
+    if not own.any():
+        return 0
+    calls = _calls_attention(trace)
+    python = np.flatnonzero(samples.site < len(calls))
+    chosen = python[calls[samples.site[python]]]
+    kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
+    hit = (kernel >= 0) & own[kernel]
+    if _grids(trace, kernel[hit]) <= _FEW_GRIDS:
+        return 0
+    return int(samples.time_ns[chosen[hit]].sum())
+
+
+def _planned_kernels(trace: Trace) -> Mask:
+    """True for the rows of kernels that are cuDNN's attention."""
+    names = trace.recorded("kernels").texts("name")
+    return names.isin([name for name in map(str, names.values) if _KERNELS.match(name)])
+
+
+def _calls_attention(trace: Trace) -> Mask:
+    """True for the stacks that end in a call of PyTorch's attention, by the line if it is known."""
+    by_line, line_known = leaves_at(trace, _LINE)
+    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
+    result: Mask = np.where(line_known, by_line, by_function)
+    return result
+
+
+def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:
+    """The row of the first kernel from each operation on, on its stream; −1 without one."""
+    ops = operations(trace)
+    kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
+    key = np.sort(ops.stream[kernels] * np.int64(len(ops)) + kernels)
+    at = np.searchsorted(key, ops.stream[operation] * np.int64(len(ops)) + operation)
+    following = np.append(key, -1)[at]
+    on_stream = following // max(len(ops), 1) == ops.stream[operation]
+    return np.where(on_stream, ops.row[following % max(len(ops), 1)], -1).astype(np.int32)
+
+
+def _grids(trace: Trace, kernel: RowNumbers) -> int:
+    """The number of different grids of some kernels."""
+    kernels = trace.recorded("kernels")
+    return len(groups.group(*(kernels[f"grid_{axis}"][kernel] for axis in "xyz")).first)
+
+
+# Remedies for idle time in which the CPU did one thing but launching, by who did it.
+#
+# Measured on one H200, steps with and without the remedy: docs/accuracy.md.
+
+_PLANS = (
+    "Turn cuDNN's attention off (torch.backends.cuda.enable_cudnn_sdp(False)), or pad sequences to "
+    "a few lengths: it makes a plan on the CPU for each shape that it has not seen."
+)
+
+
+def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
+    """The remedy for a part of idle time, by the function that most of it passed in."""
+    stack, time_ns = part.samples.site, part.samples.time_ns
+    doing = ACTIVITIES[part.doing]
+    for frame, remedy in doing.by_frame:
+        through = stacks_through(trace, re.compile(frame))
+        python = stack < len(through)
+        if 2 * int(time_ns[python][through[stack[python]]].sum()) > part.time_ns:
+            return remedy
+    if part.doing != CPU:
+        return doing.action
+    if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
+        return _PLANS
+    return other_work_remedy(trace, line)

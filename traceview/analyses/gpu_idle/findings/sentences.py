@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from traceview import groups
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.gpu_idle.findings.cpu_parts import (
+    is_in_library,
+    is_other_work,
+    range_pattern,
+)
 from traceview.analyses.gpu_idle.findings.details import (
     LONG_NS,
     STANDS_OUT,
@@ -16,13 +23,7 @@ from traceview.analyses.gpu_idle.findings.details import (
     longest_launch_site,
     longest_wait_site,
 )
-from traceview.analyses.gpu_idle.findings.host_work import in_host_functions, in_jit
-from traceview.analyses.gpu_idle.findings.message import Wording
-from traceview.analyses.gpu_idle.findings.other_work import (
-    is_in_library,
-    is_other_work,
-    range_pattern,
-)
+from traceview.analyses.gpu_idle.findings.gap_finding import Wording
 from traceview.analyses.gpu_idle.findings.remedies import (
     HELD_BACK,
     KEEP_STREAM_FREE,
@@ -35,14 +36,15 @@ from traceview.analyses.gpu_idle.findings.remedies import (
 )
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.graph_wording import AS_WHOLE
-from traceview.analyses.range_wording import inside
+from traceview.analyses.recorder_wording import inside
 from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
-from traceview.tables import Cell, Mask
+from traceview.tables import Cell, Mask, Table
 from traceview.trace import Trace
 from traceview.vocabulary.activities import ACTIVITIES
 from traceview.vocabulary.causes import (
@@ -53,6 +55,36 @@ from traceview.vocabulary.causes import (
     LAUNCH_LATE,
     SYNC_DRAIN,
 )
+
+# Idle time in which streams waited for host functions, or the driver compiled code.
+
+
+def in_host_functions(trace: Trace, own: Mask) -> tuple[int, int]:
+    """Idle time (ns) of some gaps in host functions of their process, and how many those are.
+
+    A host function may hold another stream than its own by an event, so streams are not compared.
+    """
+    return _during(trace.recorded("host_functions"), trace, own)
+
+
+def in_jit(trace: Trace, own: Mask) -> tuple[int, int]:
+    """Idle time (ns) of some gaps in which their process compiled PTX, and the compilations."""
+    jit = trace.recorded("jit_compilations")
+    return _during(jit.take(jit.texts("operation").isin(["compile"])), trace, own)
+
+
+def _during(work: Table, trace: Trace, own: Mask) -> tuple[int, int]:
+    every, total_ns, number = gaps(trace), 0, 0
+    process = operations(trace).process[every.after]
+    for each in groups.different(work["process"]).tolist():
+        rows, of_process = np.flatnonzero(own & (process == each)), work["process"] == each
+        start, end = work["start_ns"][of_process], work["end_ns"][of_process]
+        covered = intervals.union(start, end)
+        total_ns += int(intervals.overlap(covered, every.start_ns[rows], every.end_ns[rows]).sum())
+        idle = intervals.union(every.start_ns[rows], every.end_ns[rows])
+        number += int((intervals.overlap(idle, start, end) > 0).sum())
+    return total_ns, number
+
 
 _GOOD_PART = 0.25
 

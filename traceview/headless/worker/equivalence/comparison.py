@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from traceview.headless.equivalence import Equivalence
+from traceview.headless.change import Equivalence
 from traceview.headless.worker.equivalence.grids import (
     corners,
     every,
@@ -19,15 +21,83 @@ from traceview.headless.worker.equivalence.grids import (
     last_of,
     within,
 )
-from traceview.headless.worker.equivalence.interpreted_kernel import NotRunnableError
+from traceview.headless.worker.equivalence.interpreted_kernel import (
+    InterpretedKernel,
+    NotRunnableError,
+    tensors_of,
+)
 from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSample
-from traceview.headless.worker.equivalence.program_runs import ProgramRuns
 from traceview.headless.worker.equivalence.sparse_memory import (
     OutOfBoundsError,
     Region,
+    SparseMemory,
     TooSlowError,
 )
+from traceview.headless.worker.forked_task import ForkedTask
 from traceview.records import record
+
+# The programs of a kernel that have run so far, and what each has stored.
+
+
+class ProgramRuns:
+    """Runs programs of a kernel in memory of its own; `changed` replaces arguments.
+
+    `seconds` is the CPU time of the last program.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        sample: LaunchSample,
+        grid: Grid,
+        changed: Mapping[str, Any],
+        deadline: float,
+        *,
+        positive: bool,
+    ) -> None:
+        tensors = tensors_of(source.signature, sample)
+        self.memory = SparseMemory(tensors, deadline, positive=positive)
+        self.grid, self.seconds = grid, 0.0
+        self._kernel = InterpretedKernel(source, sample, self.memory, grid, changed)
+        self._stored: dict[Grid, Mapping[int, npt.NDArray[np.int64]]] = {}
+        self._is_changed = bool(changed)
+
+    def run(self, programs: Iterable[Grid]) -> None:
+        """Run the programs that have not run yet.
+
+        Raises NotRunnableError where the kernel as it is fails or the interpreter cannot run it,
+        OutOfBoundsError where it is changed and leaves its tensors, TooSlowError.
+        """
+        left = [program for program in programs if program not in self._stored]
+        try:
+            with self._kernel.ready():
+                for program in left:
+                    self._run(program)
+        except TooSlowError:
+            raise
+        except OutOfBoundsError as error:
+            if self._is_changed:
+                raise
+            raise NotRunnableError(f"as it is, it {error} of this launch") from None
+        except Exception as error:
+            text = " ".join(str(error).split())[:120]
+            raise NotRunnableError(f"Triton's interpreter cannot run it ({text})") from None
+
+    def stored(self, program: Grid, other: ProgramRuns) -> bool:
+        """Whether a program has run and the other's programs have stored all that it stored."""
+        offsets = self._stored.get(program)
+        return offsets is not None and all(
+            bool(region.marks[offsets[region.number]].all())
+            for region in other.memory.regions
+            if region.number in offsets
+        )
+
+    def _run(self, program: Grid) -> None:
+        started = time.thread_time()
+        self._kernel.run(program)
+        self._stored[program] = self.memory.take_stored()
+        self.seconds = time.thread_time() - started
+
 
 # Part of the time that whole grids may take, as estimated from one program.
 _WHOLE = 0.4
@@ -186,3 +256,34 @@ def _different(before: Any, after: Any, region: Region) -> int:
         bound = region.format.tolerance * np.maximum(np.maximum(abs(before), abs(after)), scale)
         close = finite & (np.abs(before - after) <= bound)
     return int((~(alike | close)).sum())
+
+
+# Comparisons in forked processes, which run while the kernel is being compiled.
+
+# Wall time per CPU time on a busy machine.
+_PATIENCE = 2.5
+
+
+class BackgroundComparison:
+    """A comparison in a process of its own."""
+
+    def __init__(
+        self, source: Any, sample: LaunchSample, changed: Mapping[str, Any], budget_s: float
+    ) -> None:
+        # Imported here once and not in each process.
+        import triton.runtime.interpreter  # noqa: F401
+
+        self._end = time.monotonic() + _PATIENCE * budget_s
+        self._task = ForkedTask(lambda: asdict(compare(source, sample, changed, budget_s)))
+
+    def result(self) -> Equivalence:
+        """Wait for the answer, at most as long as the budget."""
+        try:
+            return Equivalence(**self._task.result(max(0.0, self._end - time.monotonic())))
+        except (TimeoutError, ChildProcessError) as error:
+            reason = "takes too long" if isinstance(error, TimeoutError) else "crashes"
+            return Equivalence("unknown", f"Triton's interpreter {reason}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._task.close()

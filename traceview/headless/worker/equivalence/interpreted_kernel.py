@@ -10,8 +10,7 @@ from unittest import mock
 import numpy as np
 
 from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSample, TensorSample
-from traceview.headless.worker.equivalence.number_formats import NumberFormat
-from traceview.headless.worker.equivalence.sparse_memory import SparseMemory
+from traceview.headless.worker.equivalence.sparse_memory import NumberFormat, SparseMemory
 from traceview.headless.worker.interpreter import interpreted, interpreting
 
 Tensors = list[tuple[str, TensorSample, str]]

@@ -16,7 +16,7 @@ from traceview.inspect.rules.vector_width.causes import (
 )
 from traceview.inspect.rules.vector_width.from_layout import from_layout
 from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
-from traceview.ptx.addresses.requests import SECTOR_BYTES
+from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.

@@ -1,1 +1,0 @@
-"""Results of earlier `traceview bench` runs, and the difference to this one."""

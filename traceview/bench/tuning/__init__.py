@@ -1,1 +1,0 @@
-"""The fastest of several configurations: the search, and its results kept between runs."""

@@ -1,1 +1,0 @@
-"""Parts of `traceview ptx` and `traceview bench`: targets, and what is printed and written."""

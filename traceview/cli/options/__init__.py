@@ -1,1 +1,0 @@
-"""Options that several verbs have: their values, what they write, how a shell completes them."""

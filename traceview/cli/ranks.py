@@ -1,0 +1,180 @@
+"""`traceview report` of several ranks: which recordings it is about, and its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+import click
+
+from traceview.cli.output import print_text, progress, put_json, write_file
+from traceview.cli.report_outputs import ReportOutputs, ScreenOptions, put_tables
+from traceview.errors import suggestion
+from traceview.outputs import unpacked_name
+from traceview.records import record
+
+if TYPE_CHECKING:
+    from traceview.ranks.job import JobReport
+    from traceview.trace import Trace
+
+
+# The subject of a report: one recording, one rank of a job, or all ranks of a job.
+
+
+@record
+class RanksRequest:
+    """The recordings named on the command line, and the options about ranks."""
+
+    paths: tuple[Path, ...]
+    ranks: bool = False
+    rank: int | None = None
+    jobs: int | None = None
+    dask: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        if self.rank is None:
+            return
+        for option, value in (
+            ("--ranks", self.ranks),
+            ("--jobs", self.jobs),
+            ("--dask", self.dask),
+        ):
+            if value:
+                raise _misuse(f"{option} compares ranks, and --rank reports on one alone.")
+
+    def recording(self) -> Path | None:
+        """The recording if the report is about a single one; None for a job or a rank of one."""
+        if self.rank is not None or self.ranks or self.dask or len(self.paths) > 1:
+            return None
+        if not (self.paths[0].is_dir() or _is_glob(self.paths[0])):
+            return self.paths[0]
+        from traceview.ranks.execution.inputs import rank_files
+
+        files = rank_files([str(self.paths[0])])
+        return Path(files[0].path) if len(files) == 1 else None
+
+    @property
+    def patterns(self) -> list[str]:
+        return [str(path) for path in self.paths]
+
+    @property
+    def stem(self) -> str:
+        """The file name of outputs without extension, from the folder or the first recording."""
+        first = self.paths[0]
+        if len(self.paths) > 1 or _is_glob(first):
+            first = first.parent
+        name = first.resolve().name if first.is_dir() else Path(unpacked_name(first)).stem
+        if self.rank is not None:
+            return f"{name}-rank-{self.rank}"
+        return f"{name or 'job'}{'-ranks' if self.ranks and not first.is_dir() else ''}"
+
+    def load_rank(self) -> Trace:
+        """The trace of the rank that --rank names."""
+        from traceview import load
+        from traceview.ranks.execution.one_rank import trace_of_rank
+
+        return trace_of_rank(self.patterns, self.rank or 0, load)
+
+    def check_one(self) -> None:
+        """Raise UsageError for options that apply only to a job."""
+        for option, value in (("--jobs", self.jobs), ("--ranks", self.ranks)):
+            if value:
+                raise _misuse(f"{option} compares ranks, and this is one recording.")
+
+    def check_job(self, of_one_rank: Mapping[str, object]) -> None:
+        """Raise UsageError for a set option that applies only to the report of one rank."""
+        for option, value in of_one_rank.items():
+            if value:
+                raise _misuse(f"{option} applies to the report of one rank: add --rank N.")
+
+
+def _is_glob(path: Path) -> bool:
+    return any(sign in str(path) for sign in "*?[") and not path.exists()
+
+
+def _misuse(text: str) -> click.UsageError:
+    return click.UsageError(text, click.get_current_context())
+
+
+def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
+    """Raise UsageError if --only names no table of a job, or if an output does not support it."""
+    from traceview.ranks.tables import TABLES
+
+    known = [spec.name for spec in TABLES]
+    for name in names:
+        if name not in known:
+            raise _misuse(f"no table of several ranks is named {name!r}; {suggestion(name, known)}")
+    if names and (outputs.html or outputs.markdown or outputs.stdout == "markdown"):
+        raise _misuse(
+            "--only selects tables of the terminal, --json and --csv, not of other outputs."
+        )
+
+
+# Outputs of the report of a job: one screen or every table, files, data on stdout.
+
+
+def put_job(
+    job: JobReport, outputs: ReportOutputs, shown: ScreenOptions, only: Sequence[str]
+) -> None:
+    """Write and print the report of a job, with the tables named in `only`, or all if empty."""
+    if not outputs.stdout:
+        _print(job, shown, only)
+    if outputs.html:
+        write_file(outputs.html, _page(job, outputs.all_rows))
+    if outputs.json or outputs.stdout == "json":
+        put_json(_document(job, outputs.all_rows, only), outputs.json)
+    if outputs.markdown or outputs.stdout == "markdown":
+        put_json(job.to_markdown(), outputs.markdown)
+    if outputs.csv:
+        put_tables(_tables(job, only), outputs.csv)
+    _warn(job)
+
+
+def _print(job: JobReport, shown: ScreenOptions, only: Sequence[str]) -> None:
+    from traceview.render.ranks.text import render_job
+
+    print_text(
+        lambda width, color: render_job(
+            job, width=width, color=color, all_tables=shown.tables, only=only
+        ),
+        pager=shown.tables and shown.pager,
+    )
+
+
+def _page(job: JobReport, all_rows: bool) -> str:
+    with progress("Rendering the page"):
+        return job.to_html(all_rows=all_rows)
+
+
+def _document(job: JobReport, all_rows: bool, only: Sequence[str]) -> Iterator[str]:
+    from traceview import __version__
+    from traceview.render.base.row_limit import MOST_ROWS
+    from traceview.render.ranks.json import json_pieces
+
+    return json_pieces(job, __version__, None if all_rows else MOST_ROWS, only)
+
+
+def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
+    from traceview.ranks.tables import chosen
+    from traceview.render.ranks.figures import ranked_findings
+    from traceview.render.report.csv_tables import csv_text
+    from traceview.report import findings_table
+
+    yield "findings.csv", csv_text(findings_table(ranked_findings(job)))
+    for spec in chosen(only):
+        yield f"{spec.name}.csv", csv_text(job.result.tables[spec.name])
+
+
+def _warn(job: JobReport) -> None:
+    """Warn on stderr of recordings that could not be read: the exit status does not show it."""
+    from traceview import units
+    from traceview.render.base.safe_text import visible
+
+    if not job.failed:
+        return
+    first = job.failed[0]
+    text = f"{PurePath(first.path).name}: {first.reason}"
+    rest = f" (and {units.count(len(job.failed) - 1)} more)" if len(job.failed) > 1 else ""
+    click.echo(f"traceview: warning: left out {visible(text, 400)}{rest}", err=True)

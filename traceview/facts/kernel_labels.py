@@ -1,0 +1,155 @@
+"""Labels of kernels: what a library's kernel computes, or the base name of any other kernel."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import zip_longest
+
+import numpy as np
+
+from traceview import groups
+from traceview.tables import Texts
+from traceview.trace import Trace, fact_without_ranges
+from traceview.vocabulary.libraries import readable
+
+# C++ names as the two demanglers write them: that of nsys (EDG), and that of torch.profiler
+# (GNU).
+#
+# EDG void at::native::<unnamed>::f<(int)4, (bool)1, [lambda(float) (instance 2)], char *> GNU
+# void at::native::(anonymous namespace)::f<4, true, {lambda(float)#2}, char*>
+
+_LAMBDA = re.compile(r"\{lambda\((.*?)\)#(\d+)\}")
+_NUMBER = re.compile(r"(?<=[<,])( ?)(-?\d+)(u?l?)(?=[,>])")
+_FLAG = re.compile(r"(?<=[<,])( ?)(true|false)(?=[,>])")
+_TYPES = {"": "int", "u": "unsigned int", "l": "long", "ul": "unsigned long"}
+
+
+def as_edg(name: str) -> str:
+    """The name with unnamed namespaces, lambdas and constants as nsys writes them."""
+    if "<" not in name and "(" not in name:
+        return name
+    name = name.replace("(anonymous namespace)", "<unnamed>")
+    name = _LAMBDA.sub(r"[lambda(\1) (instance \2)]", name)
+    name = _NUMBER.sub(lambda found: f"{found[1]}({_TYPES[found[3]]}){found[2]}", name)
+    return _FLAG.sub(lambda found: f"{found[1]}(bool){int(found[2] == 'true')}", name)
+
+
+# Labels of kernels: what a library's kernel computes, or the base name of any other kernel.
+#
+# `vocabulary.libraries` puts the names of known libraries into words. For other wrappers, such as
+# `device_kernel`, the label adds the first meaningful template argument.
+
+MOST = 80
+"""The most characters that are added to a base name."""
+_MOST_CHARACTERS = 4000
+_WRAPPER = re.compile(
+    r"(?:.*::)?(?:[Kk]ernel2?|device_kernel|_kernel_agent|\w*elementwise\w*kernel\w*|reduce_kernel"
+    r"|multi_tensor_apply_kernel)"
+)
+# Numba puts the types of the arguments and the options of its compiler there.
+_ABI_TAG = re.compile(r"\[abi:[^\[\]]*\]")
+# A word before :: is a scope, not a name.
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
+_SAYS_NOTHING = re.compile(
+    r"void|bool|char|short|int|long|unsigned|float|double|const|signed|T\d+|lambda|instance|operator"
+    r"|unnamed|anonymous|array|Array|BFloat16|Half|Float8_\w+|complex|half_t|bfloat16_t|tfloat32_t"
+    r"|gpu_kernel_impl\w*|gpu_index_kernel|[AB]?UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t"
+    r"|\w*ListMetadata|OpaqueType|enable_\w+|type"
+)
+_TOKEN = re.compile(r"[^\W_]+(?!\w*\s*::)")
+_LONG_WORD = re.compile(r"\b[A-Za-z_]\w{4,29}\b(?!\s*::)")
+_MOST_TOKENS = 3
+
+
+@fact_without_ranges
+def kernel_labels(trace: Trace) -> Texts:
+    """The label of each row of kernels; kernels of different names have different labels."""
+    kernels = trace.recorded("kernels")
+    names, shorts = kernels.texts("name"), kernels.texts("short_name")
+    first = groups.group(names.codes).first
+    first = first[names.codes[first] >= 0]
+    texts = labels(
+        [str(text)[:_MOST_CHARACTERS] for text in names.take(first).decode()],
+        [(text or "")[:_MOST_CHARACTERS] for text in shorts.take(first).decode()],
+    )
+    # The codes are those of the names, so only the values of kernel names are filled in.
+    values = np.full(len(names.values), "", object)
+    values[names.codes[first]] = texts
+    return Texts(names.codes, values)
+
+
+def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
+    """Distinct labels of kernels, from their full names, all distinct, and their base names."""
+    names = [as_edg(name) for name in names]
+    shorts = [_ABI_TAG.sub("", short) for short in shorts]
+    said = [readable(name) for name in names]
+    plain = [
+        words or _own_label(name, short)
+        for words, name, short in zip(said, names, shorts, strict=True)
+    ]
+    worded = _with_words(plain, names)
+    distinct = _with_tokens(worded, names)
+    starts = [
+        text if words else short for text, words, short in zip(plain, said, shorts, strict=True)
+    ]
+    return [_bounded(text, start) for text, start in zip(distinct, starts, strict=True)]
+
+
+def label(name: str, short: str) -> str:
+    """The label of one kernel by its name as nsys writes it; others may share it: see `labels`.
+
+    In words for kernels of known libraries, else the base name; for a wrapper, with the first
+    meaningful word of its template arguments.
+    """
+    return readable(name) or _own_label(name, short)
+
+
+def _own_label(name: str, short: str) -> str:
+    if not _WRAPPER.fullmatch(short):
+        return short
+    start = name.find("<", name.find(short.rpartition("::")[2]))
+    words = _WORD.finditer(name, start) if start >= 0 else ()
+    telling = (word[0] for word in words if not _SAYS_NOTHING.fullmatch(word[0]))
+    return f"{short} {next(telling, '')}".rstrip()
+
+
+def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The labels, equal ones extended by the longest word that only one of their kernels has."""
+    alike = Counter(plain)
+    words = [
+        _LONG_WORD.findall(name) if alike[text] > 1 else ()
+        for text, name in zip(plain, names, strict=True)
+    ]
+    shared = Counter(
+        (text, word) for text, of in zip(plain, words, strict=True) for word in set(of)
+    )
+    result = []
+    for text, own in zip(plain, words, strict=True):
+        telling = [word for word in own if shared[text, word] == 1 and word not in text]
+        result.append(f"{text} {max(telling, key=len)}" if telling else text)
+    return result
+
+
+def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The labels, equal ones extended by the first token, such as a number, that differs."""
+    result = list(labels)
+    tokens: dict[int, list[str]] = {}
+    for _ in range(_MOST_TOKENS):
+        alike = defaultdict(list)
+        for at, text in enumerate(result):
+            alike[text].append(at)
+        for same in (same for same in alike.values() if len(same) > 1):
+            for at in same:
+                tokens.setdefault(at, _TOKEN.findall(names[at]))
+            columns = zip_longest(*(tokens[at] for at in same), fillvalue="")
+            parting = next((column for column in columns if len(set(column)) > 1), ())
+            for at, token in zip(same, parting, strict=False):
+                result[at] = f"{result[at]} {token}".rstrip()
+    return result
+
+
+def _bounded(text: str, short: str) -> str:
+    added, half = text[len(short) :], MOST // 2
+    return text if len(added) <= MOST else f"{short}{added[: half - 1]}…{added[-half:]}"

@@ -1,1 +1,0 @@
-"""Labels of kernels: distinct names of a trace, in words where a library's record has them."""

@@ -1,0 +1,221 @@
+"""Trials at the start of a program: of convolution algorithms (cuDNN), of kernel configurations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.operations import Kind, Operations, operations
+from traceview.intervals import Intervals
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask, Table
+from traceview.trace import Trace, fact
+
+# Trials of convolution algorithms: cuDNN runs each candidate before it settles (benchmark mode).
+#
+# A trial is a run of convolution kernels of several names with nothing but changes of layout
+# between them, where each algorithm runs twice in succession. A network has other kernels between
+# its convolutions, or repeats the same run in every pass.
+
+LEAST_KERNELS, LEAST_ALGORITHMS = 6, 3
+TWICE = 0.3
+"""Least fraction of a run's kernels that repeat the kernel before them."""
+PREPARES_NS, NEAR_NS = 10_000_000, 500_000_000
+"""A GPU that idles for so long before a kernel of cuDNN, this close to a trial, waits for the next
+candidates: a trial of few algorithms does not show in the kernels."""
+MOST_REPEATS = 3
+"""A kernel that occurs more often is part of the network."""
+
+
+@fact
+def algorithm_trials(trace: Trace) -> dict[int, Intervals]:
+    """Windows of algorithm trials, by process.
+
+    A window begins when the work before it ends, as cuDNN builds the candidates before trying any.
+    """
+    kernels, ops = trace.recorded("kernels"), operations(trace)
+    is_convolution = kernel_classes(trace) == KernelClass.CONVOLUTION
+    result: dict[int, Intervals] = {}
+    for process in groups.different(kernels["process"][is_convolution]).tolist():
+        own = np.flatnonzero((ops.process == process) & (ops.kind != Kind.SET))
+        is_kernel = ops.kind[own] == Kind.KERNEL
+        row = np.where(is_kernel, ops.row[own], 0)
+        layout = kernel_classes(trace)[row] == KernelClass.CAST_COPY
+        first, last = trial_runs(
+            np.where(is_kernel, kernels.texts("name").codes[row], -1),
+            is_kernel & is_convolution[row],
+            is_kernel & layout,
+        )
+        if len(first):
+            start, end = ops.start_ns[own], ops.end_ns[own]
+            before = np.append(start[:1], end)[_before(is_kernel & layout, first)]
+            trials = intervals.union(np.minimum(before, start[first]), end[last])
+            by_cudnn = is_kernel & (is_convolution[row] | layout | _of_cudnn(kernels)[row])
+            result[process] = with_preparation(trials, start, end, by_cudnn)
+    return result
+
+
+def with_preparation(
+    trials: Intervals, start: Integers, end: Integers, by_cudnn: Mask
+) -> Intervals:
+    """The trials, extended by nearby idle time before cuDNN kernels.
+
+    `start`, `end` and `by_cudnn` have one entry per operation, in order of start.
+    """
+    idle_from = np.maximum.accumulate(end)[:-1]
+    idle_to, waits = start[1:], by_cudnn[1:] & (start[1:] - idle_from >= PREPARES_NS)
+    after = np.searchsorted(trials.start, idle_from[waits], side="right")
+    last_end = np.append(np.iinfo(np.int64).min // 2, trials.end)[after]
+    next_start = np.append(trials.start, np.iinfo(np.int64).max // 2)[after]
+    near = (idle_from[waits] - last_end <= NEAR_NS) | (next_start - idle_to[waits] <= NEAR_NS)
+    begin, stop = idle_from[waits][near], idle_to[waits][near]
+    return intervals.union(
+        np.concatenate((trials.start, begin)), np.concatenate((trials.end, stop))
+    )
+
+
+def _of_cudnn(kernels: Table) -> Mask:
+    names = kernels.texts("name")
+    return names.isin([name for name in names.values if "cudnn::" in str(name)])
+
+
+def _before(is_layout: Mask, row: Integers) -> Integers:
+    """One more than the last kernel before each `row` that is no layout change; 0 without any."""
+    others = np.where(is_layout, 0, np.arange(1, len(is_layout) + 1))
+    return np.append(0, np.maximum.accumulate(others))[row]
+
+
+def trial_runs(name: Integers, is_convolution: Mask, is_layout: Mask) -> tuple[Integers, Integers]:
+    """First and last row of each run of trials in a sequence of kernels.
+
+    `name` has numbers of the kernels' names; all arrays have shape (kernels,), in order of start.
+    """
+    kept = np.flatnonzero(~is_layout)
+    chosen = np.append(np.append(False, is_convolution[kept]), False)
+    edges = np.flatnonzero(chosen[1:] != chosen[:-1])
+    begin, end = edges[::2], edges[1::2]
+    long = end - begin >= LEAST_KERNELS
+    begin, end = begin[long], end[long]
+    names = name[kept]
+    several = [len(groups.different(names[a:b])) for a, b in zip(begin, end, strict=True)]
+    twice = [
+        float(np.mean(names[a + 1 : b] == names[a : b - 1]))
+        for a, b in zip(begin, end, strict=True)
+    ]
+    kind = [hash(names[a:b].tobytes()) for a, b in zip(begin, end, strict=True)]
+    _, number, often = np.unique(np.array(kind, np.int64), return_inverse=True, return_counts=True)
+    trial = (np.array(several, np.int64) >= LEAST_ALGORITHMS) & (np.array(twice) >= TWICE)
+    trial &= often[number] <= MOST_REPEATS
+    return kept[begin[trial]], kept[end[trial] - 1]
+
+
+# Trials of kernel configurations, as autotuners of Triton and Inductor run them.
+#
+# An autotuner calls each candidate many times and clears the L2 cache before each call, by a
+# memset or a fill of one size. What tells it from a benchmark of the program's own is a kernel
+# that is tried with several numbers of threads or registers.
+
+LEAST_CALLS, MOST_KERNELS = 4, 8
+"""The fewest calls in succession that are a trial, and the most kernels of one call."""
+LEAST_CLEARED_BYTES, LEAST_FILLING_THREADS = 4 << 20, 1 << 19
+"""Less than an L2 cache: a memset or a fill of that size clears something else."""
+PAUSE_NS = 200_000_000
+"""Between two trials an autotuner builds the next candidate for so long."""
+_FILL = "FillFunctor"
+_MIXED = np.uint64(0x9E3779B97F4A7C15)
+
+
+@record
+class ConfigurationTrials:
+    """Windows of trials: of kernels in several configurations, and of other kernels.
+
+    The latter are a library's kernels that a compiler compares, or a benchmark of the program's.
+    """
+
+    tuned: Intervals
+    others: Intervals
+
+
+@fact
+def configuration_trials(trace: Trace) -> dict[int, ConfigurationTrials]:
+    """Windows of trials by process."""
+    ops, clears, result = operations(trace), _clearing(trace, operations(trace)), {}
+    for process in groups.different(ops.process[clears]).tolist():
+        own = np.flatnonzero(ops.process == process)
+        first, last, tried = trial_calls(_identities(trace, ops, own), clears[own])
+        if not len(first):
+            continue
+        start, end = ops.start_ns[own[first]], ops.end_ns[own[last]]
+        bounds = np.flatnonzero(np.append(True, start[1:] - end[:-1] > PAUSE_NS))
+        tuned = np.maximum.reduceat(_tuned(trace, ops, own[tried]), bounds)
+        begin, stop = start[bounds], end[np.append(bounds[1:], len(end)) - 1]
+        windows = (intervals.union(begin[each], stop[each]) for each in (tuned, ~tuned))
+        result[process] = ConfigurationTrials(*windows)
+    return result
+
+
+def _clearing(trace: Trace, ops: Operations) -> Mask:
+    """True for the operations that overwrite as much memory as an L2 cache holds."""
+    kernels, memsets = trace.recorded("kernels"), trace.recorded("sets")
+    names = kernels.texts("name")
+    fills = names.isin([name for name in names.values if _FILL in str(name)])
+    threads = kernels["grid_x"].astype(np.int64) * kernels["block_x"]
+    result = np.zeros(len(ops), bool)
+    for kind, wide in (
+        (Kind.KERNEL, fills & (threads >= LEAST_FILLING_THREADS)),
+        (Kind.SET, memsets["bytes"] >= LEAST_CLEARED_BYTES),
+    ):
+        rows = ops.kind == kind
+        result[rows] = wide[ops.row[rows]]
+    return result
+
+
+def _identities(trace: Trace, ops: Operations, own: Array) -> Integers:
+    """A number per operation, equal for equal launches of a kernel and for memsets of one size."""
+    kernels, rows = trace.recorded("kernels"), ops.row[own]
+    names = ("grid_x", "block_x", "registers_per_thread")
+    columns = (kernels.texts("name").codes, *(kernels[name] for name in names))
+    parts = np.zeros((len(columns), len(own)), np.int64)
+    launched = ops.kind[own] == Kind.KERNEL
+    for part, column in zip(parts, columns, strict=True):
+        part[launched] = column[rows[launched]]
+    cleared = ops.kind[own] == Kind.SET
+    parts[0, cleared] = trace.recorded("sets")["bytes"][rows[cleared]]
+    return groups.group(ops.kind[own], *parts).ids
+
+
+def trial_calls(identity: Integers, clears: Mask) -> tuple[Integers, Integers, Integers]:
+    """Indices of the first and last operation of each trial, and of one operation that it tries.
+
+    A trial is a run of equal calls, each after the same clearing of the cache. `identity` and
+    `clears` have one element per operation, in order of start.
+    """
+    at = np.flatnonzero(clears)
+    none = at[:0]
+    if len(at) < LEAST_CALLS + 1:
+        return none, none, none
+    kernels = np.diff(at) - 1
+    mixed = np.append(np.uint64(0), np.cumsum((identity.astype(np.uint64) + np.uint64(1)) * _MIXED))
+    call = (mixed[at[1:]] - mixed[at[:-1] + 1]).view(np.int64)
+    each = groups.group(kernels, call, identity[at[:-1]]).ids
+    opens = np.flatnonzero(np.append(True, each[1:] != each[:-1]))
+    closes = np.append(opens[1:], len(each))
+    trial = (closes - opens >= LEAST_CALLS) & (kernels[opens] > 0)
+    trial &= kernels[opens] <= MOST_KERNELS
+    opens, closes = opens[trial], closes[trial]
+    return at[opens], at[closes] - 1, at[opens] + 1
+
+
+def _tuned(trace: Trace, ops: Operations, tried: Array) -> Mask:
+    """True for the trials of a kernel that was tried with other threads or registers as well."""
+    kernels, rows = trace.recorded("kernels"), ops.row[tried]
+    launched = ops.kind[tried] == Kind.KERNEL
+    rows = np.where(launched, rows, 0)
+    name = np.where(launched, kernels.texts("name").codes[rows], -1)
+    shape = kernels["block_x"][rows], kernels["registers_per_thread"][rows]
+    kinds = groups.group(name, *(np.where(launched, each, 0) for each in shape))
+    variants = groups.group(name[kinds.first])
+    several = groups.count(variants) > 1
+    result: Mask = several[variants.ids][kinds.ids] & launched
+    return result

@@ -1,0 +1,239 @@
+"""Queue wait and queue depth of each stream, and calls that waited for room in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.compiled import coverage
+from traceview.facts.operations.cuda_api import ApiCalls, api_calls
+from traceview.facts.operations.operations import (
+    Operations,
+    calls_that_enqueue,
+    first_launch_calls,
+    operations,
+    operations_by_stream,
+)
+from traceview.facts.ranges.selection import selected_operations
+from traceview.intervals import Depth, Intervals
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked
+from traceview.tables.quantiles import quantile
+from traceview.trace import Trace, fact, fact_without_ranges
+
+# Time that launch calls waited for room in a full launch queue.
+#
+# The queue of a stream holds about a thousand entries. Once it is full, each call that enqueues
+# work waits until the GPU has taken one out: the GPU has plenty to do, and the call's time is no
+# cost of launching.
+
+FULL = 1000
+"""Least depth at which a queue may be full. On an H200 (driver 580) the depth of a stream rises to
+1,023 and no further: calls made at 1,023 took 67 µs (median), at 1,022 and below 4 µs."""
+
+PLATEAU = 1
+"""A call counts as made at the top of the plateau within this of the stream's greatest depth."""
+
+FAR_LONGER = 4
+"""A call was held back if it took so many times the median of undisturbed calls of its name. Of
+2,325 undisturbed calls on an H200 1 in 50 took longer; of the 44 at the plateau 21 did, most of
+them by 16 to 49 times."""
+
+
+@record
+class QueueFull:
+    """Time that calls waited for room in a full launch queue, by thread and by call (`held_ns`).
+
+    `recorded` is True where the recorder reports that time; else it is inferred from queue depth
+    and call duration.
+    """
+
+    held_ns: Integers
+    by_thread: dict[int, Intervals]
+    recorded: bool
+
+
+@fact_without_ranges
+def queue_full(trace: Trace) -> QueueFull:
+    """Time that calls waited for room in the launch queue: recorded if reported, else inferred."""
+    overheads, calls = trace.recorded("overheads"), api_calls(trace)
+    own = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
+    recorded = bool(own.any())
+    if recorded:
+        thread, start, end = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    else:
+        row, held = _inferred(trace)
+        thread, start = calls.thread[row], calls.start_ns[row]
+        end = start + held
+    by_thread = {
+        int(each): intervals.union(start[thread == each], end[thread == each])
+        for each in groups.different(thread)
+    }
+    if not by_thread:
+        return QueueFull(constant(0, len(calls), np.int64), {}, recorded)
+    enqueuing = calls_that_enqueue(operations(trace), len(calls))
+    return QueueFull(held_time(calls, enqueuing, by_thread), by_thread, recorded)
+
+
+def held_time(calls: ApiCalls, enqueuing: Mask, by_thread: Mapping[int, Intervals]) -> Integers:
+    """Time that each API call waited for room, in ns; 0 for calls that enqueue nothing."""
+    result, rows = np.zeros(len(calls), np.int64), np.flatnonzero(enqueuing)
+    for thread, full in by_thread.items():
+        own = rows[calls.thread[rows] == thread]
+        result[own] = intervals.overlap(full, calls.start_ns[own], calls.end_ns[own])
+    return result
+
+
+def _inferred(trace: Trace) -> tuple[Integers, Integers]:
+    """Rows of the calls held back, and by how much they exceed the median of undisturbed calls.
+
+    The excess lies at the start of a call: the work enters the queue once there is room.
+    """
+    ops, calls = operations(trace), api_calls(trace)
+    none = np.zeros(0, np.int64)
+    # Several operations of one call are one entry, so depth in operations bounds depth in entries.
+    streams = range(len(ops.streams))
+    if not trace.selection and all(stream_depth(trace, each).most < FULL for each in streams):
+        return none, none
+    depths = [queue_entries(ops, calls, rows) for rows in rows_by_stream(trace)]
+    full, calm = plateau(depths, len(calls))
+    if not full.any():
+        return none, none
+    # First launches load code.
+    calm &= ~first_launch_calls(trace)
+    rows = np.flatnonzero(calls_that_enqueue(ops, len(calls)))
+    names = trace.recorded("api_calls").texts("name").codes[rows]
+    held_ns = excess_time(calls.duration_ns[rows], names, full[rows], calm[rows])
+    return rows[held_ns > 0], held_ns[held_ns > 0]
+
+
+def excess_time(duration_ns: Integers, name: Array, full: Mask, calm: Mask) -> Integers:
+    """Excess of each call made with a full queue over the usual duration, in ns; 0 for others.
+
+    The usual duration is the median of the calm calls of the same name. Calls no longer than
+    FAR_LONGER times that were not held back.
+    """
+    by_name = groups.group(name)
+    usual = np.full(by_name.size, -1, np.int64)
+    calm_names = groups.group(by_name.ids[calm])
+    medians = groups.stats(calm_names, duration_ns[calm]).median
+    usual[by_name.ids[calm][calm_names.first]] = medians
+    usual = usual[by_name.ids]
+    held = full & (usual >= 0) & (duration_ns > FAR_LONGER * usual)
+    return np.where(held, duration_ns - usual, 0)
+
+
+def plateau(depths: Sequence[tuple[Integers, Integers]], calls: int) -> tuple[Mask, Mask]:
+    """Masks of the API calls made with a full queue, and of those with a queue surely not full.
+
+    `depths` has, per stream, the calls that enqueued work and the queue's entries with each call;
+    `calls` is the number of all API calls.
+    """
+    full, calm = np.zeros(calls, bool), np.zeros(calls, bool)
+    for call, depth in depths:
+        most = int(depth.max(initial=0))
+        full[call] = (depth >= most - PLATEAU) & (most >= FULL)
+        calm[call] = depth < FULL - FULL // 10
+    return full, calm
+
+
+def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Integers, Integers]:
+    """The calls that enqueued operations of a stream, and the entries in its queue with each one.
+
+    A graph is one entry, however many nodes it has.
+    """
+    rows = rows[ops.call[rows] >= 0]
+    each = groups.group(ops.call[rows])
+    call: Array = ops.call[rows[each.first]]
+    end = np.full(each.size, np.iinfo(np.int64).min)
+    np.maximum.at(end, each.ids, ops.end_ns[rows])
+    start = calls.start_ns[call]
+    begun = coverage.places(intervals.ascending(start), start, side="right")
+    return call, begun - coverage.places(intervals.ascending(end), start, side="right")
+
+
+# How far the CPU runs ahead of each stream: queue wait and queue depth.
+#
+# Queue wait is max(0, operation start − launch call end); queue depth is the number of operations
+# whose launch call has started and that have not ended. Both need the launch call, so operations
+# without one count in neither.
+
+
+@fact_without_ranges
+def queue_wait_ns(trace: Trace) -> Integers:
+    """Queue wait of each operation; −1 where its launch call is not known."""
+    return queue_waits(operations(trace), api_calls(trace))
+
+
+def queue_waits(ops: Operations, calls: ApiCalls) -> Integers:
+    """Queue wait of each operation in ns; −1 where its launch call is not known."""
+    wait = np.full(len(ops), -1, np.int64)
+    known = ops.launched
+    if known.any():
+        wait[known] = np.maximum(ops.start_ns[known] - picked(calls.end_ns, ops.call[known]), 0)
+    return wait
+
+
+@record
+class QueueWait:
+    """Statistics of queue waits; None where no operation has a known call.
+
+    Percentiles are interpolated and rounded.
+    """
+
+    median_ns: int | None
+    p90_ns: int | None
+    most_ns: int | None
+
+
+def wait_of(trace: Trace, rows: Array) -> QueueWait:
+    """Statistics of the queue waits of these operations."""
+    wait = picked(queue_wait_ns(trace), rows)
+    wait = wait[wait >= 0]
+    if not len(wait):
+        return QueueWait(None, None, None)
+    return QueueWait(
+        round(quantile(wait, 0.5)),
+        round(quantile(wait, 0.9)),
+        int(wait.max()),
+    )
+
+
+def stream_depth(trace: Trace, stream: int) -> Depth:
+    """Queue depth that the selected operations of a stream saw."""
+    return _stream_depths(trace)[stream]
+
+
+@fact
+def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
+    chosen = selected_operations(trace)
+    return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
+
+
+@fact_without_ranges
+def rows_by_stream(trace: Trace) -> tuple[RowNumbers, ...]:
+    """The operations of each stream, in order of start: one pass for all streams."""
+    ops = operations(trace)
+    ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
+    return tuple(np.split(operations_by_stream(trace), ends[:-1]))
+
+
+def depth_of(trace: Trace, rows: Array, chosen: Mask) -> Depth:
+    """Greatest and time-weighted mean depth that the chosen ones of these operations saw."""
+    return queue_depth(operations(trace), api_calls(trace), rows, chosen)
+
+
+def queue_depth(ops: Operations, calls: ApiCalls, rows: Array, chosen: Mask) -> Depth:
+    """Depth of a queue that holds the operations `rows`, as the chosen ones saw it.
+
+    `chosen` is a mask over all operations.
+    """
+    call = picked(ops.call, rows)
+    if len(call) and call.min() < 0:
+        rows, call = rows[call >= 0], call[call >= 0]
+    if not len(rows):
+        return Depth(0, 0.0)
+    start = picked(calls.start_ns, call)
+    return intervals.depth(start, picked(ops.end_ns, rows), picked(chosen, rows))

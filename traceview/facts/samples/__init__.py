@@ -1,1 +1,0 @@
-"""Samples of the Python stacks of threads."""

@@ -1,1 +1,0 @@
-"""Ranks of a distributed run, as recordings: the files that they write."""

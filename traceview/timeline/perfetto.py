@@ -1,0 +1,274 @@
+"""A timeline as a Perfetto trace (TrackEvent packets), piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations.operations import operations
+from traceview.intervals import Intervals
+from traceview.tables import Integers, Mask, RowNumbers
+from traceview.timeline import perfetto_packets
+from traceview.timeline.counters import Counter
+from traceview.timeline.lanes import Lane
+from traceview.timeline.names import CLASSES, NameTable
+from traceview.timeline.perfetto_packets import Bytes, columns, interleaved
+from traceview.timeline.stream_lanes import LaunchConfigurations, device_title
+from traceview.timeline.timeline import Timeline
+from traceview.timeline.tracks import Track
+from traceview.trace import Trace
+
+# Slices of one Perfetto track: its rows must nest, because a viewer builds a tree of them.
+
+_MOST_ROUNDS = 16
+
+
+def nested(tracks: Sequence[Track]) -> tuple[list[Integers], list[Integers]]:
+    """The rows of each track that nest within each other, and the rows that cross another one."""
+    which = np.repeat(np.arange(len(tracks)), [len(track) for track in tracks])
+    row = np.concatenate([np.arange(len(track)) for track in tracks])
+    start = np.concatenate([track.start_ns for track in tracks])
+    end = np.concatenate([last_ns(track) for track in tracks])
+    order = np.lexsort((which, -end, start))
+    left_out = np.zeros(len(order), bool)
+    for _ in range(_MOST_ROUNDS):
+        kept = order[~left_out[order]]
+        crossed = crossing(Intervals(start[kept], end[kept]))
+        if not crossed.any():
+            break
+        left_out[kept[crossed]] = True
+    else:
+        left_out[:] = True
+    parts = [
+        [row[(which == number) & (left_out == out)] for number in range(len(tracks))]
+        for out in (False, True)
+    ]
+    return parts[0], parts[1]
+
+
+def last_ns(track: Track) -> Integers:
+    """The end of each row, at least 1 ns after its start."""
+    result: Integers = np.maximum(track.end_ns, track.start_ns + 1)
+    return result
+
+
+def crossing(spans: Intervals) -> Mask:
+    """True for intervals that end after their parent; sorted by start, then longest first.
+
+    The depth of an interval is the number of those begun before and not ended at its start. Its
+    parent, unless intervals cross, is the last one begun at the depth above.
+    """
+    ended = np.searchsorted(np.sort(spans.end), spans.start, side="right")
+    depth = np.arange(len(spans.start)) - ended
+    result = np.zeros(len(depth), bool)
+    above = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        own = np.flatnonzero(depth == level)
+        around = above[np.maximum(np.searchsorted(above, own) - 1, 0)]
+        result[own] = spans.end[own] > spans.end[around]
+        above = own
+    return result
+
+
+def edge_order(start: Integers, end: Integers, *, disjoint: bool) -> Integers:
+    """The order of 2n edges, first all starts and then all ends, of n intervals that nest.
+
+    At equal times ends come before starts, inner ends first and outer starts first. Disjoint
+    intervals in order begin and end in turn.
+    """
+    rows = np.arange(len(start))
+    if disjoint:
+        return np.stack((rows, rows + len(start)), axis=1).reshape(-1)
+    length = end - start
+    rank = np.concatenate((-length, length))
+    kind = np.repeat(np.array([1, 0], np.int8), len(start))
+    time = np.concatenate((start, end))
+    # Of equal intervals the first one is the outer one.
+    place = np.concatenate((rows, -rows))
+    return np.lexsort((place, rank, kind, time))
+
+
+# A timeline as a Perfetto trace, piece by piece.
+#
+# Threads of a process hold their ranges and calls as nested slices. Each GPU is a track of its
+# own with a track per stream, its idle time and its counters. A flow leads from each launch call
+# to the work that it launched. Kernels carry their whole name and launch configuration as
+# arguments.
+
+_NAME_KEY, _LAUNCH_KEY, _BYTES_KEY = 1, 2, 3
+_KEYS = ("kernel", "launch", "bytes")
+_RUN, _FIRST_DEVICE, _FIRST_PROCESS, _FIRST_OTHER = 1, 1_000, 2_000_000, 4_000_000
+_BLOCK = 1 << 18
+"""Begins and ends of slices in one piece of the file."""
+_UNITS: Mapping[str, int | str] = {
+    "operations": perfetto_packets.UNIT_COUNT,
+    "bytes": perfetto_packets.UNIT_BYTES,
+    "pct": "%",
+}
+_CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls", "python": "Python"}
+
+
+def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
+    """The bytes of the trace file, in order."""
+    names = timeline.names.table(track.name for track in timeline.tracks)
+    yield from _head(trace, timeline.launches, names)
+    uuids = count(_FIRST_OTHER)
+    writer = _Slices(trace, names)
+    for rank, lane in enumerate(timeline.lanes):
+        if lane.kind == "thread":
+            yield from _thread(trace, lane, writer, uuids, rank)
+        else:
+            yield from _lane(lane, writer, uuids, rank)
+    for counter in timeline.counters:
+        yield from _counter(counter, next(uuids))
+
+
+def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Iterator[bytes]:
+    texts = names.texts()
+    whole = [text or short for text, short in zip(names.whole, texts, strict=True)]
+    launched = map(_launch_text, launches.rows.tolist())
+    yield perfetto_packets.interned(texts, CLASSES, _KEYS, [*whole, *launched])
+    yield perfetto_packets.track(_RUN, 0, "Run", rank=0)
+    for device in range(len(trace.devices)):
+        yield perfetto_packets.track(
+            _FIRST_DEVICE + device, 0, device_title(trace, device), rank=1 + device
+        )
+    processes = zip(*map(trace.processes.cells, ("process_id", "name")), strict=True)
+    for process, (pid, name) in enumerate(processes):
+        owner = int(str(pid)), str(name or "")
+        yield perfetto_packets.track(_FIRST_PROCESS + process, 0, "", process=owner)
+
+
+def _launch_text(row: Sequence[int]) -> str:
+    gx, gy, gz, bx, by, bz, registers, fixed, dynamic = row
+    return (
+        f"grid {gx}×{gy}×{gz}, block {bx}×{by}×{bz}, {registers} registers per thread, "
+        f"{fixed + dynamic} bytes of shared memory per block"
+    )
+
+
+def _thread(
+    trace: Trace, lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int
+) -> Iterator[bytes]:
+    """Ranges and calls as one tree of slices; what does not nest, and samples, on tracks below."""
+    uuid = next(uuids)
+    pid = int(trace.processes["process_id"][lane.process])
+    tid = int(trace.threads["thread_id"][lane.thread])
+    name = trace.threads.texts("name")[lane.thread] or ""
+    parent = _FIRST_PROCESS + lane.process
+    yield perfetto_packets.track(uuid, parent, "", thread=(pid, tid, name), rank=rank)
+    nesting = [track for track in lane.tracks if track.content != "python"]
+    within, outside = nested(nesting) if nesting else ([], [])
+    yield from writer.slices(uuid, [t.take(r) for t, r in zip(nesting, within, strict=True)])
+    rest = [t.take(r) for t, r in zip(nesting, outside, strict=True) if len(r)]
+    for track in (*rest, *(track for track in lane.tracks if track.content == "python")):
+        below = next(uuids)
+        yield perfetto_packets.track(below, uuid, _CONTENT_TITLES[track.content])
+        yield from writer.slices(below, [track])
+
+
+def _lane(lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int) -> Iterator[bytes]:
+    parent = _FIRST_DEVICE + lane.device if lane.device >= 0 else _RUN
+    for track in lane.tracks:
+        uuid = next(uuids)
+        yield perfetto_packets.track(uuid, parent, lane.title, rank=rank)
+        yield from writer.slices(uuid, [track])
+
+
+def _counter(counter: Counter, uuid: int) -> Iterator[bytes]:
+    parent = _FIRST_DEVICE + counter.device
+    yield perfetto_packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
+    yield perfetto_packets.counted(uuid, counter.time_ns, counter.value).tobytes()
+
+
+class _Slices:
+    """Writes rows of tracks as slices, with their flows and arguments."""
+
+    def __init__(self, trace: Trace, names: NameTable) -> None:
+        self._names = names
+        self._call = operations(trace).call
+        self._flows, self._first = _flows(self._call, len(trace.recorded("api_calls")))
+
+    def slices(self, uuid: int, tracks: Sequence[Track]) -> Iterator[bytes]:
+        """The packets that begin and end rows that nest, in order of time, a block at a time."""
+        tracks = [track for track in tracks if len(track)]
+        if not tracks:
+            return
+        which = np.repeat(np.arange(len(tracks)), [len(track) for track in tracks])
+        row = np.concatenate([np.arange(len(track)) for track in tracks])
+        start = np.concatenate([track.start_ns for track in tracks])
+        end = np.concatenate([last_ns(track) for track in tracks])
+        order = edge_order(start, end, disjoint=len(tracks) == 1)
+        for first in range(0, len(order), _BLOCK):
+            edges = order[first : first + _BLOCK]
+            is_end = edges >= len(start)
+            parts = [
+                (
+                    np.flatnonzero(is_end),
+                    perfetto_packets.ends(uuid, end[edges[is_end] - len(start)]),
+                )
+            ]
+            for number, track in enumerate(tracks):
+                begun = np.flatnonzero(~is_end)
+                begun = begun[which[edges[begun]] == number]
+                shown = track.take(row[edges[begun]])
+                parts += [(begun[at], content) for at, content in self._begins(uuid, shown)]
+            yield interleaved(parts, len(edges))
+
+    def _begins(self, uuid: int, track: Track) -> Iterator[tuple[Integers, Bytes]]:
+        """The packets that begin the rows of a track, by shape."""
+        for rows, more in self._shapes(track):
+            name = self._names.place[track.name[rows]].astype(np.int64)
+            kind = self._names.classes[name]
+            yield (
+                rows,
+                perfetto_packets.begins(uuid, track.start_ns[rows], name + 1, kind + 1, *more),
+            )
+
+    def _shapes(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        """Rows whose packets have the same shape, and the fields of these beyond name and class."""
+        if track.content == "operations":
+            yield from self._operations(track)
+        elif track.content == "calls":
+            yield from self._calls(track)
+        else:
+            yield np.arange(len(track)), []
+
+    def _operations(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        launched = (track.source >= 0) & (np.append(self._call, -1)[track.source] >= 0)
+        name = self._names.place[track.name].astype(np.int64)
+        launch = self._names.launch[name]
+        shape = groups.group(launched, launch >= 0, track.bytes > 0)
+        for number, first in enumerate(shape.first.tolist()):
+            rows = np.flatnonzero(shape.ids == number)
+            more: list[Bytes] = []
+            if launch[first] >= 0:
+                more.append(perfetto_packets.text_annotation(_NAME_KEY, name[rows] + 1))
+                texts = launch[rows] + len(self._names) + 1
+                more.append(perfetto_packets.text_annotation(_LAUNCH_KEY, texts))
+            if track.bytes[first]:
+                more.append(perfetto_packets.number_annotation(_BYTES_KEY, track.bytes[rows]))
+            if launched[first]:
+                ids = track.source[rows].astype(np.int64) + 1
+                more.append(perfetto_packets.flow(ids, ends=True))
+            yield rows, more
+
+    def _calls(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
+        """Calls by the number of operations that they launched, to each of which a flow leads."""
+        number = self._first[track.source + 1] - self._first[track.source]
+        for flows in groups.different(number).tolist():
+            rows = np.flatnonzero(number == flows)
+            first = self._first[track.source[rows]]
+            each = [perfetto_packets.flow(self._flows[first + at] + 1) for at in range(flows)]
+            yield rows, [columns(*each)] if each else []
+
+
+def _flows(call: RowNumbers, calls: int) -> tuple[Integers, Integers]:
+    """The operations in order of their launch calls, and the index of each call's first one."""
+    launched = np.flatnonzero(call >= 0)
+    ordered = launched[np.argsort(call[launched], kind="stable")]
+    first = np.searchsorted(call[ordered], np.arange(calls + 1))
+    return ordered, first

@@ -1,1 +1,0 @@
-"""Perfetto's trace format: the timeline as TrackEvent packets."""

@@ -1,1 +1,0 @@
-"""Memory that a report needs, estimated before a trace is read."""

@@ -1,1 +1,0 @@
-"""CPU activity in an nsys export: stacks, call chains, threads, sync-site marks."""
