@@ -10,21 +10,15 @@ from threading import Thread
 import numpy as np
 
 from traceview import analyses as registered
-from traceview import display
+from traceview import display, stages
 from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.loops import loop_times
 from traceview.errors import InputError, suggestion
-from traceview.facts.idle.causes import cpu_time
-from traceview.facts.idle.gaps import busy_by_process, steady_spans_ns
-from traceview.facts.idle.stream_order import predecessors
+from traceview.facts.idle import causes, gaps, stream_order
 from traceview.facts.kernel_labels import kernel_labels
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.concurrency import shared_ns
-from traceview.facts.operations.copies import outer_migrations
-from traceview.facts.operations.exposure import compute_time
-from traceview.facts.operations.kernel_classes import kernel_owners
+from traceview.facts.operations import blocking_calls, concurrency, copies, exposure, kernel_classes
 from traceview.facts.queue import queue_full, queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
@@ -32,23 +26,22 @@ from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
-from traceview.stages import in_stage
 from traceview.tables import Array, Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
 STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
-    cpu_time,
-    predecessors,
-    shared_ns,
+    causes.cpu_time,
+    stream_order.predecessors,
+    concurrency.shared_ns,
     queue_wait_ns,
-    compute_time,
+    exposure.compute_time,
     queue_full,
-    waits,
+    blocking_calls.waits,
     kernel_labels,
-    busy_by_process,
-    outer_migrations,
-    kernel_owners,
+    gaps.busy_by_process,
+    copies.outer_migrations,
+    kernel_classes.kernel_owners,
 )
 """Facts of every report that need no ranges, computed while steps are inferred."""
 _STARTED_FIRST = (
@@ -205,7 +198,7 @@ def analyze(
             pool.submit(run_time, trace, 0)
         outcomes = {
             analysis.name: running[analysis.name].result()
-            for analysis in in_stage("Analyzing", chosen)
+            for analysis in stages.in_stage("Analyzing", chosen)
         }
     return report_of(trace, chosen, outcomes)
 
@@ -264,7 +257,7 @@ def _ranked(trace: Trace, outcomes: Mapping[str, Outcome]) -> tuple[RankedFindin
         outcomes,
         loop_times(trace),
         lambda finding: time_of(trace, finding),
-        max(steady_spans_ns(trace).values(), default=0),
+        max(gaps.steady_spans_ns(trace).values(), default=0),
     )
 
 

@@ -13,9 +13,8 @@ from traceview.bench.loading import broke_cuda, error_line
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine
 from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import BenchRequest, resolve_request
+from traceview.bench.timing import growth, measurement
 from traceview.bench.timing.clock import Declared, Run
-from traceview.bench.timing.growth import SIZE, Fit, fit_timings, one_of
-from traceview.bench.timing.measurement import Timing, benchmark_in_turns
 from traceview.bench.widths import Key, Width, widths_of
 from traceview.facts.work.declarations import declaration
 from traceview.records import record
@@ -29,7 +28,7 @@ def version_times(
     case: Case,
     request: BenchRequest,
     flop_kind: str,
-) -> Mapping[str, Timing | Exception | None]:
+) -> Mapping[str, measurement.Timing | Exception | None]:
     """The timing of each version, or the exception that it raised.
 
     None for versions that could not run because an earlier one left CUDA unusable.
@@ -37,7 +36,7 @@ def version_times(
     if not names:
         return {}
     try:
-        times = benchmark_in_turns(
+        times = measurement.benchmark_in_turns(
             [_run(operation, name, case) for name in names],
             request.warmup,
             request.trials,
@@ -92,7 +91,7 @@ class VersionResult:
     error: float | None = None
     tolerance: float | None = None
     checked_size: int | None = None
-    timing: Timing | None = None
+    timing: measurement.Timing | None = None
     peak_pct: float | None = None
     bound: str | None = None
     width: Width | None = None
@@ -132,8 +131,8 @@ class BenchReport:
     peaks: Peaks
     rows: tuple[VersionResult, ...]
     notes: tuple[str, ...] = ()
-    fits: Mapping[tuple[str, str], Fit] = field(default_factory=dict)
-    over: str = SIZE
+    fits: Mapping[tuple[str, str], growth.Fit] = field(default_factory=dict)
+    over: str = growth.SIZE
 
     @property
     def bad(self) -> tuple[VersionResult, ...]:
@@ -157,7 +156,7 @@ class BenchReport:
     @property
     def unit(self) -> str:
         """The singular of what is swept, such as element or step."""
-        return self.operation.unit if self.over == SIZE else one_of(self.over)
+        return self.operation.unit if self.over == growth.SIZE else growth.one_of(self.over)
 
 
 def _point(row: VersionResult) -> tuple[int, str, int | None]:
@@ -325,7 +324,7 @@ def _with_times(
 
 def _timed(
     row: VersionResult,
-    timing: Timing | Exception | None,
+    timing: measurement.Timing | Exception | None,
     case: Case,
     peaks: Peaks,
     kind: str,
@@ -339,7 +338,7 @@ def _timed(
     return replace(row, status="timed", timing=timing, peak_pct=peak_pct, bound=bound)
 
 
-def _broke_cuda(timing: Timing | Exception | None) -> bool:
+def _broke_cuda(timing: measurement.Timing | Exception | None) -> bool:
     return isinstance(timing, Exception) and broke_cuda(error_line(timing))
 
 
@@ -358,13 +357,13 @@ def _key(row: VersionResult) -> Key:
     return row.size, row.dtype, row.version
 
 
-def _fits(rows: Sequence[VersionResult], fewest: int) -> Mapping[tuple[str, str], Fit]:
+def _fits(rows: Sequence[VersionResult], fewest: int) -> Mapping[tuple[str, str], growth.Fit]:
     series: dict[tuple[str, str], list[VersionResult]] = {}
     for row in rows:
         if row.timing:
             series.setdefault((row.dtype, row.version), []).append(row)
     return {
-        key: fit_timings([(_position(row), row.timing) for row in timed if row.timing])
+        key: growth.fit_timings([(_position(row), row.timing) for row in timed if row.timing])
         for key, timed in series.items()
         if len(set(map(_position, timed))) >= fewest
     }

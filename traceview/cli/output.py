@@ -13,11 +13,10 @@ from typing import Any
 
 import click
 
+from traceview import outputs, stages
 from traceview.cli import Settings
 from traceview.cli.process import show_in_pager
-from traceview.outputs import check_report_output, write_pieces
 from traceview.records import record
-from traceview.stages import listening
 
 STDOUT = "-"
 _NO_STDOUT = "this output does not go to stdout: name a file"
@@ -87,7 +86,7 @@ def check_writable(
             raise click.UsageError(f"two outputs have the name {path}")
         if path.is_file() or not path.exists():
             seen.add(path.resolve())
-        check_report_output(path, force=force, source=source, source_kind=kind)
+        outputs.check_report_output(path, force=force, source=source, source_kind=kind)
 
 
 def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) -> None:
@@ -97,7 +96,7 @@ def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) ->
     TraceviewError if it cannot be written.
     """
     pieces = (text,) if isinstance(text, str) else text
-    write_pieces(path, (piece.encode() for piece in pieces))
+    outputs.write_pieces(path, (piece.encode() for piece in pieces))
     if not quiet:
         click.echo(f"Wrote {click.format_filename(path)}", err=True)
 
@@ -222,5 +221,5 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
         def show(name: str, pct: float | None = None) -> None:
             status.update(Text(name if pct is None else f"{name}  {pct:.0f} %"))
 
-        with listening(show):
+        with stages.listening(show):
             yield show

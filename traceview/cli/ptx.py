@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, ptx_outputs
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -23,15 +23,6 @@ from traceview.cli.output import (
     json_option,
     output_option,
     progress,
-)
-from traceview.cli.ptx_outputs import (
-    file_of,
-    is_diff,
-    no_target,
-    put_expectations,
-    put_kernels,
-    stem_of,
-    targets_of,
 )
 
 if TYPE_CHECKING:
@@ -279,20 +270,20 @@ def command(
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
     """
     if target is None and diff is None:
-        raise click.UsageError(no_target(html, json_), click.get_current_context())
+        raise click.UsageError(ptx_outputs.no_target(html, json_), click.get_current_context())
     chosen = (source, ttir, ttgir, llir, ptx, sass)
     views = [view for view, shown in zip(_VIEWS, chosen, strict=True) if shown]
-    targets = targets_of(target, diff, options)
-    compares = is_diff(targets, options)
+    targets = ptx_outputs.targets_of(target, diff, options)
+    compares = ptx_outputs.is_diff(targets, options)
     _check_combination(views, details, what_if, bool(expectations), compares)
-    outputs = Outputs.of(stem_of(targets), html, json_).with_output(output)
+    outputs = Outputs.of(ptx_outputs.stem_of(targets), html, json_).with_output(output)
     for each in targets:
-        check_writable(outputs.files, source=file_of(each), force=force, kind="target")
+        check_writable(outputs.files, source=ptx_outputs.file_of(each), force=force, kind="target")
     report = _inspected(targets, options | ({"what_if": True} if what_if else {}))
     if expectations:
-        put_expectations(report, expectations, outputs)
+        ptx_outputs.put_expectations(report, expectations, outputs)
     else:
-        put_kernels(report, views, outputs, details)
+        ptx_outputs.put_kernels(report, views, outputs, details)
 
 
 def _check_combination(
@@ -315,7 +306,7 @@ def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | D
     from traceview.render.base.safe_text import visible
 
     notes: list[str] = []
-    inspect = traceview.diff_ptx if is_diff(targets, options) else traceview.inspect_ptx
+    inspect = traceview.diff_ptx if ptx_outputs.is_diff(targets, options) else traceview.inspect_ptx
     with progress(f"Compiling the kernels of {targets[0][:60]}") as show:
         report: PtxReport | Diff = inspect(
             *targets, note=notes.append, step=lambda text: show(visible(text, 100)), **options

@@ -8,16 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from traceview import units
+from traceview.comparison import wording
 from traceview.comparison.comparison import PartDifference, RunComparison
 from traceview.comparison.figures import StepPart
-from traceview.comparison.wording import (
-    PER_STEP,
-    changed_counts,
-    has_steps,
-    is_noise,
-    place_words,
-    sentence,
-)
 from traceview.records import record
 from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, LAUNCH_LATE, SYNC_DRAIN
 
@@ -66,7 +59,7 @@ def changes(comparison: RunComparison) -> list[RunChange]:
         for parts in _causes(comparison.parts)
         if abs(_delta(parts)) >= _least(comparison, parts)
     ]
-    if is_noise(comparison):
+    if wording.is_noise(comparison):
         causes = [parts for parts in causes if not _only_moved(parts)]
     largest = max([abs(comparison.delta_ns), *(abs(_delta(parts)) for parts in causes)])
     causes.sort(key=lambda parts: (not _leads(parts, largest), -abs(_delta(parts))))
@@ -108,7 +101,7 @@ def _by_drain(comparison: RunComparison, parts: Sequence[PartDifference]) -> boo
         count.name == "synchronizations"
         and (count.after > count.before) == (_delta(parts) > 0)
         and not min(count.before, count.after)
-        for count in changed_counts(comparison)
+        for count in wording.changed_counts(comparison)
     )
 
 
@@ -161,10 +154,10 @@ def _has_same_calls(part: PartDifference) -> bool:
 
 
 def _text(comparison: RunComparison, parts: Sequence[PartDifference]) -> str:
-    per = PER_STEP if has_steps(comparison) else ""
+    per = wording.PER_STEP if wording.has_steps(comparison) else ""
     if parts[0].kind == "idle":
         return f"{_idle_text(parts, per)}{_counted(comparison, parts, per)}"
-    return sentence(parts[0], per) if len(parts) == 1 else _class_text(parts, per)
+    return wording.sentence(parts[0], per) if len(parts) == 1 else _class_text(parts, per)
 
 
 def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
@@ -177,14 +170,14 @@ def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
     )
     # `parts` are largest first.
     if parts[0].delta_ns * delta > 0 and parts[0].delta_ns / delta >= Fraction(_ONE_PLACE):
-        return sentence(whole, per)
+        return wording.sentence(whole, per)
     least = abs(delta) * Fraction(_LEAST_PLACE)
     placed = [part for part in parts if part.place and abs(part.delta_ns) > least]
     texts = [
-        f"{units.difference(float(part.delta_ns))}{place_words(part.place)}"
+        f"{units.difference(float(part.delta_ns))}{wording.place_words(part.place)}"
         for part in placed[:_MOST_PLACES]
     ]
-    text = sentence(replace(whole, place=""), per)
+    text = wording.sentence(replace(whole, place=""), per)
     return f"{text.removesuffix('.')}: {', '.join(texts)}." if texts else text
 
 
@@ -194,7 +187,7 @@ def _counted(comparison: RunComparison, parts: Sequence[PartDifference], per: st
         more = _delta(parts) > 0
         return f" The CPU {'no longer' if more else 'now'} runs ahead of the GPU."
     name = next((each.counted for each in CAUSES if each.name == parts[0].name), "")
-    for count in changed_counts(comparison):
+    for count in wording.changed_counts(comparison):
         if count.name == name and (count.after > count.before) == (_delta(parts) > 0):
             before, after = (_number(value) for value in (count.before, count.after))
             return f" {name.capitalize()}{per}: {after} instead of {before}."

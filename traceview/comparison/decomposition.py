@@ -7,17 +7,15 @@ from dataclasses import replace
 from fractions import Fraction
 
 from traceview import units
+from traceview.comparison import environment, matching, wording
 from traceview.comparison.comparison import (
     Certainty,
     CountDifference,
     PartDifference,
     RunComparison,
 )
-from traceview.comparison.environment import check_comparable, environment_differences
 from traceview.comparison.figures import RunFigures
-from traceview.comparison.matching import MatchedParts, match_runs
 from traceview.comparison.sides import longest, step_mean_ns, total
-from traceview.comparison.wording import kernel_shares
 from traceview.statistics import difference_bounds, mann_whitney
 
 # The certainty of a difference of step times: the run is the sampling unit, not the step.
@@ -72,7 +70,7 @@ def compare_runs(
     Where some of the runs have no steps, the steady windows of all are compared. Raises
     ComparisonRefusedError where the comparison makes no sense; `force` permits most of it.
     """
-    check_comparable(before, after, force=force)
+    environment.check_comparable(before, after, force=force)
     notes: tuple[str, ...] = ()
     if not _all_have_steps(before, after):
         which = (
@@ -82,7 +80,7 @@ def compare_runs(
         )
         notes = (f"{which} steps: the steady window of each is compared whole.",)
         before, after = (tuple(map(_as_one_window, side)) for side in (before, after))
-    differences = [_difference(each) for each in match_runs(before, after)]
+    differences = [_difference(each) for each in matching.match_runs(before, after)]
     parts = tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
     return RunComparison(
         before=tuple(before),
@@ -92,7 +90,7 @@ def compare_runs(
         certainty=step_time_certainty(before, after),
         parts=parts,
         counts=tuple(_counts(before, after)),
-        environment=environment_differences(before, after),
+        environment=environment.environment_differences(before, after),
         notes=(*notes, *_unlike_programs(parts), *_unlike_steps(parts)),
     )
 
@@ -144,8 +142,8 @@ def _unlike_programs(parts: Sequence[PartDifference]) -> Iterator[str]:
     after = _time_share((part.after_ns for part in shared), (part.after_ns for part in kernels))
     if min(before, after) < Fraction(ALIKE_PROGRAMS):
         yield (
-            f"The kernels of both sides take {kernel_shares(before, after)}: they may be different "
-            "programs."
+            f"The kernels of both sides take {wording.kernel_shares(before, after)}: they may be "
+            "different programs."
         )
 
 
@@ -153,7 +151,7 @@ def _time_share(some: Iterable[Fraction], every: Iterable[Fraction]) -> Fraction
     return total(some) / max(total(every), Fraction(1))
 
 
-def _difference(match: MatchedParts) -> PartDifference:
+def _difference(match: matching.MatchedParts) -> PartDifference:
     before, after = longest(match.before), longest(match.after)
     shown = after or before
     assert shown is not None

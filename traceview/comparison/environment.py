@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from statistics import median
 
+from traceview.comparison import matching, wording
 from traceview.comparison.comparison import EnvironmentDifference
 from traceview.comparison.figures import RunFigures
-from traceview.comparison.matching import without_counters
-from traceview.comparison.wording import kernel_shares
 from traceview.errors import ComparisonRefusedError
 
 _FORCE = "pass force=True to compare them all the same"
@@ -156,7 +155,7 @@ def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) ->
     if not shared:
         what = "the two sides have no kernel in common"
     elif max(shares) < Fraction(_LEAST_SHARED):
-        what = f"the kernels of both sides take {kernel_shares(*shares)}"
+        what = f"the kernels of both sides take {wording.kernel_shares(*shares)}"
     else:
         return
     raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)
@@ -167,7 +166,7 @@ def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
     own = [part for part in parts if part.kind not in ("copy", "memset")]
     times: dict[tuple[str, str], int] = defaultdict(int)
     for part in own or parts:
-        times[part.kind, without_counters(part.name)] += part.time_ns
+        times[part.kind, matching.without_counters(part.name)] += part.time_ns
     return times
 
 

@@ -19,8 +19,7 @@ from traceview.facts.operations.operations import (
 from traceview.facts.ranges.selection import selected_operations
 from traceview.intervals import Depth, Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked
-from traceview.tables.quantiles import quantile
+from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, quantiles
 from traceview.trace import Trace, fact, fact_without_ranges
 
 # Time that launch calls waited for room in a full launch queue.
@@ -195,8 +194,8 @@ def wait_of(trace: Trace, rows: Array) -> QueueWait:
     if not len(wait):
         return QueueWait(None, None, None)
     return QueueWait(
-        round(quantile(wait, 0.5)),
-        round(quantile(wait, 0.9)),
+        round(quantiles.quantile(wait, 0.5)),
+        round(quantiles.quantile(wait, 0.9)),
         int(wait.max()),
     )
 

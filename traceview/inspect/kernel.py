@@ -23,8 +23,7 @@ from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import SpilledValue, live_registers, spilled_values
 from traceview.ptx.ttgir.parser import variables_by_line
 from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
-from traceview.toolchain.demangling import demangled
-from traceview.toolchain.listings import Code, code_of
+from traceview.toolchain import demangling, listings
 
 
 def inspect(
@@ -43,7 +42,7 @@ def inspect(
     A missing tool leaves its part None, with a note on how to get it. Raises TraceFormatError if
     the PTX cannot be parsed.
     """
-    code = code_of(compiled, sass=sass)
+    code = listings.code_of(compiled, sass=sass)
     compiled = replace(compiled, notes=code.remarks)
     occupancy, notes = occupancy_of(compiled, code)
     kernel = KernelContext(
@@ -96,7 +95,7 @@ def _report(
 
 
 def _demangled(name: str) -> str | None:
-    whole = demangled([name])[name]
+    whole = demangling.demangled([name])[name]
     return whole if whole != name else None
 
 
@@ -118,7 +117,7 @@ def _assumed(sms: SmCount | None) -> tuple[str, ...]:
     return (f"waves are counted on {sms.described}",) if sms and sms.assumed else ()
 
 
-def _without_lines(code: Code, producer: Producer) -> tuple[str, ...]:
+def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
     """A note where no instruction has a source line, with the way to get them."""
     function = code.ptx or code.sass
     if function is None or any(i.source for i in function.instructions):
@@ -127,7 +126,7 @@ def _without_lines(code: Code, producer: Producer) -> tuple[str, ...]:
     return (f"no source lines: the code has no line table{remedy}",)
 
 
-def _accesses(code: Code) -> tuple[Access, ...]:
+def _accesses(code: listings.Code) -> tuple[Access, ...]:
     written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
     running = sass_accesses.accesses(code.sass) if code.sass else ()
     return (*written, *running)
@@ -143,7 +142,7 @@ def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> in
     )
 
 
-def _instruction_mix(code: Code) -> Mapping[str, int]:
+def _instruction_mix(code: listings.Code) -> Mapping[str, int]:
     """Instructions by family of the PTX; by opcode where there is only SASS."""
     if code.ptx:
         mix = ptx_accesses.instruction_mix(code.ptx)
@@ -152,7 +151,7 @@ def _instruction_mix(code: Code) -> Mapping[str, int]:
     return Counter(instruction.opcode.partition(".")[0] for instruction in running)
 
 
-def _counted(code: Code, names: tuple[str, ...]) -> int | None:
+def _counted(code: listings.Code, names: tuple[str, ...]) -> int | None:
     function = code.ptx or code.sass
     if function is None:
         return None

@@ -19,8 +19,7 @@ from traceview.ptx.addresses.thread_traffic import Traffic, traffic_of
 from traceview.ptx.model import Access, Compiled, Kind, Level, SourceLine
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.records import record
-from traceview.toolchain import nvdisasm
-from traceview.toolchain.listings import Code, code_of
+from traceview.toolchain import listings, nvdisasm
 
 _LOADS: tuple[Kind, ...] = ("load", "async-copy")
 _STORES: tuple[Kind, ...] = ("store",)
@@ -120,13 +119,13 @@ def _disassembled(cubin: bytes) -> None:
 
 def _widths(compiled: Compiled) -> RunningWidths:
     try:
-        return _of_code(compiled, code_of(compiled, ptxas=False))
+        return _of_code(compiled, listings.code_of(compiled, ptxas=False))
     except TraceviewError as error:
         nothing = Traffic(None, None, "its code cannot be read")
         return RunningWidths((), "ptx", None, None, nothing, (), (str(error),))
 
 
-def _of_code(compiled: Compiled, code: Code) -> RunningWidths:
+def _of_code(compiled: Compiled, code: listings.Code) -> RunningWidths:
     written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
     running = sass_accesses.accesses(code.sass) if code.sass else ()
     level: Level = "sass" if code.sass else "ptx"

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from traceview import memory
-from traceview.ptx.declarations import (
-    Header,
-    SharedVariable,
-    Uses,
-    read_header,
-    read_shared,
-    static_shared_bytes,
-)
+from traceview.ptx import declarations
 from traceview.ptx.lexer import IF_CUT_OFF, SHOWN_CHARACTERS, Source, Statement
 from traceview.ptx.line_info import Chain, FileTable, LineTracker
 from traceview.ptx.loops import Jump, loop_depths
@@ -139,14 +132,14 @@ def parse_ptx(text: str, name: str = "PTX") -> Listing:
 class _Body:
     """A function that is being parsed: one list per field of its instructions."""
 
-    header: Header
+    header: declarations.Header
     offset: int
     opcodes: list[str] = field(default_factory=list)
     operands: list[str] = field(default_factory=list)
     guards: list[str | None] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     chains: list[Chain] = field(default_factory=list)
-    shared: list[SharedVariable] = field(default_factory=list)
+    shared: list[declarations.SharedVariable] = field(default_factory=list)
     flow: Flow = field(default_factory=Flow)
     tracker: LineTracker = field(default_factory=LineTracker)
 
@@ -158,10 +151,10 @@ class _Module:
         self._source = source
         self._words = {".version": "", ".target": ""}
         self._files = FileTable()
-        self._shared: list[SharedVariable] = []
+        self._shared: list[declarations.SharedVariable] = []
         self._bodies: list[_Body] = []
         self._body: _Body | None = None
-        self._pending: Header | None = None
+        self._pending: declarations.Header | None = None
         # One string object per opcode, shared by all its instructions, and its root.
         self._opcodes: dict[str, tuple[str, str]] = {}
 
@@ -252,7 +245,7 @@ class _Module:
         if self._body:
             what = f"{self._body.header.name} is not closed by '}}' before"
             self._source.fail(statement.offset, what)
-        self._pending = read_header(statement.text)
+        self._pending = declarations.read_header(statement.text)
         if not self._pending:
             self._source.fail(statement.offset, "not a function header")
 
@@ -270,7 +263,7 @@ class _Module:
 
     def _shared_variables(self, statement: Statement) -> None:
         try:
-            variables = read_shared(statement.text)
+            variables = declarations.read_shared(statement.text)
         except ValueError:
             self._source.fail(statement.offset, "the size of this shared variable is not a number")
         (self._body.shared if self._body else self._shared).extend(variables)
@@ -282,8 +275,10 @@ class _Module:
             source.fail(len(source.text), what, IF_CUT_OFF)
         if not self._words[".target"]:
             source.fail(len(source.text), "the text ends without .target", IF_CUT_OFF)
-        uses = {body.header.name: Uses(body.shared, body.operands) for body in self._bodies}
-        shared = static_shared_bytes(uses, self._shared)
+        uses = {
+            body.header.name: declarations.Uses(body.shared, body.operands) for body in self._bodies
+        }
+        shared = declarations.static_shared_bytes(uses, self._shared)
         functions = tuple(self._function(body, shared[body.header.name]) for body in self._bodies)
         return Listing("ptx", self._words[".target"], self._words[".version"], functions)
 

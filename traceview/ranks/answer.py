@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview.analyses.base import Result
 from traceview.failures import AnswerParts
+from traceview.ranks import step_alignment, waits
 from traceview.ranks.clocks import align_clocks
 from traceview.ranks.critical_path import critical_path
 from traceview.ranks.figures import RankFigures
@@ -18,15 +19,11 @@ from traceview.ranks.lateness import lateness
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.needs import needs_of
 from traceview.ranks.process_groups import process_groups
+from traceview.ranks.result import group_rows, rank_rows, verdict
 from traceview.ranks.result.facts import JobFacts, waits_by_row
 from traceview.ranks.result.findings import findings_of
-from traceview.ranks.result.group_rows import collectives_table, group_calls, groups_table
 from traceview.ranks.result.heat import heat_map
-from traceview.ranks.result.rank_rows import path_table, ranks_table, steps_table, stragglers_table
-from traceview.ranks.result.verdict import verdict_of
-from traceview.ranks.step_alignment import CommonSteps, common_steps
 from traceview.ranks.stragglers import stragglers
-from traceview.ranks.waits import matched_communicators
 from traceview.tables import NULL, Cell
 
 
@@ -37,21 +34,21 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
     """
     parts = AnswerParts()
     job = job_facts(ranks, parts)
-    heat, calls = heat_map(job), [group_calls(job, each) for each in job.groups]
+    heat, calls = heat_map(job), [group_rows.group_calls(job, each) for each in job.groups]
     tables = {
-        "ranks": ranks_table(job),
-        "stragglers": stragglers_table(job),
-        "critical_path": path_table(job),
-        "groups": groups_table(job, calls),
-        "collectives": collectives_table(job, calls),
-        "rank_steps": steps_table(job, heat),
+        "ranks": rank_rows.ranks_table(job),
+        "stragglers": rank_rows.stragglers_table(job),
+        "critical_path": rank_rows.path_table(job),
+        "groups": group_rows.groups_table(job, calls),
+        "collectives": group_rows.collectives_table(job, calls),
+        "rank_steps": rank_rows.steps_table(job, heat),
     }
     findings = parts.part("findings", partial(findings_of, job, tables, calls), ())
     return JobReport(
         ranks=job.ranks,
         failed=tuple(failed),
         result=Result(tables, findings, _summary(job), tuple(_notes(job))),
-        verdict=verdict_of(job, heat, findings),
+        verdict=verdict.verdict_of(job, heat, findings),
         clocks=job.clocks,
         heat=heat,
         matched=job.matched,
@@ -65,8 +62,8 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
     ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
-    matched = matched_communicators(ordered, matching.matched, clocks)
-    steps = common_steps(ordered, matched)
+    matched = waits.matched_communicators(ordered, matching.matched, clocks)
+    steps = step_alignment.common_steps(ordered, matched)
     needs = needs_of(ordered, matched, steps)
     late = lateness(ordered, matched, steps, needs)
     span_ns = steady_span_ns(ordered, steps)
@@ -88,7 +85,7 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
     return replace(facts, stragglers=parts.part("late ranks", late_ranks, ()))
 
 
-def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
+def steady_span_ns(ranks: Sequence[RankFigures], steps: step_alignment.CommonSteps) -> int:
     """The median rank's time in the steady steps that all ranks have; 0 without ranks.
 
     Without such steps, the median rank's whole steady time.

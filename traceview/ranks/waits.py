@@ -7,13 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from traceview.facts.collectives import matching
 from traceview.facts.collectives.fitting import ENDS_TOGETHER_NS
-from traceview.facts.collectives.matching import (
-    CollectiveWaits,
-    MatchedRows,
-    ends_together,
-    waits_of,
-)
 from traceview.ranks.clocks import TOGETHER
 from traceview.ranks.figures import POINT_TO_POINT, RECEIVE, SEND, UNKNOWN, RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator
@@ -25,7 +20,7 @@ USABLE_ERROR_NS = 100_000
 
 
 def matched_communicators(
-    ranks: Sequence[RankFigures], matched: Sequence[MatchedRows], clocks: Clocks
+    ranks: Sequence[RankFigures], matched: Sequence[matching.MatchedRows], clocks: Clocks
 ) -> tuple[MatchedCommunicator, ...]:
     """Matched collectives with their waits; communicators with most ranks and collectives first."""
     communicators = [_communicator(ranks, each, clocks) for each in matched]
@@ -33,7 +28,7 @@ def matched_communicators(
 
 
 def _communicator(
-    ranks: Sequence[RankFigures], of: MatchedRows, clocks: Clocks
+    ranks: Sequence[RankFigures], of: matching.MatchedRows, clocks: Clocks
 ) -> MatchedCommunicator:
     present = of.rows >= 0
     kind = column_of(ranks, of.members, of.rows, "kind").max(axis=0)
@@ -81,22 +76,22 @@ def aligned_columns(
 
 
 def _waits(
-    ranks: Sequence[RankFigures], of: MatchedRows, clocks: Clocks, kind: Array, there: Mask
-) -> CollectiveWaits:
+    ranks: Sequence[RankFigures], of: matching.MatchedRows, clocks: Clocks, kind: Array, there: Mask
+) -> matching.CollectiveWaits:
     start, end = (
         aligned_columns(ranks, clocks, of.members, of.rows, name) for name in ("start_ns", "end_ns")
     )
     error = _error_ns(clocks, of)
     together = np.isin(kind, TOGETHER)
     if error is not None:
-        together = ends_together(end, there, ENDS_TOGETHER_NS + 4 * error)
-    waits = waits_of(end - start, there, together)
+        together = matching.ends_together(end, there, ENDS_TOGETHER_NS + 4 * error)
+    waits = matching.waits_of(end - start, there, together)
     if error is not None and len(of.members) == 2:
         return _of_messages(ranks, of, waits, start, there)
     return waits
 
 
-def _error_ns(clocks: Clocks, of: MatchedRows) -> int | None:
+def _error_ns(clocks: Clocks, of: matching.MatchedRows) -> int | None:
     """The error of the clocks between the ranks of a communicator; None where it is too large."""
     members = list(of.members)
     if len(set(clocks.component[members].tolist())) > 1:
@@ -108,11 +103,11 @@ def _error_ns(clocks: Clocks, of: MatchedRows) -> int | None:
 
 def _of_messages(
     ranks: Sequence[RankFigures],
-    of: MatchedRows,
-    waits: CollectiveWaits,
+    of: matching.MatchedRows,
+    waits: matching.CollectiveWaits,
     start: Integers,
     there: Mask,
-) -> CollectiveWaits:
+) -> matching.CollectiveWaits:
     """Fill in the waits of messages whose sender ended before the receiver.
 
     Such a sender did not wait, and the receiver waited until the sender started.

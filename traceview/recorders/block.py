@@ -18,7 +18,7 @@ from typing import Literal
 from traceview.errors import RecordingError, ToolNotFoundError, TraceviewError
 from traceview.outputs import check_trace_output
 from traceview.recorders import environment as surroundings
-from traceview.recorders import gathering
+from traceview.recorders import gathering, torch_recording
 from traceview.recorders.injected.traceview_injected import notes, sync_hooks, triton_kernels
 from traceview.recorders.injected.traceview_injected.annotations import install as add_ranges
 from traceview.recorders.injected.traceview_injected.python_sampler import Sampler
@@ -29,7 +29,6 @@ from traceview.recorders.injected.traceview_injected.torch_profile.session impor
 )
 from traceview.recorders.job import GATHERED, rank_facts, work_folder
 from traceview.recorders.rank_output import rank_output
-from traceview.recorders.torch_recording import write_recording
 from traceview.records import record
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.rank_identity import RankIdentity
@@ -126,7 +125,7 @@ class _Block:
             warnings.warn(line, RuntimeWarning, stacklevel=4)
         if _kernels:
             _kernels[0].copy_to(self._gathered)
-        write_recording(
+        torch_recording.write_recording(
             self._gathered,
             out,
             self._facts(),

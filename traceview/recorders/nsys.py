@@ -10,16 +10,9 @@ from pathlib import Path
 
 from traceview.errors import ToolNotFoundError
 from traceview.records import record
-from traceview.toolchain.processes import (
-    ProcessResult,
-    chosen_by_user,
-    newest_first,
-    on_path,
-    run_process,
-    variable_of,
-)
+from traceview.toolchain import processes
 
-NAMED_BY = variable_of("nsys")
+NAMED_BY = processes.variable_of("nsys")
 # Older versions export a schema below 3.0, which cannot be read.
 OLDEST = (2022, 4)
 GET_IT = (
@@ -112,7 +105,7 @@ def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
 
 def probe(path: Path) -> Nsys | Broken:
     """Run `nsys --version`: the least that a working nsys can do."""
-    answer = run_process([path, "--version"])
+    answer = processes.run_process([path, "--version"])
     match = _VERSION.search(answer.out)
     if not answer.ok or not match:
         return Broken(path, f"{path} is broken ({_why_no_version(answer)})")
@@ -123,19 +116,19 @@ def probe(path: Path) -> Nsys | Broken:
     return Nsys(path, match[1], version)
 
 
-def _why_no_version(answer: ProcessResult) -> str:
+def _why_no_version(answer: processes.ProcessResult) -> str:
     return f"`nsys --version` shows no version: {answer.evidence}" if answer.ok else answer.evidence
 
 
 def _places(root: Path) -> Iterator[Path]:
-    chosen = chosen_by_user("nsys")
+    chosen = processes.chosen_by_user("nsys")
     if chosen:
         # No other nsys may take its place: that would be a surprise.
         yield chosen
         return
-    yield from on_path("nsys")
+    yield from processes.on_path("nsys")
     for pattern in (*INSTALLED, *INSIDE_NSIGHT_COMPUTE):
-        yield from newest_first(root.glob(pattern))
+        yield from processes.newest_first(root.glob(pattern))
 
 
 def _none_works(broken: list[Broken]) -> ToolNotFoundError:
@@ -149,7 +142,7 @@ def _importer_defect(tool: Path) -> Defect | None:
     folder = _importer_folder(tool)
     if folder.is_dir():
         importer = _importer(folder)
-        return _library_defect(run_process([importer, "--help"])) if importer else None
+        return _library_defect(processes.run_process([importer, "--help"])) if importer else None
     shipped = sorted(folder.parent.glob("linux-desktop-*-x64"))
     if not shipped:
         return None
@@ -168,7 +161,7 @@ def _importer(folder: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def _library_defect(answer: ProcessResult) -> Defect | None:
+def _library_defect(answer: processes.ProcessResult) -> Defect | None:
     library = _SHARED_LIBRARY.search(answer.text)
     if answer.ok or not library:
         return None

@@ -30,10 +30,7 @@ from traceview.recorders.options import (
     profile_command,
 )
 from traceview.recorders.program import python_of, script_of
-from traceview.recorders.tables.kernel_table import write_kernels
-from traceview.recorders.tables.python_sample_tables import write_python_samples
-from traceview.recorders.tables.run_table import write_run
-from traceview.recorders.tables.source_tables import write_source_tables
+from traceview.recorders.tables import kernel_table, python_sample_tables, run_table, source_tables
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 
@@ -161,13 +158,13 @@ def _export(
     raw, gathered = report.with_name("raw.sqlite"), report.with_name(GATHERED)
     export(nsys, report, raw, include_json=include_json)
     # Before scrubbing: the command line may contain values of the environment.
-    write_run(raw, facts)
+    run_table.write_run(raw, facts)
     # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if gathering.has_started(gathered):
-        write_kernels(raw, gathered)
-    write_python_samples(raw, gathered)
+        kernel_table.write_kernels(raw, gathered)
+    python_sample_tables.write_python_samples(raw, gathered)
     folders = (Path.cwd(), script_of(job.words).absolute().parent)
-    write_source_tables(raw, folders, excerpts=options.source_lines)
+    source_tables.write_source_tables(raw, folders, excerpts=options.source_lines)
 
 
 def _finish(job: RecordingJob, report: Path) -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 from traceview.errors import InputError, ToolNotFoundError
 from traceview.outputs import check_output, check_trace_output
 from traceview.recorders import environment as surroundings
+from traceview.recorders import nsys_recording, torch_recording
 from traceview.recorders.job import Note, Recording, RecordingJob
 from traceview.recorders.nsys import Nsys, find
-from traceview.recorders.nsys_recording import record_with_nsys
 from traceview.recorders.options import Backend, RecordOptions, nsys_only
 from traceview.recorders.program import command_of, python_of, script_of
 from traceview.recorders.rank_output import rank_output
-from traceview.recorders.torch_recording import record_with_torch
 
 
 def record(
@@ -59,10 +58,10 @@ def record(
         raise InputError(f"{only_nsys[0]} needs nsys", "leave it out, or use --backend nsys")
     nsys = None if backend == "torch" else _nsys(job, required=backend == "nsys" or bool(only_nsys))
     if nsys is None:
-        recording = record_with_torch(job, chosen, _torch_version(job))
+        recording = torch_recording.record_with_torch(job, chosen, _torch_version(job))
     else:
         note(f"recording with nsys {nsys.version_text}")
-        recording = record_with_nsys(job, nsys, chosen)
+        recording = nsys_recording.record_with_nsys(job, nsys, chosen)
     return replace(recording, rank=output.rank, pattern=output.pattern)
 
 

@@ -24,10 +24,7 @@ from traceview.recorders.job import (
 )
 from traceview.recorders.options import RecordOptions, bounds
 from traceview.recorders.program import python_of, script_of
-from traceview.recorders.tables.kernel_table import write_kernels
-from traceview.recorders.tables.run_table import write_run
-from traceview.recorders.tables.source_tables import write_source_tables
-from traceview.recorders.tables.torch_tables import torch_trace
+from traceview.recorders.tables import kernel_table, run_table, source_tables, torch_tables
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
@@ -138,12 +135,12 @@ def write_recording(
     `out` is replaced atomically. Raises TraceFormatError if the trace cannot be read.
     """
     raw, clean = gathered / "raw.sqlite", gathered / "clean.sqlite"
-    trace = torch_trace(gathered, facts)
+    trace = torch_tables.torch_trace(gathered, facts)
     write_trace(trace, raw)
-    write_run(raw, {**trace.run, **facts})
+    run_table.write_run(raw, {**trace.run, **facts})
     if gathering.has_started(gathered):
-        write_kernels(raw, gathered)
-    write_source_tables(raw, folders, excerpts=excerpts)
+        kernel_table.write_kernels(raw, gathered)
+    source_tables.write_source_tables(raw, folders, excerpts=excerpts)
     if not keep_env:
         scrub(raw, clean, own=True, environment=dict(os.environb))
     (raw if keep_env else clean).replace(out)

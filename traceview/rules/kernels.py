@@ -10,8 +10,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.compiled.columns.gather import gather
-from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
+from traceview.facts.idle import gaps, gpu_limited
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.steps.warm_up import steady_kernels
@@ -127,15 +126,15 @@ def kernel_claim(
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    saved_ns = claimable_ns(trace, device, gains, less_ns)
+    saved_ns = gpu_limited.claimable_ns(trace, device, gains, less_ns)
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": saved_ns},
         "kernels",
         {"name": name},
         saved_ns,
-        gain_of_device_ns(trace, gains, less_ns),
-        steady_spans_ns(trace).get(device, 0),
+        gpu_limited.gain_of_device_ns(trace, gains, less_ns),
+        gaps.steady_spans_ns(trace).get(device, 0),
         figures={
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),

@@ -21,18 +21,7 @@ from traceview.render.kernels.json import as_document
 from traceview.render.ranks.json import render_json as job_json
 from traceview.render.report.json import finding_document, tables_document
 from traceview.report import Report
-from traceview.serve.brevity import (
-    MOST_FINDINGS,
-    MOST_ROWS,
-    MOST_SENT,
-    Document,
-    brief_finding,
-    compact,
-    comparison_of,
-    fitted,
-    job_of,
-    kernels_of,
-)
+from traceview.serve import brevity
 from traceview.serve.folder import (
     CODE,
     MOST_FILES,
@@ -51,18 +40,18 @@ class Answers:
     def __init__(self, folder: ServedFolder) -> None:
         self._folder = folder
         self._reports: Work[Report] = Work()
-        self._others: Work[Document] = Work(at_once=1)
+        self._others: Work[brevity.Document] = Work(at_once=1)
 
-    def recordings(self) -> Document:
+    def recordings(self) -> brevity.Document:
         """The recordings of the folder, and the files with the code of kernels."""
         for most in _MOST_LISTED:
             document = self._listed(most)
-            if len(compact(document)) <= MOST_SENT // 2:
+            if len(brevity.compact(document)) <= brevity.MOST_SENT // 2:
                 break
         return document
 
-    def _listed(self, most: int) -> Document:
-        document: Document = {}
+    def _listed(self, most: int) -> brevity.Document:
+        document: brevity.Document = {}
         for kind, named, files in (
             ("recordings", "recording", self._folder.recordings()),
             ("code", "target", self._folder.code()),
@@ -74,10 +63,10 @@ class Answers:
             document[f"{kind}_left_out"] = max(0, len(files) - most)
         return document
 
-    def questions(self) -> Document:
+    def questions(self) -> brevity.Document:
         return {"questions": [{"question": a.name, "asks": a.question} for a in ALL]}
 
-    def report(self, recording: str) -> Document:
+    def report(self, recording: str) -> brevity.Document:
         """The verdict, the figures to look at first, and the first findings, numbered."""
         report = self._report(recording)
         document = _plain(
@@ -86,19 +75,19 @@ class Answers:
                 "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
                 "findings": [
                     _brief(number, each)
-                    for number, each in enumerate(report.findings[:MOST_FINDINGS])
+                    for number, each in enumerate(report.findings[: brevity.MOST_FINDINGS])
                 ],
-                "findings_left_out": max(0, len(report.findings) - MOST_FINDINGS),
+                "findings_left_out": max(0, len(report.findings) - brevity.MOST_FINDINGS),
                 "not_answered": [
                     name for name, each in report.outcomes.items() if isinstance(each, Skipped)
                 ],
             }
         )
-        return fitted(lambda _: document, None)
+        return brevity.fitted(lambda _: document, None)
 
     def answer(
         self, recording: str, question: str, table: str | None, rows: int | None
-    ) -> Document:
+    ) -> brevity.Document:
         """The first rows of a question's tables; of one table, also what its columns mean."""
         known = [analysis.name for analysis in ALL]
         if question not in known:
@@ -111,15 +100,15 @@ class Answers:
         if not specs:
             names = [spec.name for spec in meaning.tables]
             raise InputError(f"{question} has no table {table!r}", suggestion(str(table), names))
-        document: Document = {"status": "ok", "asks": meaning.question}
+        document: brevity.Document = {"status": "ok", "asks": meaning.question}
         if table is not None:
             document["columns"] = {column.name: column.meaning for column in specs[0].columns}
         document |= {"summary": dict(outcome.summary), "notes": list(outcome.notes)}
-        return fitted(
+        return brevity.fitted(
             lambda most: _plain({**document, **tables_document(specs, outcome, most)}), rows
         )
 
-    def evidence(self, recording: str, finding: int, rows: int | None) -> Document:
+    def evidence(self, recording: str, finding: int, rows: int | None) -> brevity.Document:
         """A finding with all its values, the table that shows it, and the kernels in its window."""
         report = self._report(recording)
         if not 0 <= finding < len(report.findings):
@@ -139,16 +128,16 @@ class Answers:
             None,
         )
 
-        def shown(most: int) -> Document:
-            tables: Document = {}
+        def shown(most: int) -> brevity.Document:
+            tables: brevity.Document = {}
             if spec is not None and isinstance(outcome, Result):
                 tables = tables_document([spec], outcome, most)
             kernels = self._kernels(report, ranked, most)
             return _plain({"finding": finding_document(ranked), **tables, **kernels})
 
-        return fitted(shown, rows)
+        return brevity.fitted(shown, rows)
 
-    def kernel(self, target: str, kernel: str | None) -> Document:
+    def kernel(self, target: str, kernel: str | None) -> brevity.Document:
         """The memory accesses, occupancy and findings of kernels; no program is run.
 
         Raises InputError for other files: inspecting a Python file runs it.
@@ -161,41 +150,49 @@ class Answers:
             )
         self._folder.check_sizes([path])
 
-        def inspected() -> Document:
+        def inspected() -> brevity.Document:
             report = traceview.inspect_ptx(path, kernel=kernel)
             return _plain({**as_document(report, traceview.__version__), "target": target})
 
-        return kernels_of(self._once("kernel", [path], inspected, kernel))
+        return brevity.kernels_of(self._once("kernel", [path], inspected, kernel))
 
     def compare(
         self, before: Sequence[str], after: Sequence[str], rows: int | None, force: bool = False
-    ) -> Document:
+    ) -> brevity.Document:
         sides = [self._recordings(names) for names in (before, after)]
         files = [file for side in sides for file in side]
         self._folder.check_sizes(files)
 
-        def compared() -> Document:
+        def compared() -> brevity.Document:
             comparison = traceview.compare(*sides, force=force)
-            document: Document = json.loads(comparison_json(comparison, traceview.__version__))
+            document: brevity.Document = json.loads(
+                comparison_json(comparison, traceview.__version__)
+            )
             return document
 
         found = self._once("compare", files, compared, len(sides[0]), force)
-        return comparison_of(found, rows)
+        return brevity.comparison_of(found, rows)
 
-    def ranks(self, recordings: Sequence[str], rows: int | None) -> Document:
+    def ranks(self, recordings: Sequence[str], rows: int | None) -> brevity.Document:
         files = self._recordings(recordings)
         self._folder.check_sizes(files)
 
-        def job() -> Document:
-            text = job_json(traceview.analyze_ranks(files), traceview.__version__, MOST_ROWS)
-            document: Document = json.loads(text)
+        def job() -> brevity.Document:
+            text = job_json(
+                traceview.analyze_ranks(files), traceview.__version__, brevity.MOST_ROWS
+            )
+            document: brevity.Document = json.loads(text)
             return document
 
-        return job_of(self._once("ranks", files, job), rows)
+        return brevity.job_of(self._once("ranks", files, job), rows)
 
     def _once(
-        self, tool: str, files: Sequence[Path], compute: Callable[[], Document], *options: object
-    ) -> Document:
+        self,
+        tool: str,
+        files: Sequence[Path],
+        compute: Callable[[], brevity.Document],
+        *options: object,
+    ) -> brevity.Document:
         """The document of a tool about files as they are now, computed once."""
         return self._others.result((tool, *map(_state, files), *options), compute)
 
@@ -224,7 +221,7 @@ class Answers:
         return self._reports.result(_state(path), lambda: traceview.analyze(traceview.load(path)))
 
     @staticmethod
-    def _kernels(report: Report, ranked: RankedFinding, most: int) -> Document:
+    def _kernels(report: Report, ranked: RankedFinding, most: int) -> brevity.Document:
         """The first kernels in the window of a finding, and how many there are."""
         start_ns, end_ns = ranked.finding.evidence.start_ns, ranked.finding.evidence.end_ns
         trace = report.recording
@@ -251,13 +248,13 @@ def _state(path: Path) -> tuple[Path, int, int]:
     return path, state.st_mtime_ns, state.st_size
 
 
-def _brief(number: int, ranked: RankedFinding) -> Document:
+def _brief(number: int, ranked: RankedFinding) -> brevity.Document:
     finding = finding_document(ranked)
     named = {key: finding[key] for key in ("analysis", "subject")}
-    return {"finding": number, **named, **brief_finding(finding)}
+    return {"finding": number, **named, **brevity.brief_finding(finding)}
 
 
-def _plain(document: Document) -> Document:
+def _plain(document: brevity.Document) -> brevity.Document:
     """The document as JSON values, with tables as lists of rows."""
-    plain: Document = json.loads(written(document))
+    plain: brevity.Document = json.loads(written(document))
     return plain

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from traceview import units
+from traceview import outputs, units
 from traceview.errors import InputError
-from traceview.outputs import unpacked_name
 from traceview.records import record
 from traceview.trace.archives import ARCHIVES
 
@@ -130,4 +129,4 @@ def _too_large(what: str, size: int, most: int) -> InputError:
 
 def is_named_like_recording(path: Path) -> bool:
     """Whether a file is one that the server reads as a recording, by its name."""
-    return unpacked_name(path).endswith(_RECORDINGS)
+    return outputs.unpacked_name(path).endswith(_RECORDINGS)

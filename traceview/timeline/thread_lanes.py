@@ -9,8 +9,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.sync_stalls.stalls import stalls
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import api_calls, calls_by_thread
+from traceview.facts.operations import blocking_calls, cuda_api
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.samples import stack_lines
@@ -35,7 +34,7 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     for part in (_range_tracks, _call_tracks, _python_tracks):
         for thread, track in part(trace, names):
             tracks.setdefault(thread, []).append(track)
-    calls = np.bincount(api_calls(trace).thread, minlength=len(trace.threads))
+    calls = np.bincount(cuda_api.api_calls(trace).thread, minlength=len(trace.threads))
     main = trace.threads["thread_id"] == trace.processes["process_id"][trace.threads["process"]]
     most = int(calls.max(initial=0))
     used = main & (calls >= most // _LEAST_MAIN)
@@ -78,13 +77,13 @@ def _shown_depths(trace: Trace, tree: RangeTree) -> RowNumbers:
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     """The tracks of each thread's calls: runtime calls, and below them the calls they make."""
-    calls = api_calls(trace)
+    calls = cuda_api.api_calls(trace)
     if not len(calls):
         return
     classes = np.array(CLASS_OF_CALL, np.int16)[calls.does]
     classes[harmful_calls(trace)] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
-    for thread, own in calls_by_thread(trace).items():
+    for thread, own in cuda_api.calls_by_thread(trace).items():
         at = unbroken(own)
         start, end = picked(calls.start_ns, at), picked(calls.end_ns, at)
         if (end <= start).any():
@@ -99,7 +98,7 @@ def harmful_calls(trace: Trace) -> Integers:
     """Rows of api_calls that left a GPU idle for HARMFUL_NS or more."""
     cost = stalls(trace)
     idle = cost.idle_ns(np.ones(len(cost.wait), bool))
-    return waits(trace).call[idle >= HARMFUL_NS]
+    return blocking_calls.waits(trace).call[idle >= HARMFUL_NS]
 
 
 def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:

@@ -13,14 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from traceview.errors import ToolNotFoundError, TraceviewError
-from traceview.toolchain.processes import (
-    ProcessResult,
-    chosen_by_user,
-    newest_first,
-    on_path,
-    run_process,
-    variable_of,
-)
+from traceview.toolchain import processes
 
 TIMEOUT_S = 300.0
 TRITON_BIN = ("backends", "nvidia", "bin")
@@ -61,7 +54,7 @@ def find_newest(tool: str) -> list[Path]:
 @lru_cache(maxsize=64)
 def release_of(path: Path) -> tuple[int, int] | None:
     """The CUDA release that a tool belongs to, such as (12, 8); None if it prints none."""
-    release = _RELEASE.search(run_process([path, "--version"]).out)
+    release = _RELEASE.search(processes.run_process([path, "--version"]).out)
     return (int(release[1]), int(release[2])) if release else None
 
 
@@ -71,7 +64,7 @@ def run(
     source: bytes | None,
     suffix: str = "",
     timeout_s: float = TIMEOUT_S,
-) -> ProcessResult:
+) -> processes.ProcessResult:
     """Run a tool on one input file, in a temporary folder, and read the output file.
 
     `arguments` maps the paths of the input, which ends in `suffix`, and of the output to the
@@ -93,8 +86,8 @@ def run(
 
 
 def run_first_able(
-    paths: Sequence[Path], attempt: Callable[[Path], ProcessResult], too_old: str
-) -> ProcessResult:
+    paths: Sequence[Path], attempt: Callable[[Path], processes.ProcessResult], too_old: str
+) -> processes.ProcessResult:
     """Try the paths of a tool in turn until one does not fail with a message like `too_old`."""
     result = attempt(paths[0])
     for path in paths[1:]:
@@ -104,8 +97,8 @@ def run_first_able(
     return result
 
 
-def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> ProcessResult:
-    result = run_process(command, timeout_s=timeout_s, folder=folder)
+def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> processes.ProcessResult:
+    result = processes.run_process(command, timeout_s=timeout_s, folder=folder)
     if result.timed_out:
         raise TraceviewError(f"{Path(command[0]).name} did not end within {timeout_s:g} s")
     if result.status is None:
@@ -116,16 +109,18 @@ def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> Proce
 
 
 def _candidates(tool: str, arch: str) -> Iterator[Path]:
-    chosen = chosen_by_user(tool)
+    chosen = processes.chosen_by_user(tool)
     if chosen:
         # No other tool may take its place: that would be a surprise.
         yield chosen
         return
     yield from _in_triton(tool, arch)
-    yield from on_path(tool)
-    yield from (toolkit / "bin" / tool for toolkit in newest_first(TOOLKITS.glob("cuda*")))
+    yield from processes.on_path(tool)
+    yield from (
+        toolkit / "bin" / tool for toolkit in processes.newest_first(TOOLKITS.glob("cuda*"))
+    )
     for folder in map(Path, sys.path):
-        yield from newest_first(folder.glob(f"nvidia/*/bin/{tool}"))
+        yield from processes.newest_first(folder.glob(f"nvidia/*/bin/{tool}"))
 
 
 def _in_triton(tool: str, arch: str) -> Iterator[Path]:
@@ -140,7 +135,7 @@ def _in_triton(tool: str, arch: str) -> Iterator[Path]:
 
 
 def _not_found(tool: str) -> ToolNotFoundError:
-    variable, chosen = variable_of(tool), os.environ.get(variable_of(tool))
+    variable, chosen = processes.variable_of(tool), os.environ.get(processes.variable_of(tool))
     if chosen:
         what = f"${variable} is {chosen}, which is not an executable file"
         return ToolNotFoundError(what, f"correct or unset ${variable}")

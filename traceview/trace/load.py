@@ -10,14 +10,7 @@ from pathlib import Path
 from traceview.errors import TraceFormatError
 from traceview.outputs import REPORT_SUFFIXES
 from traceview.stages import stage
-from traceview.trace.archives import (
-    ARCHIVES,
-    ahead,
-    damage,
-    most_content,
-    too_dense,
-    unpacked_pieces,
-)
+from traceview.trace import archives
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.memory import check_fits, check_json_fits
 from traceview.trace.model import Trace
@@ -58,12 +51,12 @@ def is_json(path: Path) -> bool:
     try:
         with path.open("rb") as packed:
             start, size = b"", 0
-            for piece in unpacked_pieces(packed, archive):
+            for piece in archives.unpacked_pieces(packed, archive):
                 start = (start + piece).removeprefix(_BOM).lstrip()
                 size += len(piece)
                 if start or size > _MOST_SPACE_BYTES:
                     break
-    except damage(archive):
+    except archives.damage(archive):
         # Not JSON: unpacking it as an SQLite file reports the damage.
         return False
     return start[:1] in (b"{", b"[")
@@ -79,8 +72,11 @@ def load_torch(path: Path) -> Trace:
         if archive is None:
             check_json_fits(size, 0, shown)
             with path.open("rb") as plain:
-                return kineto.read(unpacked_pieces(plain, None), shown, plain)
-        with path.open("rb") as packed, ahead(unpacked_pieces(packed, archive)) as pieces:
+                return kineto.read(archives.unpacked_pieces(plain, None), shown, plain)
+        with (
+            path.open("rb") as packed,
+            archives.ahead(archives.unpacked_pieces(packed, archive)) as pieces,
+        ):
 
             def counted() -> Iterator[bytes]:
                 unpacked_size, checked = 0, 1 << 26
@@ -93,7 +89,7 @@ def load_torch(path: Path) -> Trace:
                     yield piece
 
             return kineto.read(counted(), shown)
-    except damage(archive) as error:
+    except archives.damage(archive) as error:
         raise TraceFormatError(
             f"the {archive} archive is damaged ({error})", "copy or download the file again"
         ) from error
@@ -171,8 +167,8 @@ def _plain(path: Path, archive: str | None, size: int = 0) -> Iterator[Path]:
 
     with TemporaryDirectory(prefix="traceview-") as folder:
         plain = Path(folder, path.stem)
-        if size > most_content(path.stat().st_size):
-            raise too_dense(archive)
+        if size > archives.most_content(path.stat().st_size):
+            raise archives.too_dense(archive)
         if size > disk_usage(folder).free:
             raise _no_space(plain)
         _unpack(path, archive, plain, size)
@@ -184,11 +180,11 @@ def _header(path: Path, archive: str | None) -> bytes:
     start = b""
     try:
         with path.open("rb") as packed:
-            for piece in unpacked_pieces(packed, archive):
+            for piece in archives.unpacked_pieces(packed, archive):
                 start += piece
                 if len(start) >= SQLITE_HEADER_BYTES:
                     break
-    except damage(archive) as error:
+    except archives.damage(archive) as error:
         raise _damaged(archive, error) from error
     return start[:SQLITE_HEADER_BYTES]
 
@@ -203,7 +199,7 @@ def _archive(path: Path) -> str | None:
         start = file.read(6)
     if not start:
         raise TraceFormatError("the file is empty", USE_TRACE)
-    kinds = [name for magic, name in ARCHIVES.items() if start.startswith(magic)]
+    kinds = [name for magic, name in archives.ARCHIVES.items() if start.startswith(magic)]
     named = _named(path)
     if named and not kinds and not start.startswith(SQLITE_MAGIC[:6]):
         raise TraceFormatError(
@@ -223,7 +219,7 @@ def _unpack(path: Path, archive: str, plain: Path, stored: int) -> None:
     try:
         with plain.open("wb") as target, path.open("rb") as packed:
             size, unpacked_size = path.stat().st_size, 0
-            for piece in unpacked_pieces(packed, archive):
+            for piece in archives.unpacked_pieces(packed, archive):
                 stage("Unpacking the trace", packed.tell(), size)
                 unpacked_size += len(piece)
                 if 0 < stored < unpacked_size:
@@ -237,7 +233,7 @@ def _unpack(path: Path, archive: str, plain: Path, stored: int) -> None:
         if error.errno != errno.ENOSPC:
             raise
         raise _no_space(plain) from error
-    except damage(archive) as error:
+    except archives.damage(archive) as error:
         raise _damaged(archive, error) from error
 
 

@@ -17,13 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.native_idle import (
-    NativeSamples,
-    OffCpu,
-    cut_gaps,
-    thread_waits,
-    unwound_samples,
-)
+from traceview.analyses.gpu_idle import native_idle
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
@@ -203,19 +197,21 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
 def _of_native(trace: Trace) -> Iterator[IdleSamples]:
     if not {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}:
         return
-    samples, sampled_as = unwound_samples(trace), sampled_threads(trace)
+    samples, sampled_as = native_idle.unwound_samples(trace), sampled_threads(trace)
     launching = groups.different(gaps(trace).thread[gaps(trace).thread >= 0])
     for thread in launching[sampled_as[launching] < 0].tolist():
         own = samples.of_thread(thread)
         only = np.arange(len(sampled_as)) == thread
         for launched in _launched(trace, only, thread):
-            yield _native_part(trace, launched, own, thread_waits(trace, thread, _kinds(trace)))
+            yield _native_part(
+                trace, launched, own, native_idle.thread_waits(trace, thread, _kinds(trace))
+            )
 
 
 def _native_part(
-    trace: Trace, launched: Launched, samples: NativeSamples, waits: OffCpu
+    trace: Trace, launched: Launched, samples: native_idle.NativeSamples, waits: native_idle.OffCpu
 ) -> IdleSamples:
-    pieces = cut_gaps(launched.idle, waits)
+    pieces = native_idle.cut_gaps(launched.idle, waits)
     off = pieces.wait >= 0
     start, end = pieces.start[~off], pieces.end[~off]
     kind, period_ns = launched.kind[pieces.gap[~off]], _period_ns(samples.time_ns)

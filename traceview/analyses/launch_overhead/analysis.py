@@ -13,10 +13,9 @@ from functools import cache
 import numpy as np
 
 from traceview import groups, intervals, units
+from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
-from traceview.analyses.framework_wording import fewer_launches
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
@@ -26,8 +25,7 @@ from traceview.facts.operations.operations import (
     operations_by_device,
 )
 from traceview.facts.queue import QueueFull, queue_full
-from traceview.facts.ranges.ranges import attributed_calls, range_tree
-from traceview.facts.ranges.selection import selected_calls, selected_ranges
+from traceview.facts.ranges import ranges, selection
 from traceview.findings import Evidence, Finding, severity_of, share_pct
 from traceview.tables import (
     Array,
@@ -95,7 +93,7 @@ RANGES = TableSpec(
 
 def api_table(trace: Trace) -> Table:
     """The selected calls of every function."""
-    calls, rows = api_calls(trace), unbroken(np.flatnonzero(selected_calls(trace)))
+    calls, rows = api_calls(trace), unbroken(np.flatnonzero(selection.selected_calls(trace)))
     names = trace.api_calls.texts("name").take(rows)
     each = groups.group(names.codes)
     figures = groups.stats(each, calls.duration_ns[rows])
@@ -117,8 +115,8 @@ def api_table(trace: Trace) -> Table:
 
 def range_table(trace: Trace) -> Table:
     """The selected ranges by path pattern. Those that never ended count until the last event."""
-    tree, size = range_tree(trace), len(range_tree(trace).patterns)
-    chosen = selected_ranges(trace)
+    tree, size = ranges.range_tree(trace), len(ranges.range_tree(trace).patterns)
+    chosen = selection.selected_ranges(trace)
     pattern = picked(np.append(tree.path_pattern, np.int32(size)), tree.path)
     if trace.selection:
         # Ranges that are not selected are counted behind the last pattern.
@@ -147,7 +145,7 @@ def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, In
     `pattern` has the pattern of each range; `size`, the number of patterns, for ranges that do not
     count.
     """
-    calls, inside = api_calls(trace), attributed_calls(trace)
+    calls, inside = api_calls(trace), ranges.attributed_calls(trace)
     within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
     of_calls = picked(pattern, picked(inside.range, within))
     launching = picked(calls.does, within) == CallKind.LAUNCH
@@ -188,7 +186,7 @@ CALLS = TableSpec(
 
 def compute(trace: Trace) -> Result:
     calls, full = api_calls(trace), queue_full(trace)
-    rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selected_calls(trace))
+    rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selection.selected_calls(trace))
     held = picked(full.held_ns, rows)
     by_device = _launches_by_device(trace, rows)
     # Needed only where there is a finding, or the tables are read.
@@ -306,13 +304,13 @@ def _findings(
             severity,
             f"The CPU was inside launch calls for {{idle_ns}} of the {{late_idle_ns}} that {gpu} "
             "sat idle waiting for launches.",
-            f"Launch less often: {fewer_launches(trace)}.",
+            f"Launch less often: {framework_wording.fewer_launches(trace)}.",
             most_ns,
             gpu_subject(trace, device),
             Evidence(values, "calls", row, *window),
             share_pct(most_ns, span_ns),
             CAUSE_NAMES[LAUNCH_LATE],
-            lost_in(every, own),
+            lost_time.lost_in(every, own),
             general=True,
         ),
     )

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.analyses.framework_wording import fewer_launches
+from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
 from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.lost_time import lost_in
 from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
 from traceview.analyses.verdict.verdict import waits_for_data
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
@@ -118,7 +117,7 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         gpu_subject(trace, device),
         Evidence(values, "devices", shown, *_window(trace, device, verdict)),
         share_pct(idle_ns, span_ns) if idle_ns else None,
-        work=lost_in(every, drained) if idle_ns else None,
+        work=lost_time.lost_in(every, drained) if idle_ns else None,
     )
 
 
@@ -141,7 +140,7 @@ def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) ->
     if verdict == "launch-bound":
         if waits_for_data(trace, device):
             return "", _LOAD_SOONER
-        fewer = f"Launch less often or earlier: {fewer_launches(trace)}."
+        fewer = f"Launch less often or earlier: {framework_wording.fewer_launches(trace)}."
         return "", _OTHER_WORK if does_other_work(trace, device) else fewer
     action = _ACTIONS[verdict]
     copying, work = copying_ns(trace, device), work_ns(trace, device)

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.lost_time import lost_in
-from traceview.analyses.recorder_wording import inside
+from traceview.analyses import lost_time, recorder_wording
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.analyses.sync_stalls.stalls import at_uploads, stall_span_ns, stalls
 from traceview.facts.idle.gaps import every_gap
@@ -195,7 +194,7 @@ def _finding(
         _subject(listed, first, sampled),
         Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
         share_pct(at_stake_ns, span_ns),
-        lost=lost_in(every_gap(trace), _caused_by(trace, rows)),
+        lost=lost_time.lost_in(every_gap(trace), _caused_by(trace, rows)),
     )
 
 
@@ -214,7 +213,7 @@ def _place(
         values = {"line": sampled.place, "function": sampled.function}
         of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
         return f"{what} at {{line}}{of}", {**cells, **values}
-    return what + inside(trace, path, "range_path"), cells
+    return what + recorder_wording.inside(trace, path, "range_path"), cells
 
 
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:

@@ -8,8 +8,7 @@ from traceview import groups
 from traceview.analyses.sync_stalls.call_sites import CallSites, wait_sites
 from traceview.analyses.sync_stalls.stalls import BLOCKING, stalls
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.ranges.ranges import UNATTRIBUTED, attribute, range_tree
-from traceview.facts.ranges.selection import selected_calls
+from traceview.facts.ranges import ranges, selection
 from traceview.groups import Groups
 from traceview.records import record
 from traceview.tables import Array, Cell, Integers, Texts
@@ -44,14 +43,14 @@ class ListedWaits:
 
 def listed_waits(trace: Trace) -> ListedWaits:
     """The selected waits: outermost blocking calls, and whatever else caused a gap."""
-    every, cost, tree = waits(trace), stalls(trace), range_tree(trace)
+    every, cost, tree = waits(trace), stalls(trace), ranges.range_tree(trace)
     own = np.arange(len(every))
     listed = (cost.outer == own) & np.isin(every.does, BLOCKING)
     listed |= np.isin(own, cost.wait)
-    row = np.flatnonzero(selected_calls(trace)[every.call] & listed)
+    row = np.flatnonzero(selection.selected_calls(trace)[every.call] & listed)
     api = trace.api_calls.texts("name").take(every.call[row])
     site = wait_sites(trace).take(row)
-    place = attribute(trace, every.thread[row], every.process[row], every.start_ns[row])
+    place = ranges.attribute(trace, every.thread[row], every.process[row], every.start_ns[row])
     path = place.path(tree)
     pattern = tree.pattern_of_paths(path)
     each = groups.group(api.codes, site.site.codes, site.hint.codes, pattern)
@@ -60,10 +59,10 @@ def listed_waits(trace: Trace) -> ListedWaits:
 
 def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Texts:
     """The path of each group, or its pattern if its waits have several paths."""
-    tree = range_tree(trace)
+    tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     rows = zip(path[each.first].tolist(), pattern[each.first].tolist(), one, strict=True)
     return Texts.of(
-        UNATTRIBUTED if p < 0 else (tree.paths[p] if same else tree.patterns[q])
+        ranges.UNATTRIBUTED if p < 0 else (tree.paths[p] if same else tree.patterns[q])
         for p, q, same in rows
     )

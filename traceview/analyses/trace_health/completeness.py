@@ -15,12 +15,7 @@ from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.facts.phases.compilation import compiling
 from traceview.tables import Mask, Table
 from traceview.trace import Trace
-from traceview.trace.nsys.importer_errors import (
-    INCOMPLETE,
-    import_error,
-    imported_events,
-    lacks_events,
-)
+from traceview.trace.nsys import importer_errors
 from traceview.trace.recording_options import recording_options
 from traceview.units import Value
 
@@ -70,15 +65,17 @@ def lost_events(trace: Trace) -> list[Check]:
     messages = warnings(trace)
     working = _about_gpu_processes(trace, messages)
     texts = [str(text) for text in messages.take(working).texts("text").decode()]
-    incomplete = [found for text in texts if (found := INCOMPLETE.search(text))]
-    failed = import_error(text for text in texts if not INCOMPLETE.search(text))
+    incomplete = [found for text in texts if (found := importer_errors.INCOMPLETE.search(text))]
+    failed = importer_errors.import_error(
+        text for text in texts if not importer_errors.INCOMPLETE.search(text)
+    )
     kinds = {found["kind"] for found in incomplete}
     cut = cut_window(trace) is not None
     if failed is None and "CUDA" in kinds and not cut and not _bounded_and_whole(trace):
-        failed = import_error(texts)
+        failed = importer_errors.import_error(texts)
     checks = _helpers(messages.take(~working))
-    if failed is not None and not lacks_events(trace.tables) and _paired(trace):
-        read, counted = imported_events(trace.tables)
+    if failed is not None and not importer_errors.lacks_events(trace.tables) and _paired(trace):
+        read, counted = importer_errors.imported_events(trace.tables)
         values: dict[str, Value] = {"read": read, "counted": counted, "error": failed}
         template = (
             "The recorder failed to read some events back ({error}). {read} of the {counted} that "
@@ -136,7 +133,9 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
 def _helpers(messages: Table) -> list[Check]:
     """A note on processes without GPU work that lost events."""
     texts = messages.texts("text")
-    lost = texts.isin([text for text in texts.values if INCOMPLETE.search(str(text))])
+    lost = texts.isin(
+        [text for text in texts.values if importer_errors.INCOMPLETE.search(str(text))]
+    )
     processes = len(groups.different(messages["process_id"][lost]))
     if not processes:
         return []

@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.lines import idle_samples
-from traceview.analyses.gpu_idle.starvation import starved_devices
+from traceview.analyses.gpu_idle import lines, starvation
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.late_launches import late_idle
@@ -27,8 +26,7 @@ from traceview.facts.operations.operations import (
     operations,
     operations_by_device,
 )
-from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges import ranges, selection
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
@@ -124,7 +122,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
-        starved_devices(trace)[device],
+        starvation.starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
     )
@@ -136,7 +134,7 @@ def steady_operations(trace: Trace, device: int) -> RowNumbers:
 
 @fact
 def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
+    steady = selection.selected_operations(trace) & ~operations_in_warm_up(trace)
     return {
         device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
     }
@@ -238,7 +236,7 @@ def _idle_parts(
 
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:
     """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
-    every, samples = gaps(trace), idle_samples(trace)
+    every, samples = gaps(trace), lines.idle_samples(trace)
     late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
     own = late[samples.gap]
     spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
@@ -247,7 +245,7 @@ def _late_ns(trace: Trace, device: int) -> dict[int, int]:
 
 def _data_loading_ns(trace: Trace, device: int) -> int:
     """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = late_idle(trace), range_tree(trace).patterns
+    late, patterns = late_idle(trace), ranges.range_tree(trace).patterns
     own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
     loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
     return int(late.steady_ns[own[loading]].sum())

@@ -33,9 +33,8 @@ from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped, TableSpec
 from traceview.analyses.graph_wording import AS_NODES
 from traceview.analyses.recorder_wording import OF_WARM_UP, by_recorder, on_amd
-from traceview.analyses.wave_quantization import gemm_waves
+from traceview.analyses.wave_quantization import findings, gemm_waves
 from traceview.analyses.wave_quantization.configurations import UnknownLimits, gpu_limits
-from traceview.analyses.wave_quantization.findings import costliest
 from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.grid_texts import GridTexts
 from traceview.analyses.wave_quantization.grid_waves import CONFIGURED, LaunchedGrids
@@ -155,7 +154,7 @@ def compute(trace: Trace) -> Result | Skipped:
         )
     if devices and len(unknown) == len(devices):
         return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
-    reported = costliest(trace)
+    reported = findings.costliest(trace)
     missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
     return Result(
         Deferred(

@@ -14,8 +14,7 @@ from traceview import groups
 from traceview.errors import InputError, TraceviewError
 from traceview.facts.code.gathered import gathered_code
 from traceview.facts.kernel_labels import kernel_labels
-from traceview.facts.operations.concurrency import shared_ns
-from traceview.facts.operations.kernel_classes import communication_kernels
+from traceview.facts.operations import concurrency, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
@@ -268,7 +267,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     """The distinct configurations of the chosen kernels.
 
     Communication is left out, as it takes few SMs on purpose."""
-    used = chosen & ~communication_kernels(trace)
+    used = chosen & ~kernel_classes.communication_kernels(trace)
     # Avoids a copy where the mask leaves nothing out.
     kernels = trace.recorded("kernels").take(used)
     own = row_numbers(np.flatnonzero(used))
@@ -278,7 +277,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     alike = groups.group(kernels.texts("name").codes, *keys, barriers)
     duration_ns = kernels.duration_ns
     figures = groups.stats(alike, duration_ns)
-    beside = groups.sums(alike, shared_ns(trace)[own])
+    beside = groups.sums(alike, concurrency.shared_ns(trace)[own])
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
     in_warm_up = groups.Groups(alike.ids[early], alike.first)
     order = groups.most_first(figures.total)

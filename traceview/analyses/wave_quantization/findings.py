@@ -9,14 +9,8 @@ from functools import partial
 from typing import Any
 
 from traceview.analyses.framework_wording import is_compiled
+from traceview.analyses.wave_quantization import losses
 from traceview.analyses.wave_quantization.configurations import Configuration
-from traceview.analyses.wave_quantization.losses import (
-    Loss,
-    block_losses,
-    full_of_blocks,
-    grid_losses,
-    tile_losses,
-)
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, KernelOwner, classify, owner_of
@@ -125,7 +119,7 @@ def costliest(trace: Trace) -> list[tuple[int, Finding]]:
 
 def _claim(
     trace: Trace,
-    loss: Loss[Any],
+    loss: losses.Loss[Any],
     of: Configuration,
     values: Mapping[str, Value],
     words: Mapping[str, str] | None = None,
@@ -146,7 +140,7 @@ def _claim(
 
 
 def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
-    for loss in grid_losses(trace):
+    for loss in losses.grid_losses(trace):
         worst, waves, of = loss.worst, loss.worst.waves, loss.worst.configuration
         if waves is None or (waves.whole > 1) is not several:
             continue
@@ -193,7 +187,7 @@ def _small_grid(waves: Waves, threads: int) -> dict[str, Value]:
 
 def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
     """Blocks of the program's own kernels that leave lanes of their warps idle."""
-    for loss in block_losses(trace):
+    for loss in losses.block_losses(trace):
         of, occupancy = loss.worst.configuration, loss.worst.occupancy
         if owner_of(of.name) is not KernelOwner.PROGRAM:
             continue
@@ -205,7 +199,7 @@ def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
             "idle_lanes": lanes - of.threads,
             "warp_threads": WARP_THREADS,
         }
-        if occupancy and full_of_blocks(loss.worst):
+        if occupancy and losses.full_of_blocks(loss.worst):
             values["blocks_per_sm"] = occupancy.blocks_per_sm
         warps = {"warps": "its warp" if lanes == WARP_THREADS else "its warps"}
         # All blocks run at once: fewer warps save only the time that they take from each other.
@@ -215,7 +209,7 @@ def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
 
 
 def _tile_waves(trace: Trace) -> Iterator[TimeClaim]:
-    for loss in tile_losses(trace):
+    for loss in losses.tile_losses(trace):
         worst, of, gemm = loss.worst, loss.worst.gemm, loss.worst.gemm.gemm
         kernel = worst.grid.configuration
         sizes: dict[str, Value] = {"batch": gemm.batch, "m": gemm.m, "n": gemm.n}

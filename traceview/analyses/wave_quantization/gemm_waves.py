@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from traceview import units
 from traceview.analyses.base import TableSpec
-from traceview.analyses.wave_quantization.gemm_tiles import PersistentGemm, persistent_gemms
+from traceview.analyses.wave_quantization import gemm_tiles, sweeps
 from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
-from traceview.analyses.wave_quantization.sweeps import launched_grids
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.hardware.waves import filling_sizes
 from traceview.records import record
@@ -26,7 +25,7 @@ from traceview.trace import Trace, fact
 class TileWaves:
     """The tile waves of a persistent GEMM, launched as `grid` on a GPU of `sm_count` SMs."""
 
-    gemm: PersistentGemm
+    gemm: gemm_tiles.PersistentGemm
     grid: LaunchedGrid
     sm_count: int
 
@@ -68,9 +67,9 @@ class TileWaves:
 @fact
 def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
     """The tile waves of each persistent GEMM of known occupancy, longest total time first."""
-    grids = launched_grids(trace)
+    grids = sweeps.launched_grids(trace)
     of_kernel = grids.configurations.of_kernel
-    candidates = ((gemm, int(of_kernel[gemm.row])) for gemm in persistent_gemms(trace))
+    candidates = ((gemm, int(of_kernel[gemm.row])) for gemm in gemm_tiles.persistent_gemms(trace))
     return tuple(
         TileWaves(gemm, grids[place], int(grids.sm_count[place]))
         for gemm, place in candidates

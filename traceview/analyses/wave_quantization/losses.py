@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import Configuration, GpuLimits, gpu_limits
-from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
+from traceview.analyses.wave_quantization import configurations, gemm_waves, sweeps
 from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid, LaunchedGrids
-from traceview.analyses.wave_quantization.sweeps import launched_grids
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
@@ -56,7 +54,7 @@ class Loss(Generic[Part]):
 @fact
 def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     """Losses of grids, by kernel, the greatest first."""
-    grids = launched_grids(trace)
+    grids = sweeps.launched_grids(trace)
     lost = grids.steady_lost_ns
     rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= LEAST_IDLE))
     return _by_kernel(trace, grids, rows, lost)
@@ -67,15 +65,15 @@ def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
 
     Grids that leave SMs idle are left out: giving those SMs blocks comes first.
     """
-    grids = launched_grids(trace)
+    grids = sweeps.launched_grids(trace)
     of = grids.configurations
     fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent & (of.steady_ns > 0)
     rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES))
     lost = np.zeros(len(grids), np.int64)
-    limits = gpu_limits(trace)
+    limits = configurations.gpu_limits(trace)
     for row in rows.tolist():
         known = limits[int(of.device[row])]
-        if isinstance(known, GpuLimits):
+        if isinstance(known, configurations.GpuLimits):
             lost[row] = round(int(of.steady_ns[row]) * (1 - _of_threads(grids[row], known.limits)))
     return _by_kernel(trace, grids, rows, lost)
 
@@ -129,10 +127,10 @@ def _by_kernel(
 
 
 @fact
-def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
+def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
-    kernels: dict[tuple[int, str], list[TileWaves]] = defaultdict(list)
-    for each in tile_waves(trace):
+    kernels: dict[tuple[int, str], list[gemm_waves.TileWaves]] = defaultdict(list)
+    for each in gemm_waves.tile_waves(trace):
         if each.steady_lost_ns and each.idle_fraction >= LEAST_IDLE:
             kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
     busy_ns = _busy_ns(trace)
@@ -143,7 +141,7 @@ def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
     return _on_path(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
 
 
-def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
+def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm_waves.TileWaves]:
     lost_ns = min(sum(each.steady_lost_ns or 0 for each in parts), busy_ns)
     worst = max(parts, key=lambda each: each.steady_lost_ns or 0)
     early_calls = sum(each.gemm.calls - each.gemm.steady_calls for each in parts)
@@ -152,7 +150,7 @@ def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
 
 
 def _on_path(
-    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[configurations.Configuration]]]
 ) -> tuple[Loss[Part], ...]:
     """The losses worth a finding, with the time of their kernels on the critical path."""
     on_path, span_ns = [], steady_span_ns(trace)

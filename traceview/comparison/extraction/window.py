@@ -10,10 +10,9 @@ from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compiling
+from traceview.facts.steps import recompilation, warm_up
 from traceview.facts.steps.loops import WARMED_UP_STEPS
-from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
-from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers
@@ -91,7 +90,7 @@ def _one_time(trace: Trace, device: int) -> Intervals:
     """Idle time of a GPU for first uses of kernels and compilation, which no longer run repeats."""
     gaps = every_gap(trace)
     once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
-    once &= ~recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
+    once &= ~recompilation.recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
     return intervals.union(gaps.start_ns[once], gaps.end_ns[once])
 
 
@@ -129,7 +128,7 @@ def _steady_time(trace: Trace, device: int) -> Intervals:
     """Busy and idle time of a GPU without warm-up and first uses, as a union."""
     ops, every = operations(trace), every_gap(trace)
     chosen = (ops.device == device) & (ops.start_ns >= warm_up_end_ns(trace))
-    warm = operations_in_warm_up_ranges(trace)
+    warm = warm_up.operations_in_warm_up_ranges(trace)
     if warm is not None:
         chosen &= ~warm
     kept = (every.device == device) & ~every.one_time

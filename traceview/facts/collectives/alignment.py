@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask
-from traceview.tables.quantiles import median
+from traceview.tables import Array, Integers, Mask, quantiles
 
 _WINDOW, _LEAST_WINDOW, _ANCHORS, _BEST = 16, 6, 8, 3
 _MOST_APART = 4_096
@@ -78,7 +77,7 @@ def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) ->
     """Median change, in ns, of the end difference from one pair to the next; number of pairs."""
     rows = np.flatnonzero(places != ABSENT)
     change = np.abs(np.diff(one.end_ns[places[rows]] - other.end_ns[rows]))
-    return median(change) + 1.0, len(rows)
+    return quantiles.median(change) + 1.0, len(rows)
 
 
 def _starts(
@@ -107,7 +106,7 @@ def _starts(
         for place in np.argsort(spread, kind="stable")[:_BEST].tolist():
             if spread[place] <= 2 * within_ns:
                 at = int(other.end_ns[anchor + size // 2])
-                yield _Line(median(apart[place]), 0.0, at), anchor, anchor + size
+                yield _Line(quantiles.median(apart[place]), 0.0, at), anchor, anchor + size
 
 
 def _extended(
@@ -176,10 +175,10 @@ def _fitted(
     ends = other.end_ns[rows]
     at = int(ends[len(ends) // 2])
     apart = (one.end_ns[places] - ends).astype(np.int64)
-    middle = median(apart)
+    middle = quantiles.median(apart)
     slope = drift(ends, apart)
     rest = apart - middle - slope * (ends - at)
-    return _Line(middle + median(rest), slope, at)
+    return _Line(middle + quantiles.median(rest), slope, at)
 
 
 def drift(ends: Integers, apart: Integers) -> float:
@@ -188,8 +187,8 @@ def drift(ends: Integers, apart: Integers) -> float:
     if not third:
         return 0.0
     since: npt.NDArray[np.float64] = (ends - ends[0]).astype(np.float64)
-    run = median(since[-third:]) - median(since[:third])
-    rise = median(apart[-third:] - apart[0]) - median(apart[:third] - apart[0])
+    run = quantiles.median(since[-third:]) - quantiles.median(since[:third])
+    rise = quantiles.median(apart[-third:] - apart[0]) - quantiles.median(apart[:third] - apart[0])
     return float(rise / run) if run > 0 else 0.0
 
 

@@ -13,18 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
+from traceview.facts.collectives import fitting
 from traceview.facts.collectives.alignment import ABSENT
-from traceview.facts.collectives.fitting import (
-    ENDS_TOGETHER_NS,
-    IN_STEP_NS,
-    CollectiveTimes,
-    are_alike,
-    ends_off_ns,
-    fit,
-    in_order,
-    share_clock,
-    without_steps,
-)
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask
 
@@ -107,7 +97,9 @@ class _Growing:
         self.taken.add(member)
 
 
-def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[MatchedRows, ...]:
+def matched_rows(
+    times: fitting.CollectiveTimes, *, by_name: bool = False
+) -> tuple[MatchedRows, ...]:
     """The streams of different members whose collectives are alike and end together.
 
     With `by_name`, streams of one named communicator that hold equally many collectives belong
@@ -128,7 +120,7 @@ def matched_rows(times: CollectiveTimes, *, by_name: bool = False) -> tuple[Matc
     return tuple(_matched(times, each) for each in growing if len(each.members) > 1)
 
 
-def _streams(times: CollectiveTimes) -> list[Integers]:
+def _streams(times: fitting.CollectiveTimes) -> list[Integers]:
     """Rows of each (stream, communicator), by start; the list is in order of member and start."""
     communicator = np.unique(times.communicator, return_inverse=True)[1].astype(np.int64)
     by_stream = groups.group(times.member, times.lane, communicator)
@@ -139,7 +131,7 @@ def _streams(times: CollectiveTimes) -> list[Integers]:
 
 
 def _join(
-    times: CollectiveTimes,
+    times: fitting.CollectiveTimes,
     candidates: list[_Growing],
     member: int,
     rows: Integers,
@@ -153,11 +145,11 @@ def _join(
         free = [each for each in free if _same_messages(times, each, rows)]
     for tried, each in enumerate(free):
         search = tried < _SEARCHED or by_name
-        pairs = fit(times, each.first, rows, search=search)
-        pairs = pairs or fit(without_steps(times), each.first, rows, search=search)
+        pairs = fitting.fit(times, each.first, rows, search=search)
+        pairs = pairs or fitting.fit(fitting.without_steps(times), each.first, rows, search=search)
         named = by_name and each.number != NULL
         if pairs is None and named and len(rows) == len(each.first):
-            pairs = in_order(times, each.first, rows)
+            pairs = fitting.in_order(times, each.first, rows)
         if pairs is not None and (named or pairs[0] <= _within_ns(times, each.first, rows)):
             best = (pairs[0], each, pairs[1]) if best is None or pairs[0] < best[0] else best
     if best is not None:
@@ -165,7 +157,7 @@ def _join(
     return best is not None
 
 
-def _same_messages(times: CollectiveTimes, one: _Growing, rows: Integers) -> bool:
+def _same_messages(times: fitting.CollectiveTimes, one: _Growing, rows: Integers) -> bool:
     """Whether the messages of a stream are those of others, without a name that says so.
 
     A stage of a pipeline may exchange with both of its neighbours on one stream, in step with
@@ -173,21 +165,23 @@ def _same_messages(times: CollectiveTimes, one: _Growing, rows: Integers) -> boo
     """
     if len(one.members) > 1 and times.direction[rows].any():
         return False
-    if len(one.first) != len(rows) or not are_alike(times, one.first, rows):
+    if len(one.first) != len(rows) or not fitting.are_alike(times, one.first, rows):
         return False
-    off = ends_off_ns(times, one.first, rows)
-    return len(off) > 0 and bool(np.mean(off <= IN_STEP_NS) >= _IN_STEP)
+    off = fitting.ends_off_ns(times, one.first, rows)
+    return len(off) > 0 and bool(np.mean(off <= fitting.IN_STEP_NS) >= _IN_STEP)
 
 
-def _within_ns(times: CollectiveTimes, one: Integers, other: Integers) -> int:
+def _within_ns(times: fitting.CollectiveTimes, one: Integers, other: Integers) -> int:
     """How far the ends of two streams of an unnamed communicator may be apart.
 
     Streams of different groups run in step as well, but less closely.
     """
-    return ENDS_TOGETHER_NS if share_clock(times, one, other) else IN_STEP_NS
+    return (
+        fitting.ENDS_TOGETHER_NS if fitting.share_clock(times, one, other) else fitting.IN_STEP_NS
+    )
 
 
-def _matched(times: CollectiveTimes, of: _Growing) -> MatchedRows:
+def _matched(times: fitting.CollectiveTimes, of: _Growing) -> MatchedRows:
     order = sorted(range(len(of.members)), key=lambda each: of.members[each])
     low = min(int(each.min(initial=0)) for each in of.places)
     high = max(int(each.max(initial=0)) for each in of.places)
@@ -200,7 +194,7 @@ def _matched(times: CollectiveTimes, of: _Growing) -> MatchedRows:
     return MatchedRows(members, rows, len(clocks) == 1, int(numbers[-1]))
 
 
-def ends_together(ends: Integers, there: Mask, within_ns: int = ENDS_TOGETHER_NS) -> Mask:
+def ends_together(ends: Integers, there: Mask, within_ns: int = fitting.ENDS_TOGETHER_NS) -> Mask:
     """True for the collectives that all members left within `within_ns`, on one clock.
 
     The sender of a small message or a broadcast need not wait for the receivers. `ends` and `there`

@@ -11,8 +11,7 @@ from traceview import groups
 from traceview.facts.collectives.messages import SEND_RECEIVE, messages
 from traceview.facts.operations.kernel_classes import communication_operations
 from traceview.facts.operations.operations import Kind, operations
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges import ranges, selection
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.intervals import Timed
 from traceview.records import record
@@ -75,7 +74,7 @@ class Transfers(Timed):
 def transfers(trace: Trace) -> Transfers:
     """The selected transfers between GPUs."""
     ops = operations(trace)
-    rows = np.flatnonzero(communication_operations(trace) & selected_operations(trace))
+    rows = np.flatnonzero(communication_operations(trace) & selection.selected_operations(trace))
     is_kernel = ops.kind[rows] == Kind.KERNEL
     named = _names(trace, rows, is_kernel)
     called = messages(trace, rows[is_kernel], named[is_kernel])
@@ -126,8 +125,8 @@ def _short_names(trace: Trace, kernels: Integers) -> Texts:
 
 def _patterns(trace: Trace, rows: Integers) -> Texts:
     """The pattern of the range path around the launch of each of these operations."""
-    tree = range_tree(trace)
-    path = attributed_operations(trace).path(tree)[rows]
+    tree = ranges.range_tree(trace)
+    path = ranges.attributed_operations(trace).path(tree)[rows]
     return tree.patterns.texts(tree.pattern_of_paths(path))
 
 

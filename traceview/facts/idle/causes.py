@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from traceview.facts.idle import lost_work, stream_order
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
@@ -19,12 +20,9 @@ from traceview.facts.idle.gap_bounds import (
     time_in_calls,
     time_on_thread,
 )
-from traceview.facts.idle.lost_work import hold_lost_work
-from traceview.facts.idle.stream_order import Predecessors, predecessors
 from traceview.facts.idle.sync_drains import find_drains
+from traceview.facts.operations import copies, cuda_api
 from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.copies import pageable_uploads
-from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls, graph_launch_calls
 from traceview.facts.operations.operations import (
     Kind,
     Operations,
@@ -82,13 +80,13 @@ class GapCauses:
 @fact
 def gap_causes(trace: Trace) -> GapCauses:
     gaps, launches, ops = gap_bounds(trace), gap_launches(trace), operations(trace)
-    calls, cpu = api_calls(trace), cpu_time(trace)
+    calls, cpu = cuda_api.api_calls(trace), cpu_time(trace)
     drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
-    behind_copy = ended_behind_copy(gaps, launches, predecessors(trace), ops)
+    behind_copy = ended_behind_copy(gaps, launches, stream_order.predecessors(trace), ops)
     cause = classify(gaps, launches, behind_copy, drain, cpu)
     late = np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN))
     cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = causes.COMPILATION
-    cause[hold_lost_work(trace, gaps)] = causes.LOST_WORK
+    cause[lost_work.hold_lost_work(trace, gaps)] = causes.LOST_WORK
     first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
     first |= (cause == causes.ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
     return GapCauses(
@@ -127,7 +125,7 @@ def classify(
 
 
 def ended_behind_copy(
-    gaps: GapBounds, launches: GapLaunches, behind: Predecessors, ops: Operations
+    gaps: GapBounds, launches: GapLaunches, behind: stream_order.Predecessors, ops: Operations
 ) -> Mask:
     """True for the gaps whose next work waited behind a copy.
 
@@ -142,23 +140,23 @@ def ended_behind_copy(
 
 @fact_without_ranges
 def cpu_time(trace: Trace) -> CpuTime:
-    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
+    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), cuda_api.api_calls(trace)
 
     def spent_in(chosen: Mask) -> Integers:
         return time_in_calls(gaps, launches, calls, chosen)
 
-    launching = graph_launch_calls(trace)
-    graph_ns = spent_in(launching | (calls.does == CallKind.GRAPH))
+    launching = cuda_api.graph_launch_calls(trace)
+    graph_ns = spent_in(launching | (calls.does == cuda_api.CallKind.GRAPH))
     by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
     overheads = trace.recorded("overheads")
     own = profiler_overheads(trace) & ~overheads.is_null("thread")
     profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
     return CpuTime(
-        staging_ns=staging_time(gaps, launches, pageable_uploads(trace)[gaps.after]),
+        staging_ns=staging_time(gaps, launches, copies.pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
         jit_ns=time_on_thread(gaps, launches, *_jit_times(trace)),
         loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
-        allocating_ns=spent_in(calls.does == CallKind.ALLOCATE),
+        allocating_ns=spent_in(calls.does == cuda_api.CallKind.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
         profiler_ns=time_on_thread(gaps, launches, *profiler),
     )
@@ -177,10 +175,10 @@ def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Inte
     return result
 
 
-def _loading_calls(trace: Trace, calls: ApiCalls) -> Mask:
+def _loading_calls(trace: Trace, calls: cuda_api.ApiCalls) -> Mask:
     """True for the API calls that load code, long first launches included."""
     lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
-    result: Mask = np.isin(calls.does, [CallKind.LOAD, CallKind.LOOK_UP]) | lazy
+    result: Mask = np.isin(calls.does, [cuda_api.CallKind.LOAD, cuda_api.CallKind.LOOK_UP]) | lazy
     return result
 
 
@@ -191,7 +189,7 @@ def _jit_times(trace: Trace) -> tuple[Array, Integers, Integers]:
     return jit["thread"], jit["start_ns"], jit["end_ns"]
 
 
-def _loading_times(trace: Trace, calls: ApiCalls) -> tuple[Array, Integers, Integers]:
+def _loading_times(trace: Trace, calls: cuda_api.ApiCalls) -> tuple[Array, Integers, Integers]:
     """Thread, start and end of calls that load code, JIT compilations and JIT cache loads."""
     rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
     return (

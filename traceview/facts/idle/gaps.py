@@ -22,9 +22,8 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.phases.compilation import compiling
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.recompilation import recompiling
+from traceview.facts.steps import recompilation, warm_up
 from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
@@ -76,7 +75,7 @@ class DeviceWork(NamedTuple):
 def device_work(trace: Trace) -> dict[int, DeviceWork]:
     """The work of each device that has some, by row in devices."""
     ops, chosen = operations(trace), selected_operations(trace)
-    warm, result = operations_in_warm_up_ranges(trace), {}
+    warm, result = warm_up.operations_in_warm_up_ranges(trace), {}
     for device, rows in operations_by_device(trace).items():
         rows = rows[picked(chosen, rows)]
         if not len(rows):
@@ -155,10 +154,10 @@ class Gaps(IdleTime):
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
     bounds, causes, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
-    behind, warm = predecessors(trace), operations_in_warm_up_ranges(trace)
+    behind, warm = predecessors(trace), warm_up.operations_in_warm_up_ranges(trace)
     one_time = causes.first_use | (bounds.start_ns < warm_up_end_ns(trace))
     one_time |= compiling(trace, bounds.start_ns, bounds.end_ns)
-    one_time &= ~recompiling(trace, bounds.start_ns, bounds.end_ns)
+    one_time &= ~recompilation.recompiling(trace, bounds.start_ns, bounds.end_ns)
     one_time |= bounds.end_ns <= _compute_begins_ns(trace)[bounds.device]
     return Gaps(
         device=bounds.device,

@@ -12,8 +12,7 @@ from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 from traceview.records import record
-from traceview.tables import Integers
-from traceview.tables.quantiles import median
+from traceview.tables import Integers, quantiles
 from traceview.trace import Trace, fact
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
@@ -119,7 +118,7 @@ def growth_of(level: Integers) -> Growth:
     some = level[rows]
     earlier, later = np.triu_indices(len(rows), 1)
     rise = some[later] - some[earlier]
-    slope = median(rise / (rows[later] - rows[earlier]))
+    slope = quantiles.median(rise / (rows[later] - rows[earlier]))
     grown = int(level[-1] - level[0])
     last = some[-(len(some) // 3 + 1) :]
     leaks = (

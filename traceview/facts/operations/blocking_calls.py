@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.copies import pageable_copies
+from traceview.facts.operations import copies, joins
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.joins import match
 from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
 from traceview.records import record
@@ -62,7 +61,7 @@ def waits(trace: Trace) -> Waits:
 def _pageable_copy_calls(trace: Trace, does: Array) -> RowNumbers:
     """Rows of api_calls whose Async copy blocks, since it goes through pageable memory."""
     ops = operations(trace)
-    calls = ops.call[pageable_copies(trace) & ops.launched]
+    calls = ops.call[copies.pageable_copies(trace) & ops.launched]
     blocking: RowNumbers = calls[does[calls] == CallKind.COPY_ASYNC]
     return blocking
 
@@ -89,12 +88,12 @@ def _device_of_context(trace: Trace, call: Integers) -> Integers:
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")
     keyed = ~calls.is_null("correlation_id")[call]
     process = calls["process"][call]
-    row = match(
+    row = joins.match(
         syncs["process"], syncs["correlation_id"], process, calls["correlation_id"][call], keyed
     )
     if not len(syncs):
         return row
     streams = operations(trace).streams
     context = syncs["context_id"][np.maximum(row, 0)]
-    home = match(streams[:, 0], streams[:, 2], process, context, row >= 0)
+    home = joins.match(streams[:, 0], streams[:, 2], process, context, row >= 0)
     return np.where(home >= 0, streams[:, 1][np.maximum(home, 0)], -1)

@@ -21,8 +21,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.code import compilers
-from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.operations import cuda_api, frameworks
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.trials import (
@@ -139,7 +138,7 @@ def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None
 
 @fact
 def _launching(trace: Trace) -> Mask:
-    result: Mask = call_kinds(trace) == CallKind.LAUNCH
+    result: Mask = cuda_api.call_kinds(trace) == cuda_api.CallKind.LAUNCH
     return result
 
 
@@ -230,7 +229,7 @@ def _tuner(trace: Trace, process: int) -> int:
 
 def _autotuner(trace: Trace) -> int:
     """The tool whose autotuner launched kernels of its own: in a program of JAX that is XLA."""
-    return compilers.JAX if framework(trace) == "jax" else compilers.AUTOTUNER
+    return compilers.JAX if frameworks.framework(trace) == "jax" else compilers.AUTOTUNER
 
 
 def _generator(trace: Trace, process: int) -> int:

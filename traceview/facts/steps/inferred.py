@@ -25,12 +25,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.phases.compilation import compilation
-from traceview.facts.ranges.origins import (
-    INFERRED_DOMAIN,
-    added_ranges,
-    candidates_for_steps,
-    only_profiler_step,
-)
+from traceview.facts.ranges import origins
 from traceview.facts.ranges.ranges import attributed_operations, pattern_of
 from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.nesting import call_other_modules, within_one_call
@@ -55,7 +50,7 @@ _OPTIMIZER = "optimizer"
 
 def with_added_steps(trace: Trace) -> Trace:
     """The trace without added steps that are incomplete or beside steps of the program's own."""
-    step = added_ranges(trace) & candidates_for_steps(trace)
+    step = origins.added_ranges(trace) & origins.candidates_for_steps(trace)
     if not step.any():
         return trace
     without = _without(trace, step)
@@ -84,7 +79,7 @@ def _complete(trace: Trace, step: Mask) -> Mask:
     """True for the added steps that ended after an optimizer had worked in them."""
     ranges = trace.recorded("ranges")
     start, end, process = ranges["start_ns"], ranges["end_ns"], ranges["process"]
-    optimizer = added_ranges(trace) & ranges.texts("name").isin([_OPTIMIZER])
+    optimizer = origins.added_ranges(trace) & ranges.texts("name").isin([_OPTIMIZER])
     result = np.zeros(len(ranges), bool)
     for number in groups.different(process[step]):
         rows = np.flatnonzero(step & (process == number) & (end != NULL))
@@ -149,7 +144,11 @@ _Passes = tuple[int, int, Integers, Integers]
 
 def _is_one_step(trace: Trace) -> bool:
     """Whether the profiler marked a single step, which holds nearly all launches."""
-    ranges, ops, row = trace.recorded("ranges"), operations(trace), only_profiler_step(trace)
+    ranges, ops, row = (
+        trace.recorded("ranges"),
+        operations(trace),
+        origins.only_profiler_step(trace),
+    )
     if row is None or not ops.launched.any():
         return False
     at = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
@@ -337,7 +336,7 @@ def _as_ranges(passes: list[_Passes]) -> Table:
         "process": np.repeat([process for process, *_ in passes], counts).astype(np.int32),
         "end_thread": thread,
         "name": Texts(numbers, names),
-        "domain": Texts(once, object_array([INFERRED_DOMAIN])),
+        "domain": Texts(once, object_array([origins.INFERRED_DOMAIN])),
         "kind": Texts(once, object_array(["push-pop"])),
         "payload": np.full(total, np.iinfo(np.int64).min),
     }

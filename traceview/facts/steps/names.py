@@ -8,8 +8,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.origins import StepsSource, source_of
-from traceview.facts.ranges.ranges import pattern_of, range_tree
+from traceview.facts.ranges import origins, ranges
 from traceview.facts.ranges.selection import RangeNames, matching_ranges, selecting_texts
 from traceview.facts.steps.steps import pace, steps
 from traceview.tables import MadeTexts, Texts, object_array
@@ -19,7 +18,7 @@ from traceview.trace import Trace, fact
 
 
 @fact
-def steps_source(trace: Trace) -> StepsSource:
+def steps_source(trace: Trace) -> origins.StepsSource:
     """What the steps of a trace are taken from."""
     all_steps = steps(trace)
     # Without any GPU work recorded, steps of the CPU are steps as well.
@@ -27,8 +26,8 @@ def steps_source(trace: Trace) -> StepsSource:
     if not len(working):
         return "none"
     from_ranges = trace.recorded("ranges")
-    row = int(range_tree(trace).row[all_steps.range[working[0]]])
-    return source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
+    row = int(ranges.range_tree(trace).row[all_steps.range[working[0]]])
+    return origins.source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
 
 
 @fact
@@ -76,9 +75,9 @@ def loop_names(trace: Trace) -> Texts:
 
 
 def _loop_name(trace: Trace, step: int, *, apart: bool) -> str:
-    all_steps, tree = steps(trace), range_tree(trace)
+    all_steps, tree = steps(trace), ranges.range_tree(trace)
     row = int(all_steps.range[step])
     if not apart:
         return tree.patterns[int(tree.path_pattern[tree.path[row]])]
-    around, name = int(tree.parent[row]), pattern_of(str(all_steps.names[step]))
+    around, name = int(tree.parent[row]), ranges.pattern_of(str(all_steps.names[step]))
     return f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name

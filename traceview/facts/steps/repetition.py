@@ -24,17 +24,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview.facts.steps.nesting import (
-    Grouping,
-    between_other_launches,
-    grouping,
-    in_equal_groups,
-    mostly_marked,
-    repeats_inside,
-)
+from traceview.facts.steps import nesting
 from traceview.records import record
-from traceview.tables import Integers, Mask
-from traceview.tables.quantiles import median, medians
+from traceview.tables import Integers, Mask, quantiles
 
 # Passes of a loop whose launches change from one to the next: sequences that grow, batches
 # padded.
@@ -175,7 +167,7 @@ def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
 def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
     """Passes whose launches change, where the host sees every pass, so that they are not layers."""
     passes = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
-    if passes is None or marked is None or not mostly_marked(*passes, marked):
+    if passes is None or marked is None or not nesting.mostly_marked(*passes, marked):
         return None
     return _repetition(*passes)
 
@@ -185,9 +177,12 @@ def _not_layers(
 ) -> Repetition | None:
     """The passes, or groups of them, where these are steps; None where that is not known."""
     first, end, lag = passes.first, passes.end, passes.lag
-    if marked is not None and mostly_marked(first, end, marked):
+    if marked is not None and nesting.mostly_marked(first, end, marked):
         return passes
-    group, after = grouping(first, lag, pause_ns), between_other_launches(first, lag)
+    group, after = (
+        nesting.grouping(first, lag, pause_ns),
+        nesting.between_other_launches(first, lag),
+    )
     if group and after is not None and _conflict(group, first, after, lag):
         return _between(after, end, pause_ns)
     if group:
@@ -196,31 +191,31 @@ def _not_layers(
     usual = first[np.append(np.diff(first), end - first[-1]) == lag][:_MOST_PASSES]
     if not len(usual):
         return passes
-    layered = repeats_inside(kind[usual[0] : usual[0] + lag])
+    layered = nesting.repeats_inside(kind[usual[0] : usual[0] + lag])
     if marked is not None and not layered:
-        calls = in_equal_groups(first, lag, marked)
+        calls = nesting.in_equal_groups(first, lag, marked)
         if calls is not None:
-            return _whole_passes(calls, end, int(median(np.diff(calls))))
-    pauses = medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
-    if layered or float(pauses.max()) >= _SEAM * max(median(pauses), 1.0):
+            return _whole_passes(calls, end, int(quantiles.median(np.diff(calls))))
+    pauses = quantiles.medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
+    if layered or float(pauses.max()) >= _SEAM * max(quantiles.median(pauses), 1.0):
         return passes
     return None if after is None else _between(after, end, pause_ns)
 
 
-def _conflict(group: Grouping, first: Integers, after: Integers, lag: int) -> bool:
+def _conflict(group: nesting.Grouping, first: Integers, after: Integers, lag: int) -> bool:
     """Whether pauses and other launches group the passes by numbers of which none holds the other.
 
     The pauses are then not the program's: Python collects garbage after so many objects. A few
     launches, such as to log something, group nothing.
     """
-    passes = int(median(np.diff(np.searchsorted(first, after))))
-    others = int(median(np.diff(after))) - passes * lag
+    passes = int(quantiles.median(np.diff(np.searchsorted(first, after))))
+    others = int(quantiles.median(np.diff(after))) - passes * lag
     unlike = group.passes % passes and passes % group.passes
     return bool(unlike and others >= _OTHERS * lag)
 
 
 def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None:
-    step = int(median(np.diff(after)))
+    step = int(quantiles.median(np.diff(after)))
     return _whole_passes(_seams(after, pause_ns, step), end, step)
 
 
@@ -249,7 +244,7 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
     for each in recurring[:_MOST_KINDS]:
         at = order[opens[each] : ends[each]]
         distance = np.diff(at)
-        lag = int(median(distance))
+        lag = int(quantiles.median(distance))
         odd = float(np.mean(np.abs(distance - lag) > max(2.0, 0.05 * lag)))
         if lag < _SHORTEST or odd > _IRREGULAR:
             continue
@@ -319,11 +314,11 @@ def _between_optimizers(optimizer: Mask, lag: int) -> Repetition | None:
     far = apart[apart > _BURST]
     if len(far) < LEAST_STEPS - 1:
         return None
-    after = at[np.append(apart > 0.3 * max(median(far), lag), True)] + 1
+    after = at[np.append(apart > 0.3 * max(quantiles.median(far), lag), True)] + 1
     after = _grouped(after)
     if len(after) < LEAST_STEPS:
         return None
-    length = int(median(np.diff(after)))
+    length = int(quantiles.median(np.diff(after)))
     # The first pass began before its optimizer ran: where is not known, so it takes the median.
     first = np.append(max(int(after[0]) - length, 0), after[:-1])
     return _repetition(first, int(after[-1]))
@@ -338,8 +333,8 @@ def _grouped(after: Integers) -> Integers:
     for several in _OPTIMIZERS_PER_PASS:
         if len(distance) < LEAST_STEPS * several:
             break
-        usual = max(median(distance), 1.0)
-        apart = [median(np.abs(distance[n:] - distance[:-n])) for n in (1, several)]
+        usual = max(quantiles.median(distance), 1.0)
+        apart = [quantiles.median(np.abs(distance[n:] - distance[:-n])) for n in (1, several)]
         if apart[0] > _UNLIKE * usual and apart[1] < _LIKE * usual:
             # The last burst of the program ends a pass.
             return after[(len(after) - 1) % several :: several]
@@ -351,9 +346,9 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     some = at[at >= lag][:_MOST_PASSES]
     if not len(some):
         return at
-    pauses = medians(pause_ns[some[:, None] - np.arange(lag)], 0)
+    pauses = quantiles.medians(pause_ns[some[:, None] - np.arange(lag)], 0)
     longest = int(np.argmax(pauses))
-    if pauses[longest] < _SEAM * max(median(pauses), 1.0):
+    if pauses[longest] < _SEAM * max(quantiles.median(pauses), 1.0):
         return at
     result: Integers = (at - longest)[at >= longest]
     return result
@@ -372,5 +367,5 @@ def _repetition(first: Integers, end: int) -> Repetition | None:
     """The passes that begin at `first`, ascending and below `end`; None for too few of them."""
     if len(first) < LEAST_STEPS:
         return None
-    lag = int(median(np.diff(np.append(first, end))))
+    lag = int(quantiles.median(np.diff(np.append(first, end))))
     return Repetition(first.astype(np.int64), end, lag)

@@ -17,23 +17,9 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.ancestors import nearest
+from traceview.facts.ranges import ancestors, ranges, selection
 from traceview.facts.ranges.lanes import Key
-from traceview.facts.ranges.ranges import (
-    attributed_calls,
-    attributed_operations,
-    of_main_thread,
-    range_tree,
-)
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.loops import (
-    WARMED_UP_STEPS,
-    are_alike,
-    classify,
-    enters,
-    numbers,
-    restarts,
-)
+from traceview.facts.steps import loops
 from traceview.facts.steps.series import step_ranges
 from traceview.records import record
 from traceview.tables import (
@@ -84,7 +70,7 @@ class Steps:
 @fact
 def steps(trace: Trace) -> Steps:
     """The steps of the trace; `series` decides which ranges are steps."""
-    tree = range_tree(trace)
+    tree = ranges.range_tree(trace)
     rows, series = _instances(trace)
     first, last, number = _work(trace, rows)
     return Steps(
@@ -104,7 +90,7 @@ def steps(trace: Trace) -> Steps:
 @fact
 def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
     """Rows of the range tree that are steps, sorted by series and start, and the series of each."""
-    tree, rows = range_tree(trace), step_ranges(trace)
+    tree, rows = ranges.range_tree(trace), step_ranges(trace)
     series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
     order = np.lexsort((tree.nesting.start[rows], series.ids))
     return row_numbers(rows[order]), series.ids[order]
@@ -129,12 +115,12 @@ def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]
 @fact
 def step_of_operations(trace: Trace) -> RowNumbers:
     """For each operation the step it was launched in, as a row of steps, or −1."""
-    return _step_at(trace, attributed_operations(trace).range, operations(trace).call)
+    return _step_at(trace, ranges.attributed_operations(trace).range, operations(trace).call)
 
 
 def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
     """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
-    return _step_at(trace, attributed_calls(trace).range[call], call)
+    return _step_at(trace, ranges.attributed_calls(trace).range[call], call)
 
 
 def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
@@ -144,13 +130,13 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     without steps in ranges of its own belong to the step that the main thread is in; launches of a
     thread with steps in ranges beside these belong to none.
     """
-    tree, calls = range_tree(trace), trace.recorded("api_calls")
+    tree, calls = ranges.range_tree(trace), trace.recorded("api_calls")
     rows, _ = _instances(trace)
     if not len(rows):
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
-    result = nearest(number, tree.parent, found)
+    result = ancestors.nearest(number, tree.parent, found)
     open_calls = np.flatnonzero((result < 0) & (call >= 0))
     own = groups.different(tree.nesting.track[rows])
     open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], own)]
@@ -158,7 +144,7 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
         return result
     step, rows_of = tree.own_or_inherited(number), call[open_calls]
     process, start_ns = calls["process"][rows_of], calls["start_ns"][rows_of]
-    result[open_calls] = of_main_thread(trace, step, process, start_ns)
+    result[open_calls] = ranges.of_main_thread(trace, step, process, start_ns)
     return result
 
 
@@ -196,7 +182,7 @@ def pace(trace: Trace) -> Pace:
     rows = np.flatnonzero(timed)
     begin, end = all_steps.cpu_start_ns.copy(), all_steps.cpu_end_ns.copy()
     begin[rows], end[rows], own = _times(trace, all_steps.take(rows))
-    classes = classify((end - begin)[rows], own)
+    classes = loops.classify((end - begin)[rows], own)
     warm_up, outlier = np.zeros(len(all_steps), bool), np.zeros(len(all_steps), bool)
     warm_up[rows], outlier[rows] = classes.warm_up, classes.outlier
     loop = _loop_of_all(all_steps.series, timed, own)
@@ -225,10 +211,10 @@ def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
 
 def _times(trace: Trace, all_steps: Steps) -> tuple[Integers, Integers, Integers]:
     """Begin, end and loop of the timed steps."""
-    entered = enters(all_steps.series, range_tree(trace).parent[all_steps.range])
-    first = entered | restarts(all_steps.series, numbers(all_steps.names))
+    entered = loops.enters(all_steps.series, ranges.range_tree(trace).parent[all_steps.range])
+    first = entered | loops.restarts(all_steps.series, loops.numbers(all_steps.names))
     begin, end = _between(all_steps, first)
-    together = are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
+    together = loops.are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
     series = groups.opens(all_steps.series)
     entered = np.where(together, entered, first)
     begin, end = _between(all_steps, entered | _second_of_two(all_steps))
@@ -288,9 +274,9 @@ def warm_up_end_ns(trace: Trace) -> int:
     rows = np.flatnonzero(work & series)
     timed = pace(trace)
     warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
-    early = max(int(warm.sum()), int(len(rows) >= WARMED_UP_STEPS))
+    early = max(int(warm.sum()), int(len(rows) >= loops.WARMED_UP_STEPS))
     end = int(all_steps.cpu_start_ns[rows[early]])
-    last = operations(trace).start_ns[selected_operations(trace)].max(initial=never)
+    last = operations(trace).start_ns[selection.selected_operations(trace)].max(initial=never)
     return end if last >= end else never
 
 

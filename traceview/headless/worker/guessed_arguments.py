@@ -18,10 +18,9 @@ from traceview.headless.project.assumed_tensor import (
     AssumedTensor,
 )
 from traceview.headless.project.launch_arguments import LaunchArguments
-from traceview.headless.signatures import inference
+from traceview.headless.signatures import inference, notation
 from traceview.headless.signatures.dataflow import Usage
 from traceview.headless.signatures.inference import TRIED, Defaults
-from traceview.headless.signatures.notation import Parameter, Value, argument, constant
 from traceview.headless.worker.event_log import plain
 from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
 from traceview.ptx.model import Argument, How
@@ -67,7 +66,7 @@ class Guesses:
     jitted: Jitted
     usage: Usage
     calls: Sequence[LaunchArguments]
-    given: Mapping[str, Value] = field(default_factory=dict)
+    given: Mapping[str, notation.Value] = field(default_factory=dict)
 
     def is_passed(self, name: str) -> bool:
         """Whether a call passes a known value for a parameter."""
@@ -95,7 +94,7 @@ class Guesses:
         if self.jitted.declared:
             fixed = dict(configuration.constexprs) | dict(self.given)
             known = (
-                constant(a.name, fixed[a.name]) if a.name in fixed else a
+                notation.constant(a.name, fixed[a.name]) if a.name in fixed else a
                 for a in self.jitted.declared
             )
             yield Attempt(tuple(known), how="declared")
@@ -139,7 +138,7 @@ class Guesses:
         return {n: types[tensor] for n, tensor in unknown.items() if tensor in types} | known
 
     def _arguments(
-        self, fixed: Mapping[str, Value], passed: Mapping[str, Any], defaults: Defaults
+        self, fixed: Mapping[str, notation.Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
         passed = self._plausible(passed)
@@ -179,7 +178,7 @@ def _element_is_open(value: Any) -> bool:
 
 
 def _passed(
-    parameter: Parameter, guessed: Argument, value: Any, alike: str | None = None
+    parameter: notation.Parameter, guessed: Argument, value: Any, alike: str | None = None
 ) -> Argument:
     """The argument for a value that a call passes; `guessed` supplies what the value leaves open.
 
@@ -190,11 +189,11 @@ def _passed(
         is_pointer = guessed.type.startswith("*")
         other = guessed.type.removeprefix("*") if is_pointer else "fp16"
         element = _element(value) or alike or other
-        return argument(name, f"*{element}:16")
+        return notation.argument(name, f"*{element}:16")
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
     if parameter.is_constexpr or value is None:
-        return constant(name, plain(_named(value)))
+        return notation.constant(name, plain(_named(value)))
     if isinstance(value, bool):
         return Argument(name, "i1")
     if isinstance(value, int):
@@ -202,10 +201,10 @@ def _passed(
     return Argument(name, "fp32") if isinstance(value, float) else guessed
 
 
-def _integer(parameter: Parameter, value: int) -> Argument:
+def _integer(parameter: notation.Parameter, value: int) -> Argument:
     """An integer as the launcher specialises it."""
     if parameter.is_specialized and value == 1:
-        return constant(parameter.name, 1)
+        return notation.constant(parameter.name, 1)
     type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
     return Argument(parameter.name, type_, parameter.is_specialized and value % 16 == 0)
 

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from traceview.headless.project.assumed_tensor import AssumedTensor
-from traceview.headless.signatures import notation
+from traceview.headless.signatures import inference, notation
 from traceview.headless.signatures.dataflow import Usage
-from traceview.headless.signatures.inference import parsed
 from traceview.headless.signatures.notation import Parameter, Value
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
@@ -77,7 +76,7 @@ class Jitted:
     @property
     def tree(self) -> ast.FunctionDef:
         """Its source, parsed."""
-        return parsed(textwrap.dedent("".join(self.function.raw_src)))
+        return inference.parsed(textwrap.dedent("".join(self.function.raw_src)))
 
     def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
         """The uses of its parameters in its source."""

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.headless import run_script
-from traceview.headless.compile_error import in_words
+from traceview.headless import compile_error, run_script
 from traceview.headless.fakes import (
     torch_compile,
     torch_cuda,
@@ -31,10 +30,9 @@ from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.harnesses import harness_of
 from traceview.headless.project.imports import ProjectImports
 from traceview.headless.request import Deadline, Request
-from traceview.headless.worker import recompile_server
+from traceview.headless.worker import forked_task, recompile_server
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog
-from traceview.headless.worker.forked_task import ForkedTask, cores
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import resolved
 from traceview.headless.worker.recompile_server import RAN, STARTED, Channel
@@ -134,7 +132,7 @@ def _call_model(log: EventLog, generated: bool, names: Mapping[str, Any]) -> Non
         harness.call()
         text = f"called {harness.text}, as the harness of {harness.owner} does"
     except Exception as error:
-        text = f"{harness.text} raised {type(error).__name__}: {in_words(error)}"
+        text = f"{harness.text} raised {type(error).__name__}: {compile_error.in_words(error)}"
     log.write("note", text=text)
 
 
@@ -206,14 +204,14 @@ def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:
     The thread that waits for the end of the client holds none.
     """
     threads = [each for each in threading.enumerate() if each.name != recompile_server.WATCH]
-    if cores() < 2 or len(threads) > 1:
+    if forked_task.cores() < 2 or len(threads) > 1:
         return lambda: None
 
     def unheard() -> None:
         log.how = None
         function()
 
-    task = ForkedTask(unheard)
+    task = forked_task.ForkedTask(unheard)
 
     def wait() -> None:
         with suppress(TimeoutError, ChildProcessError):
@@ -296,7 +294,6 @@ class _OnLaunch:
             emulate(source, grid, arguments)
         except Exception as error:
             self._impossible.add(metadata.name)
-            text = (
-                f"{metadata.name} cannot be emulated, so its results are missing: {in_words(error)}"
-            )
+            why = compile_error.in_words(error)
+            text = f"{metadata.name} cannot be emulated, so its results are missing: {why}"
             self._log.write("note", text=text)

@@ -17,17 +17,9 @@ from typing import Any, TextIO
 from traceview.headless.change import Equivalence
 from traceview.headless.compile_error import in_words
 from traceview.headless.fakes import triton_driver
+from traceview.headless.worker import event_log, forked_task, jit_functions
 from traceview.headless.worker.equivalence.comparison import BackgroundComparison
 from traceview.headless.worker.equivalence.launch_sample import LaunchSample
-from traceview.headless.worker.event_log import (
-    STAGES,
-    CompiledVariant,
-    Place,
-    arguments_of,
-    leaves_of,
-)
-from traceview.headless.worker.forked_task import ForkedTask, cores
-from traceview.headless.worker.jit_functions import resolved
 from traceview.ptx.model import Argument
 from traceview.records import record
 
@@ -81,7 +73,7 @@ def _redirect_to_null(descriptor: int) -> None:
 
 def serve(
     channel: Channel,
-    variants: Mapping[str, CompiledVariant],
+    variants: Mapping[str, event_log.CompiledVariant],
     target: Any,
     samples: Mapping[str, LaunchSample],
 ) -> None:
@@ -109,9 +101,9 @@ class _Recompilation:
         self._target, self._samples = target, samples
         self._latest: Answer = {}
         self._comparisons: dict[str, BackgroundComparison] = {}
-        self._begun: dict[str, ForkedTask] = {}
+        self._begun: dict[str, forked_task.ForkedTask] = {}
 
-    def answer(self, variant: CompiledVariant, question: Mapping[str, Any]) -> Answer:
+    def answer(self, variant: event_log.CompiledVariant, question: Mapping[str, Any]) -> Answer:
         """The paths of the recompiled code, or `error` with one line of text.
 
         To `compared` the answer is whether results stay the same. What is asked `next` is compiled
@@ -126,14 +118,14 @@ class _Recompilation:
             self._start(question["variant"], variant, values, question["seconds"], most=1)
         begun = self._begun.pop(_compilation(question["variant"], question), None)
         self._close_begun()
-        if "next" in question and cores() > 1:
+        if "next" in question and forked_task.cores() > 1:
             self._begin(variant, question["variant"], question["next"])
         failed = _failure(begun) if begun else ""
         if failed:
             return {"error": failed}
         return self._compiled(variant, question, arguments, values)
 
-    def _begin(self, variant: CompiledVariant, identity: str, following: Answer) -> None:
+    def _begin(self, variant: event_log.CompiledVariant, identity: str, following: Answer) -> None:
         """Compile into Triton's cache, in another process, what is asked next."""
         arguments = [Argument(**fields) for fields in following["arguments"]]
         options = self._options(variant) | following["options"]
@@ -146,7 +138,7 @@ class _Recompilation:
                 return in_words(error)
             return ""
 
-        self._begun[_compilation(identity, following)] = ForkedTask(compiled)
+        self._begun[_compilation(identity, following)] = forked_task.ForkedTask(compiled)
 
     def _close_begun(self) -> None:
         for task in self._begun.values():
@@ -154,7 +146,10 @@ class _Recompilation:
         self._begun.clear()
 
     def _compile(
-        self, variant: CompiledVariant, arguments: Sequence[Argument], options: Mapping[str, Any]
+        self,
+        variant: event_log.CompiledVariant,
+        arguments: Sequence[Argument],
+        options: Mapping[str, Any],
     ) -> None:
         from triton.compiler import compile as compile_
 
@@ -163,7 +158,7 @@ class _Recompilation:
 
     def _compiled(
         self,
-        variant: CompiledVariant,
+        variant: event_log.CompiledVariant,
         question: Mapping[str, Any],
         arguments: Sequence[Argument],
         values: Mapping[str, Any],
@@ -179,7 +174,7 @@ class _Recompilation:
     def _start(
         self,
         identity: str,
-        variant: CompiledVariant,
+        variant: event_log.CompiledVariant,
         values: Mapping[str, Any],
         seconds: float,
         most: int,
@@ -199,7 +194,11 @@ class _Recompilation:
         self._comparisons.clear()
 
     def _compared(
-        self, identity: str, variant: CompiledVariant, values: Mapping[str, Any], seconds: float
+        self,
+        identity: str,
+        variant: event_log.CompiledVariant,
+        values: Mapping[str, Any],
+        seconds: float,
     ) -> Answer:
         if identity not in self._samples:
             return asdict(Equivalence("unknown", "no launch is known"))
@@ -208,7 +207,7 @@ class _Recompilation:
         self._start(identity, variant, values, seconds, most=2)
         return asdict(self._comparisons.pop(_key(identity, values)).result())
 
-    def _options(self, variant: CompiledVariant) -> dict[str, Any]:
+    def _options(self, variant: event_log.CompiledVariant) -> dict[str, Any]:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
         known = triton_driver.options_of(self._target)
         options = {name: variant.metadata[name] for name in known if name in variant.metadata}
@@ -223,7 +222,7 @@ class _Recompilation:
         self._latest = {
             "ptx": files["ptx"],
             "cubin": files["cubin"],
-            "stages": {name: files[name] for name in STAGES if name in files},
+            "stages": {name: files[name] for name in event_log.STAGES if name in files},
             "num_warps": metadata["num_warps"],
             "num_stages": metadata["num_stages"],
             "shared": metadata["shared"],
@@ -233,13 +232,13 @@ class _Recompilation:
 def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]:
     """The arguments that get another value, by name: the compiler's view alone is not a change."""
     return {
-        new.name: resolved(new.value)
-        for new, old in zip(arguments, arguments_of(source), strict=True)
+        new.name: jit_functions.resolved(new.value)
+        for new, old in zip(arguments, event_log.arguments_of(source), strict=True)
         if new.type == "constexpr" and (old.type != "constexpr" or new.value != old.value)
     }
 
 
-def _failure(begun: ForkedTask) -> str:
+def _failure(begun: forked_task.ForkedTask) -> str:
     """Why what has begun does not compile; empty if it does, or if that is not known."""
     try:
         return str(begun.result(_PATIENCE_S))
@@ -263,8 +262,8 @@ def changed_source(source: Any, arguments: Sequence[Argument]) -> Any:
     signature, constants, attributes = (
         dict(given or {}) for given in (source.signature, source.constants, source.attrs)
     )
-    places = [place for place, _, _ in leaves_of(signature)]
-    for place, new, old in zip(places, arguments, arguments_of(source), strict=True):
+    places = [place for place, _, _ in event_log.leaves_of(signature)]
+    for place, new, old in zip(places, arguments, event_log.arguments_of(source), strict=True):
         if _compiles_alike(new, old):
             continue
         name = list(signature)[place[0]]
@@ -272,13 +271,13 @@ def changed_source(source: Any, arguments: Sequence[Argument]) -> Any:
         constants.pop(place, None)
         attributes.pop(place, None)
         if new.type == "constexpr":
-            constants[place] = resolved(new.value)
+            constants[place] = jit_functions.resolved(new.value)
         if new.divisible_by_16:
             attributes[place] = [["tt.divisibility", 16]]
     return type(source)(source.fn, signature, constants, attributes)
 
 
-def _with(type_: Any, within: Place, new: str) -> Any:
+def _with(type_: Any, within: event_log.Place, new: str) -> Any:
     """The type of a parameter with the type at one position in its tuples replaced."""
     if not within:
         return new

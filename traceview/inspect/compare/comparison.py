@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from traceview import display
 from traceview.errors import InputError
 from traceview.findings import Finding
-from traceview.inspect.compare.lines import PlaceAccesses, compared_lines
-from traceview.inspect.compare.matching import match_findings, match_kernels
+from traceview.inspect.compare import lines, matching
 from traceview.inspect.compare.versions import option_label
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
@@ -54,7 +53,7 @@ class Comparison:
 
     kernels: tuple[KernelReport, ...]
     quantities: tuple[Quantity, ...]
-    moves: tuple[PlaceAccesses, ...]
+    moves: tuple[lines.PlaceAccesses, ...]
     findings: tuple[tuple[Finding | None, ...], ...]
 
     @property
@@ -96,7 +95,7 @@ def compare(
 
     Raises InputError if no kernel has a counterpart in every version.
     """
-    matched = match_kernels([version.report.kernels for version in versions], varied)
+    matched = matching.match_kernels([version.report.kernels for version in versions], varied)
     whole = [_whole(kernels) for kernels in matched]
     if not any(whole):
         raise InputError(*_nothing_in_common(versions))
@@ -138,8 +137,8 @@ def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
     return Comparison(
         kernels,
         tuple(_quantities(kernels)),
-        compared_lines(kernels),
-        match_findings([kernel.findings for kernel in kernels]),
+        lines.compared_lines(kernels),
+        matching.match_findings([kernel.findings for kernel in kernels]),
     )
 
 

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING
 
 from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.headless.compile_options import CompileOptions
+from traceview.inspect.targets import embedded, refusals
 from traceview.inspect.targets.cache import read_cache
-from traceview.inspect.targets.embedded import embedded_kernels
 from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
-from traceview.inspect.targets.refusals import refuse_amd_arch, refuse_amd_code, refuse_log
-from traceview.ptx.demangle import plain_name, short_name
+from traceview.ptx import demangle, parser
 from traceview.ptx.model import Compiled, ptx_text
-from traceview.ptx.parser import parse_ptx
 from traceview.ptx.producers import own_name
 from traceview.ptx.sass import cubin as cubin_file
 from traceview.ptx.sass.fatbin import has_fatbin
-from traceview.toolchain.cuda_cpp import compile_cuda
-from traceview.toolchain.demangling import demangled
-from traceview.toolchain.ptxas import arch_for
+from traceview.toolchain import cuda_cpp, demangling, ptxas
 from traceview.trace.load import is_trace
 
 if TYPE_CHECKING:
@@ -55,7 +51,7 @@ def kernels_of(
         # Its kernels are selected by the names of their functions.
         return compile_python(target, options, recompiler=recompiler, note=note)
     kernels = _kernels_in_file(target, options, note)
-    names = demangled(kernel.name for kernel in kernels)
+    names = demangling.demangled(kernel.name for kernel in kernels)
     selected = [k for k in kernels if is_named(options.kernel, k.name, names[k.name])]
     if not selected:
         raise InputError(*_no_kernel(target, options.kernel, kernels))
@@ -71,8 +67,8 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
     names = (
         symbol,
         own_name(symbol) or symbol,
-        plain_name(symbol),
-        short_name(demangled_name),
+        demangle.plain_name(symbol),
+        demangle.short_name(demangled_name),
         demangled_name,
     )
     return pattern is None or pattern in names or any(fnmatchcase(n, pattern) for n in names)
@@ -81,7 +77,7 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
 def check_arch(arch: str | None) -> None:
     """Raise InputError unless `arch` is None or of the form of an architecture, such as sm_90a."""
     if arch:
-        refuse_amd_arch(arch)
+        refusals.refuse_amd_arch(arch)
     if arch and not _ARCH.fullmatch(arch):
         raise InputError(
             f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
@@ -115,12 +111,12 @@ def _kernels_in_file(
         return _of_cache(path, options, note)
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
-    refuse_amd_code(path)
+    refusals.refuse_amd_code(path)
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
     if read is None and path.is_file() and has_fatbin(path):
-        return embedded_kernels(path, options, note)
+        return embedded.embedded_kernels(path, options, note)
     if read is None:
-        refuse_log(path)
+        refusals.refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
 
@@ -141,8 +137,8 @@ def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
     if raw.startswith(_ELF):
         raise InputError(*_not_text(path, raw))
     text = ptx_text(raw)
-    listing = parse_ptx(text, str(path))
-    arch = arch_for(text, options.arch)
+    listing = parser.parse_ptx(text, str(path))
+    arch = ptxas.arch_for(text, options.arch)
     names = [kernel.name for kernel in listing.kernels()]
     return [_given(name, arch, text, None, path, options) for name in names]
 
@@ -175,8 +171,8 @@ def _bytes_of(path: Path) -> bytes:
 
 def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
     arch = options.arch or DEFAULT_ARCH
-    ptx, cubin = compile_cuda(path, arch)
-    names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch)
+    names = [kernel.name for kernel in parser.parse_ptx(ptx, str(path)).kernels()]
     return [_given(name, arch, ptx, cubin, path, options) for name in names]
 
 
@@ -195,8 +191,8 @@ def _given(
 
 
 def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:
-    whole = demangled(each.name for each in kernels)
-    short = (own_name(each.name) or short_name(whole[each.name]) for each in kernels)
+    whole = demangling.demangled(each.name for each in kernels)
+    short = (own_name(each.name) or demangle.short_name(whole[each.name]) for each in kernels)
     names = list(dict.fromkeys(short))
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from traceview.ptx import accesses as ptx_accesses
+from traceview.ptx import longest_path, opcodes
 from traceview.ptx.addresses.slicing import Slices
-from traceview.ptx.longest_path import heaviest
 from traceview.ptx.model import Access, Function, Instruction
-from traceview.ptx.opcodes import family
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.records import record
 
@@ -65,10 +64,10 @@ def _of_sass(function: Function) -> Traffic:
 
 
 def _along(function: Function, weights: list[int], slots: list[int]) -> Traffic:
-    moved = heaviest(weights, function.jumps)
+    moved = longest_path.heaviest(weights, function.jumps)
     if moved is None:
         return Traffic(None, None, LOOPS)
-    return Traffic(moved, heaviest(slots, function.jumps))
+    return Traffic(moved, longest_path.heaviest(slots, function.jumps))
 
 
 def _bytes(access: Access | None) -> int:
@@ -102,7 +101,7 @@ def _differs(instruction: Instruction, slices: Slices) -> bool:
 
 
 def _slots(opcode: str) -> int:
-    kind = family(opcode)
+    kind = opcodes.family(opcode)
     if kind == "special-function":
         return _SPECIAL_SLOTS
     return 1 if kind in _ARITHMETIC else 0

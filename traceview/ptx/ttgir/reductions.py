@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from traceview.ptx.model import SourceLine
-from traceview.ptx.ttgir.layout_conversions import loop_depths_of
-from traceview.ptx.ttgir.layouts import layout_of
+from traceview.ptx.ttgir import layout_conversions, layouts
 from traceview.ptx.ttgir.linear_layouts import bases_of
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.records import record
@@ -43,7 +42,7 @@ class WarpReduction:
 
 def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
     """The reductions across warps in the deepest loop, in program order."""
-    depths = loop_depths_of(module)
+    depths = layout_conversions.loop_depths_of(module)
     deepest = max(depths, default=0)
     users = _users(module)
     for op, depth in zip(module.operations, depths, strict=True):
@@ -70,7 +69,7 @@ class TileReduction:
 
 def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
     """The reductions of loaded tiles whose results are stored, in program order."""
-    depths, users = loop_depths_of(module), _users(module)
+    depths, users = layout_conversions.loop_depths_of(module), _users(module)
     for op, depth in zip(module.operations, depths, strict=True):
         axis, shape = _AXIS.search(op.rest), shape_of(op.type_of_inputs)
         if op.opcode == "tt.reduce" and not depth and axis and int(axis[1]) < len(shape):
@@ -112,7 +111,7 @@ def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> b
 def _crosses_warps(op: IrOperation, module: IrModule) -> bool:
     operands, axis = op.type_of_inputs, _AXIS.search(op.rest)
     shape = shape_of(operands)
-    bases = bases_of(layout_of(operands, module.layouts), shape) if shape else None
+    bases = bases_of(layouts.layout_of(operands, module.layouts), shape) if shape else None
     return bool(bases and axis and any(basis[int(axis[1])] for basis in bases.warp))
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from traceview.errors import InputError, TraceviewError
 from traceview.ranks.execution.inputs import RankFile, rank_files
-from traceview.ranks.extraction.owners import rank_names, rank_owners
-from traceview.ranks.extraction.rank_trace import rank_traces
+from traceview.ranks.extraction import owners, rank_trace
 from traceview.ranks.figures import RankName
 from traceview.ranks.membership import numbers_by_order
 from traceview.stages import in_stage
@@ -28,10 +27,10 @@ def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Tra
     files = rank_files(patterns)
     for file in _named(files, rank):
         trace = _readable(file, load)
-        names = rank_names(trace, rank_owners(trace)) if trace else []
+        names = owners.rank_names(trace, owners.rank_owners(trace)) if trace else []
         for place, name in enumerate(names):
             if trace and name.rank == rank and name.numbered == "recording":
-                return rank_traces(trace)[place]
+                return rank_trace.rank_traces(trace)[place]
     return _by_reading_all(files, rank, load)
 
 
@@ -66,10 +65,10 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
         )
         raise InputError(f"no recording is of rank {rank}", known)
     file, place, _ = ranks[numbers.index(rank)]
-    return rank_traces(load(Path(file.path)))[place]
+    return rank_trace.rank_traces(load(Path(file.path)))[place]
 
 
 def _ranks(file: RankFile, load: Callable[[Path], Trace]) -> list[tuple[RankFile, int, RankName]]:
     trace = _readable(file, load)
-    names = rank_names(trace, rank_owners(trace)) if trace else []
+    names = owners.rank_names(trace, owners.rank_owners(trace)) if trace else []
     return [(file, place, name) for place, name in enumerate(names)]

@@ -7,21 +7,18 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from traceview import units
+from traceview import outputs, stages, units
 from traceview.errors import InputError, TraceviewError
 from traceview.headless.worker.forked_task import cores
 from traceview.memory import free_memory
-from traceview.outputs import unpacked_name
 from traceview.ranks.answer import job_report
+from traceview.ranks.execution import inputs, task
 from traceview.ranks.execution.cluster import connected_client, is_local
-from traceview.ranks.execution.inputs import RankFile, rank_files
 from traceview.ranks.execution.outcome import TaskFailure
 from traceview.ranks.execution.processes import ProcessPool
-from traceview.ranks.execution.task import figures_of_file
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import FailedRank, JobReport
 from traceview.ranks.membership import check_recorders, members
-from traceview.stages import stage
 from traceview.trace.memory import estimated_bytes
 
 # The number of recordings to read at a time on this machine.
@@ -50,7 +47,7 @@ def largest_bytes(paths: Sequence[Path]) -> int:
 
 def _kind(path: Path) -> str:
     """The full extension of a file name, such as `.sqlite.xz`."""
-    return path.name[len(Path(unpacked_name(path)).stem) :]
+    return path.name[len(Path(outputs.unpacked_name(path)).stem) :]
 
 
 def _size(path: Path) -> int:
@@ -67,12 +64,12 @@ _Outcome = tuple[RankFigures, ...] | TaskFailure
 class JobReading:
     """The state of a job while its recordings are read."""
 
-    files: Sequence[RankFile] = ()
+    files: Sequence[inputs.RankFile] = ()
     ranks: list[RankFigures] = field(default_factory=list)
     failed: list[FailedRank] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def take(self, file: RankFile, outcome: _Outcome) -> None:
+    def take(self, file: inputs.RankFile, outcome: _Outcome) -> None:
         """Add the outcome of a recording. Raises InputError once profilers are mixed."""
         if isinstance(outcome, TaskFailure):
             # The report names the file itself.
@@ -90,7 +87,7 @@ class JobReading:
             several = f"none of {units.count(len(self.files))} recordings could be read; "
             what = f"{first.path}: {first.reason}"
             raise TraceviewError(what if len(self.files) == 1 else several + what, first.remedy)
-        stage("Comparing ranks")
+        stages.stage("Comparing ranks")
         ranks = members(self.ranks, self.notes.append)
         failed = sorted(self.failed, key=lambda each: each.path)
         job = job_report(ranks, tuple(failed))
@@ -123,17 +120,17 @@ def _outcomes(
     """Set `reading.files`, and yield the place and outcome of each."""
     note = reading.notes.append
     if dask is None or is_local(dask):
-        reading.files = rank_files(patterns)
+        reading.files = inputs.rank_files(patterns)
         jobs = jobs or most_jobs([Path(file.path) for file in reading.files])
     if dask is None:
         _tell(0, len(reading.files))
-        yield from ProcessPool(jobs or 1, note).outcomes(figures_of_file, reading.files)
+        yield from ProcessPool(jobs or 1, note).outcomes(task.figures_of_file, reading.files)
         return
     with connected_client(dask, jobs or 1, note) as cluster:
         reading.files = cluster.files(patterns)
         _tell(0, len(reading.files))
-        yield from cluster.outcomes(figures_of_file, reading.files)
+        yield from cluster.outcomes(task.figures_of_file, reading.files)
 
 
 def _tell(done: int, whole: int) -> None:
-    stage(f"Reading ranks {units.count(done)} of {units.count(whole)}")
+    stages.stage(f"Reading ranks {units.count(done)} of {units.count(whole)}")

@@ -10,8 +10,7 @@ from traceview.errors import InputError
 from traceview.facts.steps.inferred import with_steps
 from traceview.ranking import RankedFinding
 from traceview.ranks.execution.inputs import RankFile
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
-from traceview.ranks.extraction.rank_trace import rank_traces
+from traceview.ranks.extraction import rank_figures, rank_trace
 from traceview.ranks.figures import RankFigures, RankFinding
 from traceview.report import without_tables
 from traceview.trace import Trace
@@ -25,10 +24,10 @@ def figures_of_file(file: RankFile) -> tuple[RankFigures, ...]:
     Raises InputError for a recording without GPU work, and what `traceview.load` raises.
     """
     trace = with_steps(traceview.load(file.path))
-    ranks = figures_of_ranks(trace)
+    ranks = rank_figures.figures_of_ranks(trace)
     if not ranks:
         raise _without_gpu_work(trace.run.get("exit_status", "0"))
-    own = rank_traces(trace)
+    own = rank_trace.rank_traces(trace)
     traces = {id(each): each for each in own}
     summaries = {name: _own_report(each) for name, each in traces.items()}
     return tuple(

@@ -16,19 +16,9 @@ from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import step_of_operations
+from traceview.ranks import figures
 from traceview.ranks.extraction.owners import RankOwner
 from traceview.ranks.extraction.windows import RankTime
-from traceview.ranks.figures import (
-    KINDS,
-    OTHER,
-    RECEIVE,
-    SEND,
-    SEND_RECEIVE,
-    UNKNOWN,
-    Place,
-    RankCollectives,
-    no_collectives,
-)
 from traceview.tables import Array, Integers, Texts
 from traceview.trace import Trace
 from traceview.vocabulary.activities import ACTIVITIES
@@ -43,7 +33,7 @@ _WORTH_NS = 10_000
 class IdlePlaces(NamedTuple):
     """Places; for each window the row of its main place (−1: none) and the idle time there."""
 
-    places: tuple[Place, ...]
+    places: tuple[figures.Place, ...]
     place: Integers
     place_ns: Integers
 
@@ -56,7 +46,7 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
     inside = window < len(start)
     inside[inside] = before[window[inside]] <= every.start_ns[rows[inside]]
     rows, window = rows[inside], window[inside]
-    most, time = np.full(len(start), UNKNOWN, np.int64), np.zeros(len(start), np.int64)
+    most, time = np.full(len(start), figures.UNKNOWN, np.int64), np.zeros(len(start), np.int64)
     if not len(rows):
         return IdlePlaces((), most, time)
     text, _ = gap_places(trace, rows)
@@ -69,7 +59,7 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
     most[of], time[of] = text.codes[known][pairs.first[order]], total[order]
     most, time = _of_same_window(before, most, time)
     used, place = np.unique(most, return_inverse=True)
-    first = int(used[0] == UNKNOWN)
+    first = int(used[0] == figures.UNKNOWN)
     places = tuple(_place(trace, rows, text, int(code)) for code in used[first:])
     return IdlePlaces(places, place.astype(np.int64) - first, time)
 
@@ -82,14 +72,14 @@ def _of_same_window(before: Integers, place: Integers, time: Integers) -> tuple[
     return np.where(own, place, place[leader]), np.where(own, time, time[leader])
 
 
-def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> Place:
+def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> figures.Place:
     """The place for a text from gap_places: a source line or a range."""
     name, gaps = str(text.values[code]), rows[text.codes == code]
     match = _LINE.fullmatch(name)
     function, what = _activity(trace, gaps)
     if match:
-        return Place(match[1], int(match[2]), function, what=what)
-    return Place(range_path=name, what=what)
+        return figures.Place(match[1], int(match[2]), function, what=what)
+    return figures.Place(range_path=name, what=what)
 
 
 def _activity(trace: Trace, gaps: Integers) -> tuple[str, str]:
@@ -108,8 +98,8 @@ def _activity(trace: Trace, gaps: Integers) -> tuple[str, str]:
 class CollectivesOfRank(NamedTuple):
     """The collectives of a rank, and the places that their `place` column refers to."""
 
-    collectives: RankCollectives
-    places: tuple[Place, ...]
+    collectives: figures.RankCollectives
+    places: tuple[figures.Place, ...]
 
 
 def rank_collectives(
@@ -120,12 +110,12 @@ def rank_collectives(
     chosen = moved.is_collective & (moved.device == owner.device)
     rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
     if not len(rows):
-        return CollectivesOfRank(no_collectives(), ())
+        return CollectivesOfRank(figures.no_collectives(), ())
     start, end = moved.start_ns[rows], moved.end_ns[rows]
     before = _end_before(start, end)
     idle = idle_places(trace, owner.device, before, start)
     operation = moved.operation[rows]
-    collectives = RankCollectives(
+    collectives = figures.RankCollectives(
         start_ns=start,
         end_ns=end,
         kind=_kinds(moved, rows),
@@ -153,12 +143,12 @@ def _end_before(start: Integers, end: Integers) -> Integers:
 
 
 def _kinds(moved: Transfers, rows: Integers) -> Array:
-    numbers = {name: number for number, name in enumerate(KINDS)}
-    named = np.array([numbers.get(name, OTHER) for name in moved.kinds], np.int8)
+    numbers = {name: number for number, name in enumerate(figures.KINDS)}
+    named = np.array([numbers.get(name, figures.OTHER) for name in moved.kinds], np.int8)
     kind = named[moved.kind[rows]]
-    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == SEND_RECEIVE
-    kind[message & sends & ~receives] = SEND
-    kind[message & receives & ~sends] = RECEIVE
+    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == figures.SEND_RECEIVE
+    kind[message & sends & ~receives] = figures.SEND
+    kind[message & receives & ~sends] = figures.RECEIVE
     return kind
 
 
@@ -178,7 +168,7 @@ def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]
     own = known.take(known["process"] == process)
     columns = (own["communicator"].tolist(), own["ranks"].tolist(), own["rank"].tolist())
     for number, size, rank in zip(*columns, strict=True):
-        size_and_rank[number] = (size, UNKNOWN if number in size_and_rank else rank)
+        size_and_rank[number] = (size, figures.UNKNOWN if number in size_and_rank else rank)
     return size_and_rank
 
 

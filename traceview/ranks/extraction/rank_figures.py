@@ -11,8 +11,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
-from traceview.comparison.extraction.environment import environment_of
-from traceview.comparison.extraction.run_figures import digest_of
+from traceview.comparison.extraction import environment, run_figures
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, api_calls
@@ -152,7 +151,7 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         name=name,
         path=trace.path,
         recorder=trace.recorder,
-        digest=digest_of(trace),
+        digest=run_figures.digest_of(trace),
         clock_offset_ns=int(origin) if origin.isdecimal() and int(origin) else None,
         collectives=exchanged.collectives,
         steps=steps,
@@ -174,7 +173,7 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         peak_memory_bytes=None if level is None else int(level.bytes.max(initial=0)),
         link_bytes_per_s=rates.nvlink_bytes_per_s if rates else None,
         host_bytes_per_s=rates.link_bytes_per_s if rates else None,
-        environment=environment_of(trace, owner.device),
+        environment=environment.environment_of(trace, owner.device),
         warnings=trace.warnings,
     )
 

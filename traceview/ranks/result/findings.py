@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview.findings import SEVERITIES, Evidence, Finding, Subject, severity_of, share_pct
+from traceview.ranks import process_groups, stragglers
 from traceview.ranks.figures import KINDS, Place
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.matching import Inconsistency
-from traceview.ranks.process_groups import ranks_text
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import LongerClass, longer_class, straggler_row
-from traceview.ranks.stragglers import Straggler, launched_per_step
 from traceview.tables import Cell, Integers, Table
 from traceview.units import Value
 from traceview.vocabulary.activities import ACTIVITIES
@@ -33,7 +32,7 @@ def activity_of_rank(cause: str, place: Place | None) -> str:
     return f"{next((each.rank for each in CAUSES if each.name == cause), 'its GPU is idle')}{where}"
 
 
-def remedy(each: Straggler) -> str:
+def remedy(each: stragglers.Straggler) -> str:
     """The remedy for a late rank, an imperative with the fields of its finding."""
     if each.is_once:
         return "Record more steps: one pause does not tell whether it comes again, and how often."
@@ -205,7 +204,7 @@ def _order(each: Finding) -> tuple[int, bool, int]:
 
 
 def _numbers(job: JobFacts, places: Sequence[int]) -> str:
-    return ranks_text([job.ranks[place].name.rank for place in places])
+    return process_groups.ranks_text([job.ranks[place].name.rank for place in places])
 
 
 def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
@@ -236,7 +235,7 @@ def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
     )
 
 
-def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
+def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
     severity = severity_of(each.saved_ns, job.span_ns)
     if severity is None:
         return None
@@ -272,7 +271,7 @@ def _straggler(job: JobFacts, each: Straggler) -> Finding | None:
     )
 
 
-def _straggler_values(job: JobFacts, each: Straggler) -> dict[str, Value]:
+def _straggler_values(job: JobFacts, each: stragglers.Straggler) -> dict[str, Value]:
     row, own, others = straggler_row(job, each), job.ranks[each.rank], len(job.ranks) - 1
     late_steps = max(int(each.late.sum()), 1)
     values: dict[str, Value] = {
@@ -290,7 +289,7 @@ def _straggler_values(job: JobFacts, each: Straggler) -> dict[str, Value]:
     return values
 
 
-def _why(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
+def _why(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
     """Why a rank is late, as a clause, and the figures in it."""
     if each.cause == GPU_WORK:
         return _works_longer(longer_class(job, each))
@@ -313,12 +312,12 @@ def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
     return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
 
 
-def _launches(job: JobFacts, each: Straggler) -> tuple[str, dict[str, Value]]:
+def _launches(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
     """The clause for a rank whose CPU launches more than other ranks' CPUs, and its figures."""
     late = {one.rank for one in job.stragglers}
-    others = [launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
+    others = [stragglers.launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
     values: dict[str, Value] = {
-        "launches": round(launched_per_step(job.ranks[each.rank])[0]),
+        "launches": round(stragglers.launched_per_step(job.ranks[each.rank])[0]),
         "usual_launches": round(float(np.median(others))) if others else None,
     }
     whose = "that of the other" if len(others) == 1 else "those of the others"

@@ -19,10 +19,9 @@ import numpy as np
 from traceview import groups
 from traceview.recorders.tables.python_sample_tables import damaged_export, write_table
 from traceview.tables import NULL
-from traceview.trace import Trace
+from traceview.trace import Trace, program_files
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import EXCERPTS_TABLE, LINE_CHARACTERS, SOURCE_LINES
-from traceview.trace.program_files import is_library
 
 AROUND = 4
 """Lines before and after a named line that are stored with it."""
@@ -67,7 +66,7 @@ def _write(database: Path, name: str, rows: Sequence[Row]) -> None:
 def _stack_lines(trace: Trace) -> Iterator[Row]:
     frames = trace.recorded("python_frames")
     file, line = frames.texts("file"), frames["line"]
-    own = [code for code, name in enumerate(file.values) if not is_library(str(name))]
+    own = [code for code, name in enumerate(file.values) if not program_files.is_library(str(name))]
     rows = np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
     lines = np.unique(np.stack([file.codes[rows], line[rows]]), axis=1)
     for code, number in lines.T.tolist():
@@ -92,7 +91,7 @@ def _sampled(trace: Trace) -> Iterator[NamedLine]:
     """The program's innermost line of each Python stack, most sampled lines first."""
     frames, stacks = trace.recorded("python_frames"), trace.recorded("python_samples")["stack"]
     file, line, stack = frames.texts("file"), frames["line"], frames["stack"]
-    own = [code for code, name in enumerate(file.values) if not is_library(str(name))]
+    own = [code for code, name in enumerate(file.values) if not program_files.is_library(str(name))]
     rows = np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
     rows = rows[np.append(True, np.diff(stack[rows]) != 0)[: len(rows)]]
     each = groups.group(file.codes[rows], line[rows])
@@ -132,7 +131,7 @@ def _text_of(file: str, folders: Sequence[Path]) -> list[str] | None:
     """The lines of a file of the program; None for a library's file or an unreadable one."""
     for path in (folder / file for folder in folders):
         try:
-            if is_library(str(path.resolve())) or not path.is_file():
+            if program_files.is_library(str(path.resolve())) or not path.is_file():
                 continue
             if path.stat().st_size <= MOST_BYTES:
                 return _decoded(path.read_bytes())

@@ -17,16 +17,7 @@ from pathlib import Path
 from traceview.errors import MALFORMED, InputError
 from traceview.tables import Cell, Table
 from traceview.trace.archives import ARCHIVES, damage, unpacked_pieces
-from traceview.trace.ncu.counters import (
-    DURATION,
-    MOST_LAUNCHES,
-    Size,
-    base_name,
-    counted_launch,
-    is_used,
-    remarks,
-    sound,
-)
+from traceview.trace.ncu import counters
 from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 MAGIC = b"NVR\0"
@@ -54,11 +45,11 @@ def read_report(path: Path) -> tuple[Table, tuple[str, ...]]:
         names, rows = _launches(_content(path), path)
     except MALFORMED as error:
         raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
-    if rows and not any(is_used(name) and name.startswith(_USABLE) for name in names):
+    if rows and not any(counters.is_used(name) and name.startswith(_USABLE) for name in names):
         what = f"{path} has no metrics of device-memory bytes or FLOP"
         raise InputError(what, "add --metrics dram__bytes_read.sum,dram__bytes_write.sum to ncu")
     table = Table.from_rows(KERNEL_COUNTERS.columns, rows)
-    return table, remarks(path.name, names, table)
+    return table, counters.remarks(path.name, names, table)
 
 
 def is_report(path: Path) -> bool:
@@ -102,7 +93,7 @@ def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]
         for _ in range(_number(fields.get(_LAUNCHES, 0))):
             entry, place = _sized(data, place)
             rows.append(_launch(entry, names, process))
-        if place > end or end > len(data) or len(rows) > MOST_LAUNCHES:
+        if place > end or end > len(data) or len(rows) > counters.MOST_LAUNCHES:
             raise ValueError("entries beyond the end of their block")
         # Results of ranges of launches are not launches.
         place = end
@@ -129,7 +120,7 @@ def _names(known: list[str], table: int | bytes, path: Path) -> list[str]:
 
 def _launch(entry: bytes, names: list[str], process: int) -> dict[str, Cell]:
     texts: dict[int, str] = {}
-    sizes: dict[int, Size] = {}
+    sizes: dict[int, counters.Size] = {}
     metrics: dict[str, float] = {}
     for field, value in _fields(entry):
         if field == _METRIC:
@@ -143,10 +134,10 @@ def _launch(entry: bytes, names: list[str], process: int) -> dict[str, Cell]:
             sizes[field] = (_number(sides[1]), _number(sides[2]), _number(sides[3]))
     if not {_GRID, _BLOCK} <= sizes.keys():
         raise ValueError("a launch without a size")
-    if DURATION in metrics:
-        metrics[DURATION] /= 1e9
-    name = base_name(texts.get(_DEMANGLED) or texts.get(_FUNCTION, ""))
-    return counted_launch(name, process, sizes[_GRID], sizes[_BLOCK], metrics)
+    if counters.DURATION in metrics:
+        metrics[counters.DURATION] /= 1e9
+    name = counters.base_name(texts.get(_DEMANGLED) or texts.get(_FUNCTION, ""))
+    return counters.counted_launch(name, process, sizes[_GRID], sizes[_BLOCK], metrics)
 
 
 def _metric(entry: bytes, names: list[str]) -> tuple[str, float | None]:
@@ -156,7 +147,7 @@ def _metric(entry: bytes, names: list[str]) -> tuple[str, float | None]:
     if field != _METRIC_NAME:
         raise ValueError("a metric without a name")
     name = names[_number(number)]
-    if not is_used(name):
+    if not counters.is_used(name):
         return name, None
     value = next((_message(each) for number, each in fields if number == _METRIC_VALUE), b"")
     return name, _value(value)
@@ -165,9 +156,11 @@ def _metric(entry: bytes, names: list[str]) -> tuple[str, float | None]:
 def _value(entry: bytes) -> float | None:
     for field, value in _fields(entry):
         if field in (_UINT32, _UINT64):
-            return sound(float(_number(value)))
+            return counters.sound(float(_number(value)))
         if field in (_FLOAT, _DOUBLE):
-            return sound(struct.unpack("<f" if field == _FLOAT else "<d", _message(value))[0])
+            return counters.sound(
+                struct.unpack("<f" if field == _FLOAT else "<d", _message(value))[0]
+            )
     return None
 
 

@@ -15,16 +15,8 @@ import numpy as np
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant
 from traceview.trace.impossible_rows import MOST_BYTES
+from traceview.trace.nsys import payloads
 from traceview.trace.nsys.names import first_of
-from traceview.trace.nsys.payloads import (
-    FIRST_STATIC_ID,
-    Field,
-    Schemas,
-    bounded,
-    decoded,
-    parsed,
-    schemas_of,
-)
 from traceview.trace.nsys.ranges import NvtxEvents
 from traceview.trace.nsys.rows import INT32, Rows, Staged
 from traceview.trace.nsys.tables import Reader
@@ -65,11 +57,15 @@ _RANKS, _RANK = "No. of ranks", "Rank"
 FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
 """Fields of a payload that are read."""
 # Schemas of NCCL 2.24 and newer, by NCCL's own number: for exports that lack their description.
-_MESSAGE = {_COMMUNICATOR: Field(0, 8), _BYTES: Field(8, 8)}
-_WITH_ROOT = {**_MESSAGE, _ROOT: Field(16, 4)}
-_WITH_PEER = {**_MESSAGE, _PEER: Field(16, 4)}
-_CREATED = {_COMMUNICATOR: Field(0, 8), _RANKS: Field(8, 4), _RANK: Field(12, 4)}
-_STATIC: Mapping[int, Mapping[str, Field]] = {
+_MESSAGE = {_COMMUNICATOR: payloads.Field(0, 8), _BYTES: payloads.Field(8, 8)}
+_WITH_ROOT = {**_MESSAGE, _ROOT: payloads.Field(16, 4)}
+_WITH_PEER = {**_MESSAGE, _PEER: payloads.Field(16, 4)}
+_CREATED = {
+    _COMMUNICATOR: payloads.Field(0, 8),
+    _RANKS: payloads.Field(8, 4),
+    _RANK: payloads.Field(12, 4),
+}
+_STATIC: Mapping[int, Mapping[str, payloads.Field]] = {
     **dict.fromkeys((0, 2, 3, 11, 12), _CREATED),
     **dict.fromkeys((4, 5, 7, 16), _MESSAGE),
     **dict.fromkeys((6, 8), _WITH_ROOT),
@@ -105,7 +101,7 @@ def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
 def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
     """Ids of NCCL's domain, recognized by its name, or by its schemas if that was not recorded."""
     named = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
-    for domain, schemas in schemas_of(reader.export.database).items():
+    for domain, schemas in payloads.schemas_of(reader.export.database).items():
         if any(_COMMUNICATOR in fields for fields in schemas.values()):
             named.add(domain)
     return named
@@ -125,18 +121,20 @@ def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Int
         return absent
     blobs, texts, numbers = (list(cells) for cells in zip(*lines, strict=True))
     if any(blob is not None for blob in blobs):
-        return decoded(blobs, nccl_schemas(database, domains), FIELDS)
+        return payloads.decoded(blobs, nccl_schemas(database, domains), FIELDS)
     ids = sorted({number for number in numbers if isinstance(number, int)})
     if ids:
         named = dict(zip(ids, reader.names.of(np.array(ids, np.int64)), strict=True))
         texts = [named.get(n, t) for n, t in zip(numbers, texts, strict=True)]
-    return parsed(texts, FIELDS)
+    return payloads.parsed(texts, FIELDS)
 
 
-def nccl_schemas(database: Database, domains: Collection[int] | None = None) -> Schemas:
+def nccl_schemas(database: Database, domains: Collection[int] | None = None) -> payloads.Schemas:
     """The schemas of NCCL's payloads: its static ones, and those described in these domains."""
-    schemas_by_id = {FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()}
-    for domain, schemas in schemas_of(database).items():
+    schemas_by_id = {
+        payloads.FIRST_STATIC_ID + number: fields for number, fields in _STATIC.items()
+    }
+    for domain, schemas in payloads.schemas_of(database).items():
         schemas_by_id |= schemas if domains is None or domain in domains else {}
     return schemas_by_id
 
@@ -153,7 +151,7 @@ def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Intege
         "process": process,
         "kind": kinds.take(chosen),
         "communicator": fields[_COMMUNICATOR][chosen],
-        "bytes": bounded(fields[_BYTES][chosen], MOST_BYTES),
+        "bytes": payloads.bounded(fields[_BYTES][chosen], MOST_BYTES),
         "total_bytes": constant(NULL, len(rows), np.int64),
         "bus_bytes": constant(NULL, len(rows), np.int64),
         "peer": _narrow(peer[chosen]),
@@ -165,10 +163,10 @@ def _communicators(
 ) -> Staged:
     chosen = (
         names.isin(OF_COMMUNICATORS)
-        & (bounded(fields[_RANKS]) > 0)
+        & (payloads.bounded(fields[_RANKS]) > 0)
         & (fields[_COMMUNICATOR] != NULL)
     )
-    chosen &= bounded(fields[_RANK]) >= 0
+    chosen &= payloads.bounded(fields[_RANK]) >= 0
     _, process = reader.owners.threads(rows.where(chosen))
     communicator, rank = fields[_COMMUNICATOR][chosen], fields[_RANK][chosen]
     once = np.unique(np.stack((process, communicator, rank)), axis=1, return_index=True)[1]
@@ -183,5 +181,5 @@ def _communicators(
 
 
 def _narrow(values: Integers) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
-    sound = bounded(values)
+    sound = payloads.bounded(values)
     return np.where(sound == NULL, INT32.min, sound).astype(np.int32)

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from traceview import groups
-from traceview.stages import in_stage
+from traceview import groups, stages
 from traceview.tables import Table, Texts, thrifty
 from traceview.trace.impossible_rows import ImpossibleRows, warnings_of, window, without_impossible
 from traceview.trace.model import Trace
-from traceview.trace.nsys import added_tables, tables
-from traceview.trace.nsys.absent_tables import empty_tables, unread_tables
+from traceview.trace.nsys import absent_tables, added_tables, cpu_calls, export_info, tables
 from traceview.trace.nsys.added_tables import own_samples, source_excerpts, with_sources
-from traceview.trace.nsys.cpu_calls import (
-    callchains,
-    host_functions,
-    jit_compilations,
-    os_calls,
-    synchronizations,
-    thread_runs,
-)
-from traceview.trace.nsys.export_info import (
-    ExportMeta,
-    clock_origin,
-    length_of,
-    rank_of_program,
-    read_meta,
-    version_warnings,
-)
 from traceview.trace.nsys.importer_errors import import_error, lacks_events
 from traceview.trace.nsys.metrics import gpu_metrics
 from traceview.trace.nsys.native_samples import native_frames, native_samples
@@ -46,11 +28,11 @@ _READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "sets": tables.sets,
     "graph_launches": tables.graph_launches,
     "api_calls": tables.api_calls,
-    "callchains": callchains,
+    "callchains": cpu_calls.callchains,
     "memory_events": tables.memory_events,
     "overheads": tables.overheads,
-    "host_functions": host_functions,
-    "jit_compilations": jit_compilations,
+    "host_functions": cpu_calls.host_functions,
+    "jit_compilations": cpu_calls.jit_compilations,
     "diagnostics": tables.diagnostics,
     "kernel_code": lambda reader: added_tables.staged(reader.export.database),
     "source_lines": lambda reader: source_excerpts(reader.export.database),
@@ -62,9 +44,9 @@ def read(database: Database, path: str) -> Trace:
 
     Raises TraceFormatError if it is not an nsys export; sqlite3.Error if it is damaged.
     """
-    meta = read_meta(database)
+    meta = export_info.read_meta(database)
     export = Export(database)
-    export.warnings += version_warnings(meta)
+    export.warnings += export_info.version_warnings(meta)
     # The longest tables in the order of `_staged`: while one is processed, the pages of the next
     # are decoded. Ranges take longest to process.
     export.read_ahead(RANGES, tables.KERNELS, tables.API_CALLS)
@@ -79,17 +61,19 @@ def read(database: Database, path: str) -> Trace:
         capture=meta.capture,
         warnings=(*_import_warnings(staged), *warnings_of(impossible), *export.warnings),
         impossible=impossible,
-        unread=unread_tables(export),
+        unread=absent_tables.unread_tables(export),
     )
 
 
-def _run(database: Database, meta: ExportMeta, staged: Mapping[str, Table]) -> Mapping[str, str]:
+def _run(
+    database: Database, meta: export_info.ExportMeta, staged: Mapping[str, Table]
+) -> Mapping[str, str]:
     """TRACEVIEW_RUN, the start of the clock, and the rank if only one process used GPUs."""
-    run = {**clock_origin(database), **meta.run}
+    run = {**export_info.clock_origin(database), **meta.run}
     several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
     if several or "rank" in meta.run:
         return run
-    return {**rank_of_program(database), **run}
+    return {**export_info.rank_of_program(database), **run}
 
 
 def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
@@ -105,21 +89,21 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
 
 
 def _staged(
-    reader: tables.Reader, meta: ExportMeta
+    reader: tables.Reader, meta: export_info.ExportMeta
 ) -> tuple[dict[str, Table], tuple[ImpossibleRows, ...]]:
     """The tables, and the rows that they leave out."""
     unsettled = {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
     unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
-    for name, read_table in in_stage("Reading the trace", _READERS.items()):
+    for name, read_table in stages.in_stage("Reading the trace", _READERS.items()):
         unsettled[name] = _thrifty(read_table(reader))
-    unsettled["synchronizations"] = synchronizations(reader, unsettled["api_calls"])
-    unsettled["thread_runs"] = thread_runs(reader)
+    unsettled["synchronizations"] = cpu_calls.synchronizations(reader, unsettled["api_calls"])
+    unsettled["thread_runs"] = cpu_calls.thread_runs(reader)
     unsettled |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
     settled = reader.owners.settle(reader.export.database, reader.names)
     reader.export.warnings += settled.warnings
     recorded: dict[str, Table] = {}
     impossible: list[ImpossibleRows] = []
-    within = window(unsettled, length_of(meta.capture))
+    within = window(unsettled, export_info.length_of(meta.capture))
     for name in TABLES:
         staged = unsettled.pop(name, None)
         if staged is not None:
@@ -128,7 +112,7 @@ def _staged(
             staged, found = without_impossible(name, staged, within)
             impossible += found
             recorded[name] = Table(TABLES[name].columns, staged)
-    for name in empty_tables(reader.export, meta, recorded):
+    for name in absent_tables.empty_tables(reader.export, meta, recorded):
         recorded[name] = Table.empty(TABLES[name].columns)
     sampled = gpu_metrics(reader.export, settled.tables["devices"])
     if sampled is not None:
@@ -158,7 +142,7 @@ def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
 
 def _native_stacks(reader: tables.Reader) -> dict[str, Staged | None]:
     """Samples of native code, OS runtime calls, and the stacks of both."""
-    staged = {"native_samples": native_samples(reader), "os_calls": os_calls(reader)}
+    staged = {"native_samples": native_samples(reader), "os_calls": cpu_calls.os_calls(reader)}
     return {**staged, "native_frames": native_frames(reader, staged)}
 
 

@@ -12,10 +12,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from traceview.trace.scrub import paths, vocabulary
 from traceview.trace.scrub.kept import TextKind
-from traceview.trace.scrub.paths import public_tail
 from traceview.trace.scrub.secrets import HOME
-from traceview.trace.scrub.vocabulary import is_public
 
 # File names and comments; the code itself contains nothing private.
 _QUOTED_OR_REMARK = re.compile(rb'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -76,9 +75,9 @@ class PublicTexts:
 
     def _text(self, text: bytes) -> bytes:
         plain = text.decode() if text.isascii() else ""
-        if text in self._functions or (plain and is_public(plain)):
+        if text in self._functions or (plain and vocabulary.is_public(plain)):
             return text
-        tail = (_public_folder(plain) or public_tail(plain) or "").encode()
+        tail = (_public_folder(plain) or paths.public_tail(plain) or "").encode()
         if not tail:
             return (HOME if b"/" in text else b"").ljust(len(text), b"/" if b"/" in text else b"_")
         return _shortened_to(tail, len(text))
@@ -86,7 +85,7 @@ class PublicTexts:
 
 def _public_folder(path: str) -> str | None:
     """The public end of a folder of installed files."""
-    tail = public_tail(f"{path}/_.py")
+    tail = paths.public_tail(f"{path}/_.py")
     return tail.removesuffix("/_.py") if tail and tail.count("/") > 1 else None
 
 
@@ -103,7 +102,7 @@ def _places(remark: bytes) -> Iterator[bytes]:
         else:
             numbers = _LINE_NUMBERS.search(mark)
             assert numbers
-            tail = public_tail(mark[: numbers.start()].decode("ascii", "replace"))
+            tail = paths.public_tail(mark[: numbers.start()].decode("ascii", "replace"))
             yield b" " + (tail or "unknown").encode() + numbers[0]
 
 

@@ -23,9 +23,7 @@ from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.records import record
 from traceview.trace import load
-from traceview.trace.nsys import added_tables, export_info
-from traceview.trace.nsys.nccl_calls import FIELDS, nccl_schemas
-from traceview.trace.nsys.payloads import Schemas, masked
+from traceview.trace.nsys import added_tables, export_info, nccl_calls, payloads
 from traceview.trace.scrub.code_secrets import CLEAN, PublicTexts
 from traceview.trace.scrub.facts import public_fact
 from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, TextKind
@@ -118,12 +116,12 @@ def _work_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".traceview-")
 
 
-def _checked(plain: Path) -> Schemas:
+def _checked(plain: Path) -> payloads.Schemas:
     """The schemas of NCCL's payloads in a trace. Raises TraceFormatError if it is none."""
     with sqlite_file.opened(plain) as database:
         if not stored.is_stored(database):
             export_info.read_meta(database)
-        return nccl_schemas(database)
+        return nccl_calls.nccl_schemas(database)
 
 
 @contextmanager
@@ -170,7 +168,7 @@ class _Copying:
         connection: sqlite3.Connection,
         texts: TextRules,
         private: PrivateTexts,
-        schemas: Schemas,
+        schemas: payloads.Schemas,
     ) -> None:
         self._connection, self._texts = connection, texts
         self._private, self._schemas = private, schemas
@@ -341,7 +339,7 @@ class _Copying:
     def _code_of(self, kind: TextKind) -> Callable[[object], bytes | None]:
         def kept(value: object) -> bytes | None:
             if kind is TextKind.PAYLOAD:
-                left = masked(value, self._schemas, FIELDS)
+                left = payloads.masked(value, self._schemas, nccl_calls.FIELDS)
                 self._counts["texts"] += left != value
                 return left
             return self._code(kind, value)

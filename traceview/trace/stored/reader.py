@@ -13,19 +13,11 @@ import numpy as np
 
 from traceview.errors import TraceFormatError
 from traceview.tables import Array, Column, Mask, Table, Texts, null_of, thrifty
-from traceview.trace.impossible_rows import (
-    MEASURED,
-    ImpossibleRows,
-    warnings_of,
-    window,
-    without_impossible,
-)
+from traceview.trace import impossible_rows, row_order
 from traceview.trace.model import Trace
-from traceview.trace.nsys import added_tables
+from traceview.trace.nsys import added_tables, export_info
 from traceview.trace.nsys.added_tables import with_sources
-from traceview.trace.nsys.export_info import length_of
 from traceview.trace.nsys.rows import Staged
-from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
@@ -67,7 +59,10 @@ def read(database: Database, path: str) -> Trace:
         tables={name: tables[name] for name in TABLES if name in tables},
         run=_pairs(database, RUN),
         capture=capture,
-        warnings=(*map(str, _json(about.get("warnings"), list)), *warnings_of(impossible)),
+        warnings=(
+            *map(str, _json(about.get("warnings"), list)),
+            *impossible_rows.warnings_of(impossible),
+        ),
         impossible=impossible,
     )
 
@@ -96,7 +91,7 @@ def _json(text: str | None, kind: Callable[[], Any]) -> Any:
 
 def _tables(
     database: Database, capture: Mapping[str, str]
-) -> tuple[dict[str, Table], tuple[ImpossibleRows, ...]]:
+) -> tuple[dict[str, Table], tuple[impossible_rows.ImpossibleRows, ...]]:
     """The tables, and the rows that they leave out."""
     texts = _texts(database)
     numbered = {
@@ -104,11 +99,13 @@ def _tables(
     }
     if "python_frames" in numbered:
         numbered["python_frames"] = with_sources(database, numbered["python_frames"])
-    within = window(numbered, length_of(capture))
+    within = impossible_rows.window(numbered, export_info.length_of(capture))
     tables: dict[str, Table] = {}
-    impossible: list[ImpossibleRows] = []
+    impossible: list[impossible_rows.ImpossibleRows] = []
     for name in [*numbered]:
-        staged, found = without_impossible(name, ordered(name, numbered.pop(name)), within)
+        staged, found = impossible_rows.without_impossible(
+            name, row_order.ordered(name, numbered.pop(name)), within
+        )
         impossible += found
         tables[name] = Table(TABLES[name].columns, staged)
     for name, staged_of in _OWN_LAYOUT.items():
@@ -148,7 +145,7 @@ def _column(table: str, column: Column, columns: Columns, rows: int, texts: Text
     absent = Numbers(np.zeros(rows, np.int64), np.ones(rows, bool))
     numbers = _numbers(columns, column.name) if column.name in columns else absent
     null = np.zeros(rows, bool) if numbers.null is None else numbers.null
-    if null.any() and not column.nullable and column.name not in MEASURED:
+    if null.any() and not column.nullable and column.name not in impossible_rows.MEASURED:
         raise TraceFormatError(f"column {column.name} of table {table} has no value", _AGAIN)
     if column.dtype == "text":
         return _numbered(table, column.name, numbers.values, null, texts)

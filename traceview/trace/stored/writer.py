@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, stages
 from traceview.errors import TraceFormatError
-from traceview.stages import stage
 from traceview.tables import Column, Table, Texts
 from traceview.trace.model import Trace
 from traceview.trace.schema import TABLES
@@ -51,7 +50,7 @@ def _write(trace: Trace, connection: sqlite3.Connection) -> None:
     recorded = [name for name in TABLES if name in trace.tables and name not in trace.absent]
     rows, written = sum(len(trace.tables[name]) for name in recorded), 0
     for name in recorded:
-        stage("Writing the trace", written, rows)
+        stages.stage("Writing the trace", written, rows)
         written += len(trace.tables[name])
         table = trace.tables[name]
         if name in NUMBERED:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceview.analyses.gpu_idle import line_sites, starvation
+from traceview.analyses.gpu_idle.findings import details, remedies, sentences
 from traceview.analyses.gpu_idle.findings.cpu_parts import (
     CpuPart,
     CpuParts,
@@ -14,7 +16,6 @@ from traceview.analyses.gpu_idle.findings.cpu_parts import (
     is_other_work,
     lost_times,
 )
-from traceview.analyses.gpu_idle.findings.details import STANDS_OUT, lone_gap
 from traceview.analyses.gpu_idle.findings.gap_finding import (
     LostIdle,
     Shown,
@@ -23,23 +24,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     most_idle,
     opening_sentence,
 )
-from traceview.analyses.gpu_idle.findings.remedies import (
-    action_for,
-    if_repeated,
-    lost_by,
-    part_remedy,
-)
-from traceview.analyses.gpu_idle.findings.sentences import (
-    add_details,
-    add_function,
-    add_late_site,
-    add_line,
-    add_not_counted,
-    add_other_gpus,
-)
-from traceview.analyses.gpu_idle.line_sites import LineSite, gap_at_line, longest_line, samples_of
 from traceview.analyses.gpu_idle.lines import IdleSamples
-from traceview.analyses.gpu_idle.starvation import starved_devices
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
 from traceview.facts.idle.unknown_idle import unknown_idle
@@ -75,7 +60,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     if severity_of(idle_ns, span_ns) is None:
         return
     own = steady & (gaps(trace).device == device)
-    parts = CpuParts((), samples_of(trace, own))
+    parts = CpuParts((), line_sites.samples_of(trace, own))
     if cause == LAUNCH_LATE:
         parts = cpu_parts(trace, parts.rest, span_ns)
     lost, lost_by_rest = lost_times(gaps(trace), parts, device, own)
@@ -86,19 +71,21 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     if severity is None:
         return
     idle = LostIdle(device, own, rest_ns)
-    wording = opening_sentence(trace, idle, lost_by(trace, cause), action_for(trace, cause))
-    add_not_counted(wording, parts.by_doing())
-    line = longest_line(trace, parts.rest, rest_ns)
+    wording = opening_sentence(
+        trace, idle, remedies.lost_by(trace, cause), remedies.action_for(trace, cause)
+    )
+    sentences.add_not_counted(wording, parts.by_doing())
+    line = line_sites.longest_line(trace, parts.rest, rest_ns)
     site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
     if line:
-        add_line(wording, trace, line, cause)
+        sentences.add_line(wording, trace, line, cause)
     elif site and not parts.parts:
         # The time of a site is that of all late launches: the parts are in it.
-        add_late_site(wording, trace, site)
-    severity = add_details(wording, trace, cause, own, severity, by_line=line is not None)
+        sentences.add_late_site(wording, trace, site)
+    severity = sentences.add_details(wording, trace, cause, own, severity, by_line=line is not None)
     if cause == LAUNCH_LATE:
         severity = _behind_data(wording, trace, device, severity, parts)
-    add_other_gpus(wording, trace, steady & ~own)
+    sentences.add_other_gpus(wording, trace, steady & ~own)
     shown = _shown(trace, device, cause, parts.rest, line)
     finding = gap_finding(trace, severity, wording, idle, shown)
     yield replace(
@@ -110,7 +97,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
 
 
 def _names_one_place(
-    trace: Trace, cause: int, site: LateSite | None, line: LineSite | None, idle_ns: int
+    trace: Trace, cause: int, site: LateSite | None, line: line_sites.LineSite | None, idle_ns: int
 ) -> bool:
     """Whether one line, or other CPU work in a range of the program, takes most idle time."""
     if not CAUSES[cause].general:
@@ -126,7 +113,7 @@ def _behind_data(
 ) -> Severity:
     """The severity of late launches; where data is the limit, at most that of the wait for data."""
     waits = [part.time_ns for part in parts.parts if part.doing == DATA_WAIT]
-    if not waits or not starved_devices(trace).get(device):
+    if not waits or not starvation.starved_devices(trace).get(device):
         return severity
     wording.add(" Launches that come sooner would wait for data.")
     of_data = severity_of(waits[0], steady_spans_ns(trace)[device]) or "info"
@@ -138,19 +125,19 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     idle_ns, samples = part.time_ns, part.samples
     within = np.zeros(len(gaps(trace)), bool)
     within[samples.gap] = True
-    line = longest_line(trace, samples, idle_ns)
+    line = line_sites.longest_line(trace, samples, idle_ns)
     works = part.doing == CPU
-    idle, action = LostIdle(device, within, idle_ns), part_remedy(trace, part, line)
+    idle, action = LostIdle(device, within, idle_ns), remedies.part_remedy(trace, part, line)
     wording = opening_sentence(trace, idle, ACTIVITIES[part.doing].lost, action)
     severity = severity_of(idle_ns, steady_spans_ns(trace)[device])
     assert severity
     if line and works and line.time_ns < idle_ns:
-        add_function(wording, line)
+        sentences.add_function(wording, line)
     elif line:
-        add_line(wording, trace, line, None)
-    lone = lone_gap(trace, within)
-    if lone and lone.fraction >= STANDS_OUT:
-        wording.remedy = if_repeated(trace, wording.remedy, LAUNCH_LATE)
+        sentences.add_line(wording, trace, line, None)
+    lone = details.lone_gap(trace, within)
+    if lone and lone.fraction >= details.STANDS_OUT:
+        wording.remedy = remedies.if_repeated(trace, wording.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     shown = _shown(trace, device, LAUNCH_LATE, samples, line)
     finding = gap_finding(trace, severity, wording, idle, shown)
@@ -161,11 +148,11 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
 
 
 def _shown(
-    trace: Trace, device: int, cause: int, samples: IdleSamples, line: LineSite | None
+    trace: Trace, device: int, cause: int, samples: IdleSamples, line: line_sites.LineSite | None
 ) -> Shown:
     """The evidence of idle time: the row of its line and a gap of it, else the row of its cause."""
     if line:
-        return Shown("lines", line.row, gap_at_line(trace, samples, line))
+        return Shown("lines", line.row, line_sites.gap_at_line(trace, samples, line))
     return Shown("causes", {**gpu_cells(trace, device), "cause": CAUSES[cause].name})
 
 

@@ -7,19 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import intervals
-from traceview.analyses.gpu_idle.line_sites import (
-    LineSite,
-    longest_line,
-    off_cpu_times,
-    samples_of,
-    works_on_cpu,
-)
+from traceview.analyses.gpu_idle import line_sites
 from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
-from traceview.facts.ranges.origins import is_library_name
-from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges import origins, ranges
 from traceview.findings import LostTime, severity_of
 from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
@@ -65,7 +58,7 @@ def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
     of it, or for a line outside of functions.
     """
     parts = []
-    for doing, time_ns in off_cpu_times(samples).items():
+    for doing, time_ns in line_sites.off_cpu_times(samples).items():
         if _counts(time_ns, span_ns):
             alike = samples.doing == doing
             parts.append(CpuPart(doing, samples.take(alike), time_ns))
@@ -73,7 +66,9 @@ def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
     for _ in range(MOST_FUNCTIONS):
         own = _of_longest_function(trace, samples)
         time_ns = int(samples.time_ns[own].sum())
-        if not _counts(time_ns, span_ns) or not longest_line(trace, samples.take(own), time_ns):
+        if not _counts(time_ns, span_ns) or not line_sites.longest_line(
+            trace, samples.take(own), time_ns
+        ):
             break
         parts.append(CpuPart(CPU, samples.take(own), time_ns))
         samples = samples.take(~own)
@@ -83,7 +78,7 @@ def cpu_parts(trace: Trace, samples: IdleSamples, span_ns: int) -> CpuParts:
 def _of_longest_function(trace: Trace, samples: IdleSamples) -> Mask:
     """True for the samples at work other than launching, in the function with most of it."""
     function = stack_sites(trace).function_number[samples.site]
-    chosen = works_on_cpu(trace, samples) & (function >= 0)
+    chosen = line_sites.works_on_cpu(trace, samples) & (function >= 0)
     time_ns = np.bincount(function[chosen], samples.time_ns[chosen], minlength=1)
     result: Mask = chosen & (function == np.argmax(time_ns))
     return result
@@ -119,16 +114,16 @@ def _counts(time_ns: int, span_ns: int) -> bool:
 
 def range_pattern(trace: Trace, site: LateSite) -> str | None:
     """The path pattern of the range that a site is in; None outside any range."""
-    return range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
+    return ranges.range_tree(trace).patterns[site.pattern] if site.pattern >= 0 else None
 
 
 def is_in_library(trace: Trace, site: LateSite) -> bool:
     """Whether a site is in a range of a library, whose CPU code is part of the cost of launches."""
     pattern = range_pattern(trace, site)
-    return pattern is not None and is_library_name(pattern.rpartition("/")[2])
+    return pattern is not None and origins.is_library_name(pattern.rpartition("/")[2])
 
 
-def is_other_work(trace: Trace, line: LineSite | None, site: LateSite | None) -> bool:
+def is_other_work(trace: Trace, line: line_sites.LineSite | None, site: LateSite | None) -> bool:
     """Whether the CPU does other work at the line with most of the time, or without one at a site.
 
     What else a program does can be moved; what a library does can only be done less often.
@@ -146,9 +141,9 @@ def does_other_work(trace: Trace, device: int) -> bool:
     every = gaps(trace)
     own = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
     idle_ns, span_ns = int(every.idle_ns[own].sum()), steady_spans_ns(trace)[device]
-    parts = cpu_parts(trace, samples_of(trace, own), span_ns)
+    parts = cpu_parts(trace, line_sites.samples_of(trace, own), span_ns)
     if 2 * parts.time_ns > idle_ns:
         return True
-    line = longest_line(trace, parts.rest, idle_ns - parts.time_ns)
+    line = line_sites.longest_line(trace, parts.rest, idle_ns - parts.time_ns)
     site = None if parts.parts else late_idle(trace).longest(device)
     return is_other_work(trace, line, site)

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.framework_wording import UNROLL_LOOPS, fewer_launches
+from traceview.analyses import framework_wording, recorder_wording
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.gpu_idle.lines import IdleSamples
-from traceview.analyses.recorder_wording import of_torch
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework, terms
@@ -66,7 +65,7 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 def action_for(trace: Trace, cause: int) -> str:
     """The remedy for idle time of a cause, in the terms of the program's framework."""
-    if cause == UNKNOWN and of_torch(trace):
+    if cause == UNKNOWN and recorder_wording.of_torch(trace):
         return _OPEN_EARLIER
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS
@@ -81,7 +80,7 @@ def _do_elsewhere(trace: Trace) -> str:
 
 
 SLOTS: Mapping[str, Callable[[Trace], str]] = {
-    "fewer_launches": fewer_launches,
+    "fewer_launches": framework_wording.fewer_launches,
     "do_elsewhere": _do_elsewhere,
     "early_uploads": lambda trace: terms(trace).early_uploads,
     "memory_pool": lambda trace: terms(trace).pool,
@@ -93,7 +92,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 def short_gaps_remedy(trace: Trace, after: Integers) -> str:
     """The remedy for short gaps between operations of a stream, by the operations after them."""
     if in_xla_loops(trace)[after].mean() > 0.5:
-        return UNROLL_LOOPS
+        return framework_wording.UNROLL_LOOPS
     if cuda_graphs(trace).node[after].mean() > 0.5:
         return _SHORT_GAPS
     return _SHORT_GAPS + _SHORTER_IN_GRAPHS

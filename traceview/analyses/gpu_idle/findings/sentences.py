@@ -7,33 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.findings.cpu_parts import (
-    is_in_library,
-    is_other_work,
-    range_pattern,
-)
-from traceview.analyses.gpu_idle.findings.details import (
-    LONG_NS,
-    STANDS_OUT,
-    LoneGap,
-    back_to_back,
-    few_gaps,
-    held_back,
-    lone_gap,
-    longest_launch_site,
-    longest_wait_site,
-)
+from traceview.analyses.gpu_idle.findings import cpu_parts, details, remedies
 from traceview.analyses.gpu_idle.findings.gap_finding import Wording
-from traceview.analyses.gpu_idle.findings.remedies import (
-    HELD_BACK,
-    KEEP_STREAM_FREE,
-    NODES,
-    action_for,
-    if_repeated,
-    other_work_remedy,
-    short_gaps_remedy,
-    take_out,
-)
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.graph_wording import AS_WHOLE
 from traceview.analyses.recorder_wording import inside
@@ -104,7 +79,9 @@ def add_line(wording: Wording, trace: Trace, line: LineSite, cause: int | None) 
     wording.add_part("line_ns", line.time_ns, f"was {place}.", **values)
     if cause == LAUNCH_LATE:
         wording.remedy = (
-            other_work_remedy(trace, line) if line.other_work else action_for(trace, LAUNCH_LATE)
+            remedies.other_work_remedy(trace, line)
+            if line.other_work
+            else remedies.action_for(trace, LAUNCH_LATE)
         )
 
 
@@ -124,10 +101,10 @@ def add_function(wording: Wording, line: LineSite) -> None:
 
 def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
     """Add what the CPU did during most of the launch-late time, and in which range."""
-    pattern = range_pattern(trace, site)
+    pattern = cpu_parts.range_pattern(trace, site)
     own_code = "Python code" if site.python else "CPU code outside CUDA"
     doing = {
-        OUTSIDE_CUDA: "CPU code of a library" if is_in_library(trace, site) else own_code,
+        OUTSIDE_CUDA: "CPU code of a library" if cpu_parts.is_in_library(trace, site) else own_code,
         QUEUE_FULL: "spent at a full launch queue",
         OFF_CPU: "spent off the CPU (waiting or preempted)",
     }.get(site.activity, "spent in {cpu_call}")
@@ -136,8 +113,8 @@ def add_late_site(wording: Wording, trace: Trace, site: LateSite) -> None:
         wording.values["cpu_call"] = str(names[site.activity])
     where = inside(trace, pattern, "range_pattern")
     wording.add_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
-    if is_other_work(trace, None, site):
-        wording.remedy = take_out(trace)
+    if cpu_parts.is_other_work(trace, None, site):
+        wording.remedy = remedies.take_out(trace)
 
 
 def add_details(
@@ -145,7 +122,7 @@ def add_details(
 ) -> Severity:
     """Add what stands out in the gaps of one cause. Return the severity, possibly lowered."""
     may_be_once = CAUSES[cause].once is not None
-    lone = lone_gap(trace, own) if may_be_once else None
+    lone = details.lone_gap(trace, own) if may_be_once else None
     in_doubt = False
     if lone:
         in_doubt = _add_lone_gap(wording, trace, cause, lone)
@@ -158,7 +135,7 @@ def add_details(
     if lone is None and may_be_once and not pace(trace).timed.any():
         in_doubt = _add_few_gaps(wording, trace, cause, own)
     if cause == GRAPH_LAUNCH and _by_nodes(trace, own):
-        wording.add(NODES)
+        wording.add(remedies.NODES)
         wording.remedy = AS_WHOLE
         return "info"
     return max(severity, "medium", key=SEVERITIES.index) if in_doubt else severity
@@ -174,7 +151,7 @@ def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
         host_ns=host_ns,
         host_functions=calls,
     )
-    wording.remedy = KEEP_STREAM_FREE
+    wording.remedy = remedies.KEEP_STREAM_FREE
     return True
 
 
@@ -197,7 +174,7 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
     Return whether most of the time has no recorded reason.
     """
     every, idle_ns = gaps(trace), int(wording.values["idle_ns"] or 0)
-    held = held_back(every, own)
+    held = details.held_back(every, own)
     held_ns = int(every.idle_ns[held].sum())
     if 2 * held_ns >= idle_ns:
         all_of_it = held_ns == idle_ns
@@ -206,14 +183,14 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
             f" {what} of {{held_least_ns}} and more, in which nothing recorded held the work back.",
             held_ns=held_ns,
             held_gaps=int(held.sum()),
-            held_least_ns=LONG_NS,
+            held_least_ns=details.LONG_NS,
         )
-        site = longest_launch_site(trace, held)
+        site = details.longest_launch_site(trace, held)
         if site and site.range_path is not None:
             _add_call_site(wording, trace, DEPENDENCY, held)
-        wording.remedy = HELD_BACK
+        wording.remedy = remedies.HELD_BACK
         return True
-    steps = back_to_back(every, own)
+    steps = details.back_to_back(every, own)
     if steps.gaps:
         wording.add(
             _back_to_back(wording.values["gaps"] == steps.gaps),
@@ -222,7 +199,7 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
             same_stream_median_ns=steps.median_ns,
         )
     if 2 * steps.idle_ns >= idle_ns:
-        wording.remedy = short_gaps_remedy(trace, every.after[own])
+        wording.remedy = remedies.short_gaps_remedy(trace, every.after[own])
     return False
 
 
@@ -234,7 +211,7 @@ def _back_to_back(all_of_it: bool) -> str:
     return f" {{same_stream_idle_ns}} of that was {between} {counted}."
 
 
-def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> bool:
+def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: details.LoneGap) -> bool:
     """Add the gap with most of the time. Return whether it may occur only once."""
     where = inside(trace, lone.range_path, "longest_gap_range")
     before = f" before work launched{where}" if where else ""
@@ -247,9 +224,9 @@ def _add_lone_gap(wording: Wording, trace: Trace, cause: int, lone: LoneGap) -> 
         wording.add(_most_in(wording, "{longest_gap_ns}", "a single gap", before), **values)
     elif before and not several:
         wording.add(f" It came{before}.", **values)
-    once = lone.fraction >= STANDS_OUT
+    once = lone.fraction >= details.STANDS_OUT
     if once:
-        wording.remedy = if_repeated(trace, wording.remedy, cause)
+        wording.remedy = remedies.if_repeated(trace, wording.remedy, cause)
     return once
 
 
@@ -263,13 +240,13 @@ def _most_in(wording: Wording, time: str, which: str, before: str = "") -> str:
 
 def _add_few_gaps(wording: Wording, trace: Trace, cause: int, own: Mask) -> bool:
     """Add that few gaps make up the time, if so. Return that; without steps they may come once."""
-    few = few_gaps(gaps(trace).idle_ns[own])
+    few = details.few_gaps(gaps(trace).idle_ns[own])
     if few is None:
         return False
     if not _is_divided(wording):
         most = _most_in(wording, "{few_idle_ns}", "{few_gaps:gap}")
         wording.add(most, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
-    wording.remedy = if_repeated(trace, wording.remedy, cause)
+    wording.remedy = remedies.if_repeated(trace, wording.remedy, cause)
     return True
 
 
@@ -281,7 +258,11 @@ def _is_divided(wording: Wording) -> bool:
 def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
     """Add the call and range with most idle time: those of the wait before it, or of the launch."""
     drained = cause == SYNC_DRAIN
-    site = longest_wait_site(trace, own) if drained else longest_launch_site(trace, own)
+    site = (
+        details.longest_wait_site(trace, own)
+        if drained
+        else details.longest_launch_site(trace, own)
+    )
     if site is None:
         return
     what = "followed {call}" if drained else "came before work launched by {call}"

@@ -13,14 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.headless.change import Equivalence
-from traceview.headless.worker.equivalence.grids import (
-    corners,
-    every,
-    first_and_last,
-    grids_with,
-    last_of,
-    within,
-)
+from traceview.headless.worker.equivalence import grids
 from traceview.headless.worker.equivalence.interpreted_kernel import (
     InterpretedKernel,
     NotRunnableError,
@@ -122,7 +115,7 @@ class _Pair:
         return all(
             one.stored(program, other)
             for one, other in ((self.new, self.old), (self.old, self.new))
-            for program in (_START, last_of(one.grid))
+            for program in (_START, grids.last_of(one.grid))
         )
 
 
@@ -137,7 +130,7 @@ def compare(
     deadline = time.thread_time() + budget_s
     answer = Equivalence("unknown", "its grid for these sizes is not known")
     try:
-        for grid in grids_with(sample, changed):
+        for grid in grids.grids_with(sample, changed):
             answer = _on_grid(source, sample, changed, grid, deadline)
             fitted = sample.grid_function is None and grid != sample.grid
             if answer.verdict == "same":
@@ -169,8 +162,8 @@ def _compared(pair: _Pair) -> Equivalence | None:
     pair.old.run([_START])
     try:
         if _fits(pair):
-            pair.old.run(every(pair.old.grid))
-            pair.new.run(every(pair.new.grid))
+            pair.old.run(grids.every(pair.old.grid))
+            pair.new.run(grids.every(pair.new.grid))
             return _judged(pair, whole=True)
         _run_corners(pair)
         answer = _judged(pair, whole=False)
@@ -192,8 +185,11 @@ def _fits(pair: _Pair) -> bool:
 def _run_corners(pair: _Pair) -> None:
     """Run corner programs of one kernel and those of the other that store the same elements."""
     coarse = [min(x, y) for x, y in zip(pair.old.grid, pair.new.grid, strict=True)]
-    for corner in corners(coarse):
-        programs = within(corner, coarse, pair.old.grid), within(corner, coarse, pair.new.grid)
+    for corner in grids.corners(coarse):
+        programs = (
+            grids.within(corner, coarse, pair.old.grid),
+            grids.within(corner, coarse, pair.new.grid),
+        )
         left = pair.deadline - time.thread_time()
         if pair.comparable and sum(map(len, programs)) * pair.old.seconds > _WHOLE * left:
             return
@@ -203,7 +199,7 @@ def _run_corners(pair: _Pair) -> None:
 
 def _run_more(pair: _Pair) -> None:
     """Run programs from both ends of the grids, until the two can be compared."""
-    ends = (first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
+    ends = (grids.first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
     for old, new in zip_longest(*ends):
         if old:
             pair.old.run([old])
