@@ -1,13 +1,14 @@
 """Grouping and joining against dictionaries."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracles.plain_library import in_place_of_c
 from traceview import groups
-from traceview.compiled import sorting
-from traceview.compiled.library import SWITCH
 from traceview.tables import parts
 
 small = st.integers(-3, 5)
@@ -118,15 +119,13 @@ def test_the_order_of_rows_is_seen_across_parts(pairs, rows_each):
     assert counted.tolist() == [sum(each == n - 3 for each, _ in pairs) for n in range(9)]
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", [nullcontext, in_place_of_c])
 @given(st.lists(st.integers(-3, 5) | wide, max_size=60), st.data())
-def test_rows_of_most_first(compiled, values, data):
+def test_rows_of_most_first(way, values, data):
     column = np.array(values, np.int64)
     count = data.draw(st.integers(0, len(values)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "_FEW", 0)
-        if not compiled:
-            patch.setenv(SWITCH, "1")
+    with pytest.MonkeyPatch.context() as patch, way():
+        patch.setattr(groups, "_SHORT", 0)
         order = groups.MostFirst(column)
         expected = sorted(range(len(values)), key=lambda row: -values[row])
         assert order.first(count).tolist() == expected[:count]
@@ -134,13 +133,11 @@ def test_rows_of_most_first(compiled, values, data):
         assert len(order) == len(values)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", [nullcontext, in_place_of_c])
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 @given(st.lists(st.tuples(st.integers(-3, 5), st.integers(-(2**50), 2**50)), max_size=40))
-def test_values_are_added_by_number(compiled, dtype, rows):
+def test_values_are_added_by_number(way, dtype, rows):
     numbers, values = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setenv(SWITCH, "1")
+    with way():
         found = groups.added(numbers.astype(dtype), values, 6)
     assert found.tolist() == [sum(v for n, v in rows if n == number) for number in range(6)]

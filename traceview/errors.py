@@ -5,6 +5,7 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── TooLargeError           the trace needs more memory than is free
 ├── MissingTableError       the trace does not contain this data
 ├── ToolNotFoundError       a tool such as nsys is missing or broken
+├── LibraryError            the C library is missing or does not fit
 ├── RecordingError          a program could not be recorded or its recording exported
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
 ├── TimeUpError             the time budget is spent, so this trial was not run
@@ -65,6 +66,10 @@ class MissingTableError(TraceviewError):
 
 class ToolNotFoundError(TraceviewError):
     """A required tool is missing or does not work."""
+
+
+class LibraryError(TraceviewError):
+    """The C library is missing, cannot be loaded, or was built from other source."""
 
 
 class RecordingError(TraceviewError):

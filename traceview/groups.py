@@ -6,14 +6,16 @@ table with one slot per key groups them in a few linear passes.
 
 from __future__ import annotations
 
+from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled import grouping, sorting
-from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, picked, row_numbers
+from traceview.compiled import library
+from traceview.compiled.library import address
+from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.tables.parts import in_order as in_order
 from traceview.tables.parts import overlapping_parts as overlapping_parts
 from traceview.tables.parts import parts as parts
@@ -23,30 +25,42 @@ _FEW = 4
 """Up to this many distinct values, comparing with each is faster than sorting."""
 _SPAN = 1 << 16
 """Width of a value range whose counting-sort table stays in the CPU cache."""
+_SHORT = 1 << 11
+"""Below this length numpy sorts faster than a radix sort."""
+_MOST_DISTINCT = 64
+"""Exclusive upper bound of the values that C counts as bits of one word per group."""
 
 
 def order_of(numbers: Array) -> Integers:
     """Stable argsort of mostly small integers."""
-    limits = np.iinfo(np.int16)
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if numbers.dtype.kind == "i" and most - least < _SPAN and grouping.is_available():
-        return grouping.ordered_rows(numbers, least, most - least + 1)[0]
-    if most - least < _FEW:
-        order, known = np.empty(len(numbers), np.int64), 0
-        for value in range(least, most + 1):
-            rows = np.flatnonzero(numbers == value)
-            order[known : known + len(rows)] = rows
-            known += len(rows)
-        return order
-    few = limits.min <= least <= most <= limits.max
-    # numpy radix-sorts 16-bit integers, ten times as fast as wider ones.
-    return np.argsort(numbers.astype(np.int16) if few else numbers, kind="stable")
+    if most - least < _SPAN:
+        return _counted_order(numbers, least, most - least + 1)[0]
+    return np.argsort(numbers, kind="stable")
+
+
+def _counted_order(numbers: Array, least: int, span: int) -> tuple[Integers, Integers]:
+    """Stable argsort of integers from `least` to `least` + `span` - 1, and where each one's end."""
+    numbers = _signed(numbers)
+    ends, order = np.zeros(span, np.int64), np.empty(len(numbers), np.int64)
+    given = (numbers, numbers.itemsize, len(numbers), least, span, ends, order)
+    library.call("traceview_order", *given)
+    return order, ends
+
+
+def _signed(values: Array) -> Array:
+    """Integers of a type that C tells by its size."""
+    return values if values.dtype.kind == "i" else values.astype(np.int64)
 
 
 def most_first(values: Integers) -> Integers:
     """Stable argsort in descending order."""
-    order = sorting.most_first(values)
-    return np.argsort(-values, kind="stable") if order is None else order
+    if len(values) >= _SHORT:
+        order, room = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
+        if library.call("traceview_most_first", values, len(values), order, room):
+            return order
+    # Few values, or of too great a range for one key of value and row.
+    return np.argsort(-values, kind="stable")
 
 
 class MostFirst:
@@ -105,10 +119,8 @@ def different(values: Array) -> Array:
 
 def marked(values: Array, size: int, least: int = 0) -> Mask:
     """`size` flags: whether `least`, `least` + 1, … occur among the integers, all of this range."""
-    if values.dtype.kind == "i" and grouping.is_available():
-        return grouping.marked(values, least, size)
-    used = np.zeros(size, bool)
-    used[np.subtract(values, least, dtype=np.int64)] = True
+    values, used = _signed(values), np.zeros(size, bool)
+    library.call("traceview_mark_values", values, values.itemsize, len(values), least, used)
     return used
 
 
@@ -128,8 +140,8 @@ def rows_of(values: Array) -> dict[int, RowNumbers]:
     if len(every) <= _FEW:
         return {value: row_numbers(np.flatnonzero(values == value)) for value in every}
     least, span = every[0], every[-1] - every[0] + 1
-    if span < _SPAN and values.dtype.kind == "i" and grouping.is_available():
-        order, ends = grouping.ordered_rows(values, least, span)
+    if span < _SPAN:
+        order, ends = _counted_order(values, least, span)
         ends = ends[np.asarray(every) - least]
     else:
         order = order_of(values)
@@ -142,7 +154,7 @@ def group(*keys: Array) -> Groups:
     rows = len(keys[0])
     if not rows:
         return Groups(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    most = 4 * rows + 1024
+    most = min(4 * rows + 1024, MOST_ROWS)
     # A constant key separates no rows.
     first, *others = [key for key in keys if key.strides != (0,)] or keys[:1]
     number, span = _numbers(first, most)
@@ -156,58 +168,47 @@ def group(*keys: Array) -> Groups:
         joint += digit
         number, span = _numbers(joint, most)
         del joint, digit
-    if number.dtype == np.int32 and grouping.is_available():
-        return Groups(*grouping.grouped(number, span))
-    # Written in reverse, so that the first row of each group remains.
-    slots = np.full(span, -1, np.int32)
-    slots[number[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
-    used = slots >= 0
-    first = slots[used].astype(np.int64)
-    return Groups(_taken(_places(used), number), first)
-
-
-def _taken(places: RowNumbers, number: Array) -> Integers:
-    """`places[number]` as int64, by widening whichever is shorter."""
-    if len(places) < len(number):
-        return places.astype(np.int64)[number]
-    return places[number].astype(np.int64)
+    slots, found = np.empty(span, np.int32), c_int64()
+    ids, first = np.empty(rows, np.int64), np.empty(min(rows, span) + 1, np.int64)
+    library.call("traceview_group", number, rows, span, slots, ids, first, found)
+    first = first[: found.value]
+    # The buffer has room for a group per row: a short result is copied, so that it can be freed.
+    return Groups(ids, first if 2 * len(first) > rows else first.copy())
 
 
 def _follows(number: Array, span: int, digit: Array) -> bool:
     """Whether equal numbers always have equal digits, so that the digit separates no more rows."""
-    if number.dtype == digit.dtype == np.int32 and grouping.is_available():
-        return grouping.follows(number, span, digit)
-    first = np.zeros(span, np.int64)
-    first[number] = digit
-    return bool((first[number] == digit).all())
+    slots, result = np.empty(span, np.int32), c_int64()
+    library.call("traceview_follows", number, digit, len(number), span, slots, result)
+    return bool(result.value)
 
 
-def _numbers(key: Array, most: int) -> tuple[Array, int]:
+def _numbers(key: Array, most: int) -> tuple[RowNumbers, int]:
     """Keys as numbers from 0, in key order, and the exclusive bound of these, at most `most`."""
     least = int(key.min())
     span = int(key.max()) - least + 1
     if span > most:
         distinct, ids = np.unique(key, return_inverse=True)
-        return ids.astype(np.int64), len(distinct)
-    # Wrapped or not, the difference is less than `span`.
-    narrow = np.int32 if most <= MOST_ROWS else np.int64
-    if not least and key.dtype == narrow:
+        return row_numbers(ids), len(distinct)
+    if not least and key.dtype == np.int32:
         return key, span
-    return np.subtract(key, key.dtype.type(least), dtype=narrow, casting="unsafe"), span
+    # Wrapped or not, the difference is less than `span`.
+    return np.subtract(key, key.dtype.type(least), dtype=np.int32, casting="unsafe"), span
 
 
 def _renumbered(number: Array, span: int) -> tuple[Array, int]:
     """The numbers below `span`, renumbered without gaps, and how many distinct ones there are."""
     used = np.zeros(span, bool)
     used[number] = True
-    return _places(used)[number], int(used.sum())
-
-
-def _places(used: Mask) -> RowNumbers:
-    """The rank of each slot: the number of used slots before it."""
     place = np.cumsum(used, dtype=np.int32)
     place -= 1
-    return place
+    return place[number], int(used.sum())
+
+
+class _CStatistics(Structure):
+    _fields_ = tuple(
+        (name, c_void_p) for name in ("calls", "total", "least", "median", "most", "end", "room")
+    )
 
 
 class Stats(NamedTuple):
@@ -222,19 +223,11 @@ class Stats(NamedTuple):
 
 def stats(groups: Groups, values: Integers) -> Stats:
     """Count, sum, minimum, median and maximum of each group."""
-    if not groups.size:
-        none = np.zeros(0, np.int64)
-        return Stats(none, none, none, none, none)
-    if grouping.is_available():
-        return Stats(*grouping.statistics_of(groups.ids, groups.size, values))
-    calls = np.bincount(groups.ids, minlength=groups.size).astype(np.int64)
-    ranked = ordered(groups, values)
-    last = np.cumsum(calls)
-    first = last - calls
-    low = ranked[first + (calls - 1) // 2]
-    median = low + (ranked[first + calls // 2] - low) // 2
-    total = np.add.reduceat(ranked, first)
-    return Stats(calls, total, ranked[first], median, ranked[last - 1])
+    *result, end = (np.empty(groups.size, np.int64) for _ in range(6))
+    room = np.empty(len(values), np.int64)
+    of = _CStatistics(*map(address, (*result, end, room)))
+    library.call("traceview_group_statistics", groups.ids, values, len(values), groups.size, of)
+    return Stats(*result)
 
 
 def ordered(groups: Groups, values: Integers) -> Integers:
@@ -252,7 +245,10 @@ def ordered(groups: Groups, values: Integers) -> Integers:
     key = groups.ids << bits
     key += values
     key -= least
-    sorting.sort(key)
+    if len(key) < _SHORT:
+        key.sort()
+    else:
+        library.call("traceview_sort", key, np.empty_like(key), len(key), 0)
     key &= (1 << bits) - 1
     key += least
     return key
@@ -312,12 +308,10 @@ def added(numbers: Array, values: Array, size: int) -> Integers:
     """Exact int64 sum of the values of each number from 0 to size − 1, without those below 0."""
     if numbers.dtype not in (np.int32, np.int64):
         numbers = numbers.astype(np.int32)
-    if grouping.is_available():
-        return grouping.added(numbers, values, size)
-    # A number of −1 picks the last sum.
-    result = np.zeros(size + 1, np.int64)
-    np.add.at(result, np.maximum(numbers, -1), values)
-    return result[:-1]
+    result = np.zeros(size, np.int64)
+    given = (numbers, numbers.itemsize, values, len(values), result)
+    library.call("traceview_add_by_number", *given)
+    return result
 
 
 def count(groups: Groups, mine: Mask | None = None) -> Integers:
@@ -336,13 +330,8 @@ def frequencies(values: Array, size: int) -> Integers:
 
 def varied(ids: RowNumbers, size: int, values: RowNumbers) -> Mask:
     """True for those of `size` groups, by number, whose rows differ in their values."""
-    if grouping.is_available():
-        return grouping.varied(ids, size, values)
-    result, expected = np.zeros(size, bool), np.empty(size, values.dtype)
-    for part in parts(len(ids)):
-        expected[ids[part]] = values[part]
-    for part in parts(len(ids)):
-        result[ids[part][values[part] != picked(expected, ids[part])]] = True
+    last, result = np.empty(size, np.int32), np.zeros(size, bool)
+    library.call("traceview_mark_varied", ids, values, len(values), last, result)
     return result
 
 
@@ -350,8 +339,10 @@ def distinct(groups: Groups, values: Array) -> Integers:
     """Number of distinct values in each group."""
     if (values[groups.first][groups.ids] == values).all():
         return np.ones(groups.size, np.int64)
-    few = 0 <= int(values.min()) <= int(values.max()) < grouping.MOST_DIFFERENT
-    if few and grouping.is_available():
-        return grouping.different_in_groups(groups.ids, groups.size, values)
+    if 0 <= int(values.min()) <= int(values.max()) < _MOST_DISTINCT:
+        bits, counts = np.zeros(groups.size, np.int64), np.empty(groups.size, np.int64)
+        given = (groups.ids, values, len(values), groups.size, bits, counts)
+        library.call("traceview_different_in_groups", *given)
+        return counts
     pairs = group(groups.ids, values)
     return np.bincount(groups.ids[pairs.first], minlength=groups.size).astype(np.int64)

@@ -6,12 +6,14 @@ after at most one sort.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ctypes import Structure, c_int64, c_void_p
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from traceview.compiled import coverage
-from traceview.tables import Integers, Mask
+from traceview.compiled import library
+from traceview.compiled.library import address
+from traceview.tables import Array, Integers, Mask, RowNumbers
 
 
 class Intervals(NamedTuple):
@@ -53,20 +55,53 @@ def by_start(start: Integers, end: Integers) -> Intervals:
 
 def union(start: Integers, end: Integers) -> Intervals:
     """The union as disjoint intervals in order; touching intervals merge."""
-    if coverage.is_available():
-        return Intervals(*coverage.covered(*by_start(start, end)))
-    real = end > start
-    if not real.all():
-        start, end = start[real], end[real]
-    if not len(start):
-        return EMPTY
-    start, end = by_start(start, end)
-    reach = np.maximum.accumulate(end)
-    opens = np.empty(len(start), bool)
-    opens[0] = True
-    np.greater(start[1:], reach[:-1], out=opens[1:])
-    closes = np.append(opens[1:], True)
-    return Intervals(start[opens], reach[closes])
+    return _covered(by_start(start, end), least=1)
+
+
+def covered_twice(start: Integers, end: Integers) -> Intervals:
+    """The time that at least two of the intervals cover, as a union."""
+    return _covered(by_start(start, end), least=2)
+
+
+def _covered(ordered: Intervals, least: int) -> Intervals:
+    """The times that at least `least` (1 or 2) of the intervals cover, which are in order."""
+    found = _Union(len(ordered.start))
+    reason = library.call("traceview_union", *ordered, len(ordered.start), least, found)
+    assert reason is None, reason
+    return found.intervals
+
+
+class _Union(Structure):
+    """Room for a union of up to `rows` intervals."""
+
+    _fields_ = (("start", c_void_p), ("end", c_void_p), ("count", c_int64))
+
+    def __init__(self, rows: int) -> None:
+        self._room = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        super().__init__(*map(address, self._room), 0)
+
+    @property
+    def intervals(self) -> Intervals:
+        """Copies where shorter than the room for them, which can then be freed."""
+        count: int = self.count
+        return Intervals(
+            *(each if count == len(each) else each[:count].copy() for each in self._room)
+        )
+
+
+def union_on_lanes(
+    lane: Array, start: Integers, end: Integers, lanes: int
+) -> tuple[Intervals, Integers]:
+    """The union on each of `lanes` lanes, lane after lane, and the number of intervals of each.
+
+    The intervals are given in order of start; those on a negative lane are left out.
+    """
+    rows, found = len(start), _Union(len(start))
+    firsts, ends = np.zeros(lanes, np.int64), np.empty(lanes, np.int64)
+    given = (lane, start, end, rows, lanes, firsts, ends, found)
+    reason = library.call("traceview_union_on_lanes", *given)
+    assert reason is None, reason
+    return found.intervals, np.diff(ends, prepend=0)
 
 
 def gaps(covered: Intervals) -> Intervals:
@@ -84,30 +119,20 @@ def complement(covered: Intervals, first: int, last: int) -> Intervals:
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
     """The intersection of two unions."""
-    if not len(one.start) or not len(other.start):
-        return EMPTY
-    if coverage.is_available():
-        return Intervals(*coverage.intersection(*one, *other))
-    first = int(min(one.start[0], other.start[0]))
-    last = int(max(one.end[-1], other.end[-1]))
-    free = [complement(each, first, last) for each in (one, other)]
-    left_out = union(
-        np.concatenate([each.start for each in free]), np.concatenate([each.end for each in free])
-    )
-    return complement(left_out, first, last)
+    both = _Union(len(one.start) + len(other.start))
+    given = (*one, len(one.start), *other, len(other.start), both)
+    library.call("traceview_intersection", *given)
+    return both.intervals
 
 
 def covered_before(covered: Intervals, time: Integers) -> Integers:
     """For each time, the length of the union before it."""
-    if not len(covered.start):
-        return np.zeros(len(time), np.int64)
-    if coverage.is_available():
-        return coverage.covered_before(covered.start, covered.end, time)
-    lengths_before = np.concatenate(([0], np.cumsum(covered.length)))
-    begun = np.searchsorted(covered.start, time, side="right")
-    left = np.maximum(covered.end[np.maximum(begun, 1) - 1] - time, 0)
-    result: Integers = lengths_before[begun] - np.where(begun > 0, left, 0)
-    return result
+    lengths_before = np.zeros(len(covered.start) + 1, np.int64)
+    np.cumsum(covered.length, out=lengths_before[1:])
+    length = np.empty(len(time), np.int64)
+    given = (*covered, lengths_before, len(covered.start), time, len(time), length)
+    library.call("traceview_covered_before", *given)
+    return length
 
 
 def overlap(covered: Intervals, start: Integers, end: Integers) -> Integers:
@@ -115,11 +140,19 @@ def overlap(covered: Intervals, start: Integers, end: Integers) -> Integers:
     return covered_before(covered, end) - covered_before(covered, start)
 
 
+def places(ordered: Array, values: Array, side: Literal["left", "right"]) -> Integers:
+    """`np.searchsorted(ordered, values, side)`, many times faster where values mostly ascend."""
+    found = np.empty(len(values), np.int64)
+    given = (ordered, len(ordered), values, len(values), side == "right", found)
+    library.call("traceview_places", *given)
+    return found
+
+
 def inside(covered: Intervals, time: Integers) -> Mask:
     """True for times inside a union."""
     if not len(covered.start):
         return np.zeros(len(time), bool)
-    begun = coverage.places(covered.start, time, side="right")
+    begun = places(covered.start, time, side="right")
     result: Mask = (begun > 0) & (time < covered.end[np.maximum(begun, 1) - 1])
     return result
 
@@ -130,15 +163,11 @@ def rows_inside(covered: Intervals, time: Integers) -> Integers:
     Looks up the edges of the union among the times, or the times in it, whichever are fewer.
     """
     if len(time) < 2 * len(covered.start):
-        if coverage.is_available():
-            return coverage.rows_inside(*covered, time)
-        return np.flatnonzero(inside(covered, time))
-    first, end = (coverage.places(time, edge, side="left") for edge in covered)
-    return _runs(first, end)
-
-
-def _runs(first: Integers, end: Integers) -> Integers:
-    """Concatenated ranges [first, end)."""
+        rows, found = np.empty(len(time), np.int64), c_int64()
+        given = (*covered, len(covered.start), time, len(time), rows, found)
+        library.call("traceview_rows_inside", *given)
+        return rows[: found.value].copy()
+    first, end = (places(time, edge, side="left") for edge in covered)
     count = np.maximum(end - first, 0)
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
@@ -181,15 +210,43 @@ def depth(start: Integers, end: Integers, counted: Mask | None = None) -> Depth:
         early = start <= start[counted].max()
         start, end = start[early], end[early]
         inside = np.clip(end, first, last) - np.clip(start, first, last)
-    most = _most_open(ascending(start), ascending(end), first)
-    return Depth(most, float(inside.sum()) / (last - first))
+    most = c_int64()
+    given = (ascending(start), ascending(end), len(start), first, most)
+    library.call("traceview_most_open", *given)
+    return Depth(most.value, float(inside.sum()) / (last - first))
 
 
-def _most_open(starts: Integers, ends: Integers, first: int) -> int:
-    """The most intervals open at a start at or after `first`; `starts` and `ends` ascend."""
-    if coverage.is_available():
-        return coverage.most_open(starts, ends, first)
-    late_starts = starts[np.searchsorted(starts, first) :]
-    # Of intervals that start together, the last one counts them all.
-    begun = np.arange(len(starts) - len(late_starts) + 1, len(starts) + 1)
-    return int((begun - np.searchsorted(ends, late_starts, side="right")).max())
+def running(begun: Integers, ended: Integers) -> tuple[Integers, Integers]:
+    """Each time at which an interval begins or ends, and how many are open from then on.
+
+    `begun` and `ended` are their start and end times, each ascending.
+    """
+    changes = len(begun) + len(ended)
+    times, values, count = np.empty(changes, np.int64), np.empty(changes, np.int64), c_int64()
+    given = (begun, len(begun), ended, len(ended), times, values, count)
+    library.call("traceview_running", *given)
+    return times[: count.value], values[: count.value]
+
+
+def outermost(start: Array, end: Array, rows: RowNumbers) -> tuple[RowNumbers, Intervals] | None:
+    """Those intervals, among `rows`, that lie inside no other: their rows and times.
+
+    An end after the next start is cut to that start; empty intervals are left out. None if the
+    rows are not in order of start, the longest first where starts are equal.
+    """
+    outer, found = np.empty(len(rows), np.int32), c_int64()
+    begins, ends = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    given = (start, end, rows, len(rows), outer, begins, ends, found)
+    reason = library.call("traceview_outermost", *given)
+    filled = slice(found.value)
+    return None if reason else (outer[filled], Intervals(begins[filled], ends[filled]))
+
+
+def overlapping(start: Array, end: Array) -> tuple[bool, Integers]:
+    """Whether intervals are in order of start, longest first, and the rows that overlap another.
+
+    The rows mean nothing for intervals that are not in order.
+    """
+    rows, found, ordered = np.empty(len(start), np.int64), c_int64(), c_int64()
+    library.call("traceview_overlapping", start, end, len(start), rows, found, ordered)
+    return bool(ordered.value), rows[: found.value].copy()

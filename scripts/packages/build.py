@@ -22,10 +22,10 @@ class BuildError(Exception):
 
 
 def build_all(out: Path) -> list[Path]:
-    """Write the source distribution, the pure wheel and one wheel per platform to a folder."""
+    """Write the source distribution and one wheel per platform to a folder."""
     sdist = build_sdist(out)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        wheels = threads.map(lambda platform: build_wheel(sdist, out, platform), (None, *PLATFORMS))
+        wheels = threads.map(lambda platform: build_wheel(sdist, out, platform), PLATFORMS)
         return [sdist, *wheels]
 
 
@@ -34,14 +34,12 @@ def build_sdist(out: Path) -> Path:
     return _build(REPOSITORY, out, ["--sdist"])
 
 
-def build_wheel(sdist: Path, out: Path, platform: Platform | None) -> Path:
-    """Write the wheel of a platform, or the pure one, built from a source distribution."""
+def build_wheel(sdist: Path, out: Path, platform: Platform) -> Path:
+    """Write the wheel of a platform, built from a source distribution."""
     with TemporaryDirectory() as folder:
         with tarfile.open(sdist) as archive:
             archive.extractall(folder, filter="data")
         (source,) = Path(folder).iterdir()
-        if platform is None:
-            return _build(source, out, ["--wheel"], {"TRACEVIEW_PURE": "1"})
         tag = f"-C--build-option=--plat-name={platform.tag}"
         return _build(source, out, ["--wheel", tag], _compiler(platform))
 

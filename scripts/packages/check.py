@@ -56,9 +56,9 @@ def _wheel_problems(file: Path) -> Iterator[str]:
         yield from (f"{name} is missing" for name in sorted(expected - inside))
         yield from (f"{name} should not be there" for name in sorted(inside - expected))
         platform = {f"py3-none-{each.tag}": each for each in PLATFORMS}.get(tag)
-        if (LIBRARY in names) != (platform is not None):
-            yield f"{'holds' if LIBRARY in names else 'lacks'} the compiled library"
-        elif platform:
+        if platform is None or LIBRARY not in names:
+            yield "lacks the C library of a platform"
+        else:
             yield from library_problems(wheel.read(LIBRARY), platform)
 
 

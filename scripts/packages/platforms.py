@@ -1,8 +1,8 @@
-"""The platforms that get a wheel with the compiled page decoder.
+"""The platforms that get a wheel with the C library.
 
 Any machine can build all of them: the C compiler of Zig, which PyPI has (`ziglang`), carries the
 headers and stub libraries of these systems, and links against the oldest release that is named. The
-decoder needs three functions of the C library (memcmp, memcpy, memset) and nothing else.
+library needs a few functions of libc (memcmp, memcpy, memmem, memset) and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Platform:
     tag: str
     target: str
     machine: Literal["x86_64", "aarch64"]
-    # The C library that the decoder may name.
+    # The libc that the library may name.
     libc: str
     # The newest version of a symbol of glibc that it may need.
     newest_glibc: tuple[int, ...] = ()

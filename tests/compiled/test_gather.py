@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from traceview.compiled import library
-from traceview.compiled.columns import gather as gathering
-from traceview.compiled.columns.gather import gather
+from traceview.tables import arrays
+from traceview.tables.arrays import _gathered as gather
 
 VALUES = np.arange(9)
 
 
 @pytest.fixture(autouse=True)
 def few_are_picked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "LEAST_ROWS", 0)
+    monkeypatch.setattr(arrays, "_LEAST_GATHERED", 0)
 
 
 @pytest.mark.parametrize("rows", ["i4", "i8", "i2", "u4"])
@@ -40,8 +40,6 @@ def test_columns_with_gaps_and_masks() -> None:
 
 
 def test_long_columns_are_picked_by_c_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not library.has("traceview_gather"):
-        pytest.skip("no compiled library")
     called = []
     monkeypatch.setattr(library, "call", lambda name, *_: called.append(name))
     gather(VALUES, np.array([1], np.int32))

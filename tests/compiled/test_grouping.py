@@ -5,22 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracles.plain_library import without_c
 from traceview import groups
-from traceview.compiled import grouping, library
 
-pytestmark = pytest.mark.skipif(not grouping.is_available(), reason="no compiled library")
 VALUES = st.integers(-9, 9) | st.integers(-(2**60), 2**60)
 
 
-def with_numpy(work):  # type: ignore[no-untyped-def]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(library.SWITCH, "1")
-        assert not grouping.is_available()
-        return work()
-
-
 def assert_equal(by: groups.Groups, values: np.ndarray) -> None:
-    found, expected = groups.stats(by, values), with_numpy(lambda: groups.stats(by, values))
+    found, expected = groups.stats(by, values), without_c(lambda: groups.stats(by, values))
     for name, one, other in zip(found._fields, found, expected, strict=True):
         assert one.tolist() == other.tolist(), name
 
@@ -33,7 +25,7 @@ KEYS = st.integers(-2, 3) | st.integers(0, 2000) | st.integers(-(2**31), 2**31 -
 def test_groups_are_those_of_numpy(dtype: type, rows: list[tuple[int, int, int]]) -> None:
     keys = [np.array([row[place] for row in rows], dtype) for place in range(3)]
     for some in (keys[:1], keys[:2], keys, [keys[0] // 7, keys[0] // 7 * 3, keys[2]]):
-        found, expected = groups.group(*some), with_numpy(lambda some=some: groups.group(*some))
+        found, expected = groups.group(*some), without_c(lambda some=some: groups.group(*some))
         assert found.ids.tolist() == expected.ids.tolist()
         assert found.first.tolist() == expected.first.tolist()
         assert found.ids.dtype == expected.ids.dtype == found.first.dtype == expected.first.dtype
@@ -54,7 +46,7 @@ def test_different_values_of_a_column(dtype: type, values: list[int]) -> None:
 def test_rows_in_order_are_those_of_numpy(dtype: type, values: list[int]) -> None:
     column = np.array(values, dtype)
     for given_column in (column, column[::2], column // 99):
-        expected = with_numpy(lambda given_column=given_column: groups.order_of(given_column))
+        expected = without_c(lambda given_column=given_column: groups.order_of(given_column))
         found = groups.order_of(given_column)
         assert found.tolist() == expected.tolist()
         assert found.tolist() == np.argsort(given_column, kind="stable").tolist()
@@ -105,4 +97,4 @@ def test_groups_whose_rows_differ(rows: list[tuple[int, int]]) -> None:
     ids, values = (np.array([row[place] for row in rows], np.int32) for place in range(2))
     expected = [len(set(values[ids == number])) > 1 for number in range(5)]
     assert groups.varied(ids, 5, values).tolist() == expected
-    assert with_numpy(lambda: groups.varied(ids, 5, values)).tolist() == expected
+    assert without_c(lambda: groups.varied(ids, 5, values)).tolist() == expected

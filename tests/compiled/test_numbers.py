@@ -5,13 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled import library
-from traceview.compiled.numbers import few_values
+from traceview.tables.numbers import few_values
 
 TYPES = ("int8", "int16", "int32", "int64")
-pytestmark = pytest.mark.skipif(
-    not library.has("traceview_number_values"), reason="no compiled library"
-)
 
 
 @given(data=st.data(), dtype=st.sampled_from(TYPES))

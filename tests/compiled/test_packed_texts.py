@@ -1,21 +1,21 @@
 """Packed texts against lists of str, with the library and without it."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled.library import SWITCH
-from traceview.compiled.packed_texts import PackedTexts
+from tests.oracles.plain_library import in_place_of_c
+from traceview.tables.packed_texts import PackedTexts
 
 texts = st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12), max_size=20)
 
 
-@pytest.fixture(params=["C", "numpy"], autouse=True)
-def library(request: pytest.FixtureRequest):
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setenv(SWITCH, "1")
+@pytest.fixture(params=[nullcontext, in_place_of_c], autouse=True)
+def way(request: pytest.FixtureRequest):
+    with request.param():
         yield
 
 

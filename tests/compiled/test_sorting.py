@@ -5,22 +5,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview import groups
-from traceview.compiled import library, sorting
+from tests.oracles.plain_library import without_c
+from traceview import groups, intervals
+from traceview.compiled import library
 
-pytestmark = pytest.mark.skipif(not library.has("traceview_sort"), reason="no compiled library")
 FEW = st.lists(st.integers(0, 5) | st.integers(0, 2**61), max_size=40)
 
 
 @pytest.fixture(autouse=True)
 def few_are_sorted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "_FEW", 0)
+    monkeypatch.setattr(groups, "_SHORT", 0)
+
+
+def sort(numbers: np.ndarray) -> None:
+    library.call("traceview_sort", numbers, np.empty_like(numbers), len(numbers), 0)
 
 
 @given(numbers=FEW)
 def test_numbers_in_order(numbers: list[int]) -> None:
     given_numbers = np.array(numbers, np.int64)
-    sorting.sort(given_numbers)
+    sort(given_numbers)
     assert given_numbers.tolist() == sorted(numbers)
 
 
@@ -28,7 +32,7 @@ def test_numbers_in_order(numbers: list[int]) -> None:
 def test_numbers_of_so_many_bits(most: int) -> None:
     numbers = np.random.default_rng(5).integers(0, most, 5_000, endpoint=True)
     expected = sorted(numbers.tolist())
-    sorting.sort(numbers)
+    sort(numbers)
     assert numbers.tolist() == expected
 
 
@@ -42,10 +46,8 @@ def test_rows_of_equal_values_keep_their_order(values: list[int]) -> None:
 @given(begun=FEW, ended=FEW)
 def test_what_runs_is_that_of_numpy(begun: list[int], ended: list[int]) -> None:
     columns = [np.array(sorted(times), np.int64) for times in (begun, ended)]
-    found = sorting.running(*columns)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(library.SWITCH, "1")
-        expected = sorting.running(*columns)
+    found = intervals.running(*columns)
+    expected = without_c(lambda: intervals.running(*columns))
     assert [each.tolist() for each in found] == [each.tolist() for each in expected]
     times = sorted({*begun, *ended})
     counts = [sum(b <= t for b in begun) - sum(e <= t for e in ended) for t in times]

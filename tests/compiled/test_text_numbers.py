@@ -7,19 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled import library
-from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts, packed
-from traceview.compiled.text_numbers import (
-    CollidingTextsError,
-    TextDictionary,
-    TextNumbers,
-    text_numbers,
-)
+from tests.oracles.plain_library import without_c
 from traceview.tables import Texts
-
-needs_library = pytest.mark.skipif(
-    not library.has("traceview_number_texts"), reason="there is no compiled library here"
+from traceview.tables.packed_texts import (
+    CollidingTextsError,
+    PackedTextColumn,
+    PackedTexts,
+    TextNumbers,
+    packed,
 )
+
 raw = st.lists(
     st.binary(max_size=20) | st.sampled_from([b"", b"\0", b"layer_1", b"layer_1\0", b"a" * 9]),
     max_size=30,
@@ -31,19 +28,17 @@ def numbered(numbers: TextNumbers, parts: Sequence[Sequence[bytes]]) -> tuple[li
     return codes, numbers.distinct().raw()
 
 
-@needs_library
 @given(st.lists(raw, max_size=6))
 def test_numbers_are_those_of_first_appearance(parts: list[list[bytes]]) -> None:
     every = [text for part in parts for text in part]
     first = list(dict.fromkeys(every))
     expected = [first.index(text) for text in every], first
-    assert numbered(text_numbers(), parts) == expected
-    assert numbered(TextDictionary(), parts) == expected
+    assert numbered(TextNumbers(), parts) == expected
+    assert without_c(lambda: numbered(TextNumbers(), parts)) == expected
 
 
-@needs_library
 def test_a_table_that_grows_keeps_its_numbers() -> None:
-    numbers = text_numbers()
+    numbers = TextNumbers()
     texts = [b"%d" % (at % 70_000) for at in range(100_000)]
     for begin in range(0, len(texts), 999):
         part = texts[begin : begin + 999]
@@ -60,13 +55,11 @@ def colliding(count: int) -> Iterator[bytes]:
         yield first.to_bytes(8, "little") + (hashed ^ hashed >> 32).to_bytes(8, "little")
 
 
-@needs_library
 def test_texts_that_are_made_to_collide_are_refused() -> None:
     few, many = (PackedTexts.of(list(colliding(count))) for count in (500, 600))
-    assert text_numbers().of(few).tolist() == list(range(500))
+    assert TextNumbers().of(few).tolist() == list(range(500))
     with pytest.raises(CollidingTextsError, match="collide"):
-        text_numbers().of(many)
-    assert TextDictionary().of(many).tolist() == list(range(600))
+        TextNumbers().of(many)
 
 
 @pytest.mark.parametrize(

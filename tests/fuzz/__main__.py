@@ -52,8 +52,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.asan and SANITIZED not in os.environ:
         return sanitized(sys.argv[1:])
-    if not library.has("traceview_decode"):
-        parser.error("the C library is not built, or cannot be loaded: see setup.py")
+    library.check()
     counts: Counter[str] = Counter()
     for seed in range(given.seed, given.seed + given.count):
         result = trial(given.kind, seed, given.keep)

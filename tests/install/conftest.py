@@ -48,12 +48,6 @@ def wheel(dist: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def pure_wheel(dist: Path) -> Path:
-    (path,) = dist.glob("*-py3-none-any.whl")
-    return path
-
-
 @pytest.fixture(scope="session", params=PYTHONS)
 def python(request: pytest.FixtureRequest) -> Path:
     """Each supported version of Python that is on this machine."""

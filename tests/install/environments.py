@@ -76,11 +76,11 @@ class Environment:
         command = [self.folder / "bin" / "traceview", *arguments]
         return ran(command, cwd=self.folder, env=self.variables)
 
-    def decoder(self) -> str:
-        """Which page decoder the installed package has."""
+    def library(self) -> str:
+        """Whether the installed package has its C library."""
         checks = json.loads(self.traceview("doctor", "--json"))["checks"]
-        (detail,) = (check["detail"] for check in checks if check["name"] == "page decoder")
-        return detail.split(" ")[0]
+        (status,) = (check["status"] for check in checks if check["name"] == "C library")
+        return status
 
     def packages(self) -> set[str]:
         """Names of the installed distributions."""

@@ -29,7 +29,7 @@ def test_pip_takes_the_wheel_of_this_machine(dist, wheel, python, tmp_path):
 
 def test_the_wheel_reports_what_the_checkout_reports(installed, expected_report):
     assert installed.traceview("--version") == f"traceview {__version__}\n"
-    assert installed.decoder() == "compiled"
+    assert installed.library() == "ok"
     assert json.loads(installed.traceview("report", RECORDING, "--json")) == expected_report
     assert not installed.packages() & OPTIONAL
 
@@ -41,23 +41,17 @@ def test_an_archive_of_zstd_is_read(installed, tmp_path):
     assert "10 steps of 20.3 ms" in installed.traceview("report", archive)
 
 
-def test_the_pure_wheel_reports_the_same(pure_wheel, create, expected_report):
-    environment = create(Path(sys.executable), pure_wheel)
-    assert environment.decoder() == "numpy"
-    assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
-
-
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler here")
-def test_the_source_distribution_compiles_where_it_can(sdist, create):
-    assert create(Path(sys.executable), sdist).decoder() == "compiled"
+def test_the_source_distribution_is_compiled(sdist, create):
+    assert create(Path(sys.executable), sdist).library() == "ok"
 
 
-def test_the_source_distribution_installs_without_a_compiler(
-    sdist, create, without_compiler, expected_report
-):
-    environment = create(Path(sys.executable), sdist, variables=without_compiler)
-    assert environment.decoder() == "numpy"
-    assert json.loads(environment.traceview("report", RECORDING, "--json")) == expected_report
+def test_without_a_compiler_one_line_says_what_to_do(sdist, create, without_compiler):
+    with pytest.raises(AssertionError) as raised:
+        create(Path(sys.executable), sdist, variables=without_compiler)
+    (line,) = {each.strip() for each in str(raised.value).splitlines() if "C compiler" in each}
+    assert "apt install gcc" in line
+    assert "install a wheel" in line
 
 
 def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):

@@ -11,7 +11,6 @@ from traceview.compiled import library
 from traceview.recorders import check_machine
 from traceview.recorders import nsys as nsys_tool
 from traceview.toolchain import processes
-from traceview.trace.sqlite import c_decoder
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 
@@ -46,20 +45,16 @@ def test_all_is_well(machine, tmp_path):
     assert found["driver"].detail == "580.159.04"
 
 
-def test_the_page_decoder(machine, monkeypatch):
-    monkeypatch.delenv(library.SWITCH, raising=False)
-    monkeypatch.setattr(c_decoder, "is_available", lambda: True)
-    check = machine()["page decoder"]
-    assert (check.status, check.detail, check.remedy) == ("ok", "compiled", "")
-    monkeypatch.setattr(c_decoder, "is_available", lambda: False)
-    check = machine()["page decoder"]
-    assert check.status == "missing"
-    assert check.detail.startswith(
-        "numpy fallback (traceview was installed without its compiled part); traces load"
-    )
+def test_the_c_library(machine, monkeypatch, tmp_path):
+    check = machine()["C library"]
+    assert (check.status, check.detail, check.remedy) == ("ok", str(library.PATH), "")
+    monkeypatch.setattr(library, "PATH", tmp_path / "pages.so")
+    library._functions.cache_clear()
+    check = machine()["C library"]
+    library._functions.cache_clear()
+    assert check.status == "broken"
+    assert check.detail == f"traceview's C library is missing: there is no {tmp_path / 'pages.so'}"
     assert "C compiler" in check.remedy
-    monkeypatch.setenv(library.SWITCH, "1")
-    assert machine()["page decoder"].remedy == f"unset {library.SWITCH}"
 
 
 @pytest.mark.parametrize(

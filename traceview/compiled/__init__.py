@@ -1,1 +1,1 @@
-"""The compiled C library, its wrappers, and text columns that use them."""
+"""The C library: the door to it, and the sources of what tables, groups and intervals call."""

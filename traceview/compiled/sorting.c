@@ -1,4 +1,4 @@
-/* C code of sorting.py: radix sort of integers, and the number of open intervals over time.
+/* C code of groups.py and intervals.py: a radix sort, and the intervals that are open over time.
  *
  * Knows nothing of Python, and may run in several threads.
  */

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.compiled import coverage
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import (
     Operations,
@@ -149,8 +148,8 @@ def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Intege
     end = np.full(each.size, np.iinfo(np.int64).min)
     np.maximum.at(end, each.ids, ops.end_ns[rows])
     start = calls.start_ns[call]
-    begun = coverage.places(intervals.ascending(start), start, side="right")
-    return call, begun - coverage.places(intervals.ascending(end), start, side="right")
+    begun = intervals.places(intervals.ascending(start), start, side="right")
+    return call, begun - intervals.places(intervals.ascending(end), start, side="right")
 
 
 # How far the CPU runs ahead of each stream: queue wait and queue depth.

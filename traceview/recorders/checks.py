@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from traceview.compiled.library import SWITCH
-from traceview.errors import TraceviewError
+from traceview.compiled import library
+from traceview.errors import LibraryError, TraceviewError
 from traceview.recorders import environment as surroundings
 from traceview.recorders import nsys
 from traceview.recorders.export import export
@@ -20,7 +19,6 @@ from traceview.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, probe_all
 from traceview.recorders.options import RecordOptions, abilities, blind_spots, profile_command
 from traceview.records import record
 from traceview.toolchain.processes import run_process
-from traceview.trace.sqlite import c_decoder
 from traceview.version import __version__
 
 Status = Literal["ok", "missing", "broken"]
@@ -51,7 +49,7 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
     return [
         MachineCheck("traceview", "ok", __version__),
         MachineCheck("python", "ok", python),
-        _page_decoder(),
+        _library(),
         *_gpu(),
         *_nsys(tools),
         *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
@@ -60,16 +58,12 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
     ]
 
 
-def _page_decoder() -> MachineCheck:
-    if c_decoder.is_available():
-        return MachineCheck("page decoder", "ok", "compiled")
-    if os.environ.get(SWITCH):
-        reason, remedy = f"{SWITCH} is set", f"unset {SWITCH}"
-    else:
-        reason = "traceview was installed without its compiled part"
-        remedy = "install the wheel for this platform, or from source with a C compiler"
-    detail = f"numpy fallback ({reason}); traces load about 2.5 times slower"
-    return MachineCheck("page decoder", "missing", detail, remedy)
+def _library() -> MachineCheck:
+    try:
+        library.check()
+    except LibraryError as error:
+        return MachineCheck("C library", "broken", error.what, error.remedy)
+    return MachineCheck("C library", "ok", str(library.PATH))
 
 
 def _gpu() -> Iterator[MachineCheck]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.compiled.columns.gather import gather
 from traceview.facts.idle import gaps, gpu_limited
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
@@ -19,7 +18,7 @@ from traceview.findings import LostTime, Subject
 from traceview.intervals import Intervals
 from traceview.rules.engine import Claims, TimeClaim
 from traceview.rules.gpus import gpu_subject
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.units import Value
 
@@ -61,7 +60,7 @@ def named(trace: Trace, names: Names) -> Mask:
         return np.zeros(len(texts), bool)
     matches = np.zeros(len(texts.values) + 1, bool)
     matches[codes] = True
-    result: Mask = gather(matches, texts.codes)
+    result: Mask = picked(matches, texts.codes)
     return result
 
 

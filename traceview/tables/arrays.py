@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled.columns.gather import gather
+from traceview.compiled import library
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -26,6 +26,8 @@ def null_of(dtype: np.dtype[Any]) -> int:
 NULL = null_of(np.dtype(np.int64))
 
 MOST_ROWS = int(np.iinfo(np.int32).max)
+_LEAST_GATHERED = 10_000
+"""With fewer rows, numpy is faster than a call into C."""
 
 
 def row_numbers(rows: Array) -> RowNumbers:
@@ -52,8 +54,32 @@ def picked(values: Array, rows: Array | slice) -> Array:
     if rows.dtype != bool and rows.strides == (0,) and len(rows):
         return constant(values[rows[0]], len(rows), values.dtype)
     if values.strides != (0,) or not len(values):
-        return gather(values, rows)
+        return _gathered(values, rows)
     return np.broadcast_to(values[:1].reshape(()), _count(rows))
+
+
+def _gathered(values: Array, rows: Array) -> Array:
+    """`values[rows]`. Raises IndexError for a row that is out of bounds.
+
+    In one pass of C: numpy widens 32-bit row numbers, and reads all of them once more to check
+    their bounds.
+    """
+    if len(rows) < _LEAST_GATHERED or not (_fits_c(values, "biuf") and _fits_c(rows, "i")):
+        few: Array = values[rows]
+        return few
+    result = np.empty(len(rows), values.dtype)
+    given = (values, values.itemsize, len(values), rows, rows.itemsize, len(rows), result)
+    reason = library.call("traceview_gather", *given)
+    if reason is not None:
+        raise IndexError(reason)
+    return result
+
+
+def _fits_c(values: Array, kinds: str) -> bool:
+    """Whether `values` is one contiguous column of numbers that C can read."""
+    sizes = (4, 8) if kinds == "i" else (1, 2, 4, 8)
+    plain = values.ndim == 1 and values.flags.c_contiguous and values.dtype.isnative
+    return plain and values.dtype.kind in kinds and values.itemsize in sizes
 
 
 def unbroken(rows: Array) -> Array | slice:

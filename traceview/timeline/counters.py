@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.compiled import sorting
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations, operations_by_device
@@ -75,7 +74,7 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
 
 def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
     """A counter of the intervals that have begun and not ended."""
-    return Counter(title, unit, device, *sorting.running(begun, ended))
+    return Counter(title, unit, device, *intervals.running(begun, ended))
 
 
 def _metrics(trace: Trace) -> Iterator[Counter]:

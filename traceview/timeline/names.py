@@ -9,11 +9,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.phases.phases import Phase
-from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, row_numbers
+from traceview.tables.packed_texts import PackedTextColumn, PackedTexts
 from traceview.vocabulary.activities import ACTIVITY_NAMES
 from traceview.vocabulary.amounts import NAME_CHARACTERS
 from traceview.vocabulary.causes import CAUSE_NAMES

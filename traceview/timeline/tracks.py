@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceview import groups
-from traceview.compiled import coverage
+from traceview import intervals
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, constant, picked, row_numbers
@@ -130,30 +129,18 @@ class Track(Timed):
 
 def spread(rows: Track) -> tuple[Track, ...]:
     """Spread rows, in any order, over as few tracks as they need: each to the first free one."""
-    ordered, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+    ordered, overlapping = intervals.overlapping(rows.start_ns, rows.end_ns)
     if not ordered:
         rows = rows.take(np.lexsort((-rows.end_ns, rows.start_ns)))
-        _, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+        _, overlapping = intervals.overlapping(rows.start_ns, rows.end_ns)
     tracks: list[Track] = []
     while len(overlapping) and len(tracks) < MOST_TRACKS - 1:
         on_track = np.ones(len(rows), bool)
         on_track[overlapping] = first_track(rows.start_ns[overlapping], rows.end_ns[overlapping])
         tracks.append(rows.take(np.flatnonzero(on_track)))
         rows = rows.take(np.flatnonzero(~on_track))
-        _, overlapping = _overlapping(rows.start_ns, rows.end_ns)
+        _, overlapping = intervals.overlapping(rows.start_ns, rows.end_ns)
     return (*tracks, rows) if len(rows) else tuple(tracks)
-
-
-def _overlapping(start: Integers, end: Integers) -> tuple[bool, Integers]:
-    """Whether intervals are in order of start, longest first, and the rows that overlap another.
-
-    The rows mean nothing for intervals that are not in order.
-    """
-    if coverage.is_available():
-        return coverage.overlapping(start, end)
-    free = start[1:] >= np.maximum.accumulate(end)[:-1]
-    overlaps = ~(np.append(True, free) & np.append(free, True))[: len(start)]
-    return groups.in_order(start, -end), np.flatnonzero(overlaps)
 
 
 def first_track(start: Integers, end: Integers) -> Mask:

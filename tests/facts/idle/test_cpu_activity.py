@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.facts.arrays import api_calls, ints
-from traceview.compiled import library
+from tests.oracles.plain_library import without_c
 from traceview.facts.idle.cpu_activity import outermost_calls
 from traceview.facts.idle.gap_parts import (
     IN_FLIGHT,
@@ -57,9 +57,7 @@ def test_the_parts_of_each_gap_add_up_to_it():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_gaps_are_cut_alike_at_once_a_few_at_a_time_and_compiled(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_gaps_are_cut_alike_at_once_a_few_at_a_time_and_without_c(seed: int):
     random = np.random.default_rng(seed)
 
     def some(count: int) -> Intervals:
@@ -76,16 +74,14 @@ def test_gaps_are_cut_alike_at_once_a_few_at_a_time_and_compiled(
     queued, edges = random.integers(0, 400, 20), np.sort(random.integers(0, 400, 50))
     compiled = part_of_all(0, 20)
     in_turn = [part_of_all(first, first + 3) for first in range(0, 20, 3)]
-    monkeypatch.setenv(library.SWITCH, "1")
+    plain = without_c(lambda: part_of_all(0, 20))
     for kind in (compiled, map(np.concatenate, zip(*in_turn, strict=True))):
-        for column, expected in zip(kind, part_of_all(0, 20), strict=True):
+        for column, expected in zip(kind, plain, strict=True):
             assert column.tolist() == expected.tolist()
             assert column.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("switch", ["", "1"])
-def test_no_gaps_have_no_parts(switch: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(library.SWITCH, switch)
+def test_no_gaps_have_no_parts():
     thread = ThreadTime(spans((5, 25)), np.array([0], np.int32), EMPTY, EMPTY)
     parts = split_gaps(EMPTY, ints([]), thread, ints([7]))
     assert [len(column) for column in parts] == [0, 0, 0, 0]

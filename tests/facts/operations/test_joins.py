@@ -1,12 +1,14 @@
 """Joins by process and key, against dictionaries; with the library and without it."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled import grouping
-from traceview.compiled.library import SWITCH
+from tests.oracles.plain_library import in_place_of_c
+from traceview.compiled import library
 from traceview.facts.operations.joins import match
 
 wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])
@@ -14,15 +16,13 @@ process = st.integers(0, 2)
 key = st.integers(0, 9) | wide
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", [nullcontext, in_place_of_c])
 @given(
     st.lists(st.tuples(process, key), max_size=30),
     st.lists(st.tuples(process, key, st.booleans()), max_size=30),
 )
-def test_a_join_finds_the_first_row_of_the_same_process(compiled, have, wanted):
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setenv(SWITCH, "1")
+def test_a_join_finds_the_first_row_of_the_same_process(way, have, wanted):
+    with way():
         found = match(
             np.array([p for p, _ in have], np.int32),
             np.array([k for _, k in have], np.int64),
@@ -43,5 +43,6 @@ def test_a_join_of_keys_that_are_made_to_collide(count):
     have, process = keys[:count].view(np.int64), np.zeros(2 * count, np.int32)
     found = match(process[:count], have, process, keys.view(np.int64), process == 0)
     assert found.tolist() == [*range(count), *[-1] * count]
-    if grouping.is_available():
-        assert (grouping.matched(have, have) is None) == (count > 256)
+    slots, room = np.empty(1 << 14, np.int32), np.empty(count, np.int32)
+    given = (have, count, have, count, slots, 14, room)
+    assert library.call("traceview_match_keys", *given) == (count <= 256)

@@ -1,24 +1,22 @@
-"""Values of the nearest ancestor, and marks up to the root: compiled, by numpy, and by hand."""
+"""Values of the nearest ancestor, and marks up to the root: in C, by numpy, and by hand."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled import library
+from tests.oracles.plain_library import in_place_of_c
 from traceview.facts.ranges.ancestors import nearest, with_ancestors
 
-LEAST = {"compiled": "", "numpy": "1"}
 
-
-@pytest.fixture(autouse=True, params=sorted(LEAST), scope="module")
-def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each test with the compiled library and without it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(library.SWITCH, LEAST[request.param])
-        yield request.param
+@pytest.fixture(autouse=True, params=[nullcontext, in_place_of_c], scope="module")
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test with the C library and without it."""
+    with request.param():
+        yield
 
 
 @st.composite

@@ -2,24 +2,24 @@
 
 import random
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from traceview.compiled import library
-from traceview.compiled.packed_texts import PackedTexts
+from tests.compiled.test_text_numbers import colliding
+from tests.oracles.plain_library import in_place_of_c
 from traceview.facts.ranges import name_forms
 from traceview.facts.ranges.name_forms import MOST_DIGITS, forms_of
 from traceview.facts.ranges.ranges import pattern_of
+from traceview.tables.packed_texts import PackedTexts
 from traceview.trace.sqlite.row_reader import lenient_text, lenient_texts
 
 
-@pytest.fixture(params=["compiled", "numpy"], autouse=True)
-def way(request, monkeypatch):
-    if request.param == "numpy":
-        monkeypatch.setenv(library.SWITCH, "1")
-    elif not library.has("traceview_zero_numbers"):
-        pytest.skip("there is no compiled library here")
+@pytest.fixture(params=["C", "plain"], autouse=True)
+def way(request):
+    with in_place_of_c() if request.param == "plain" else nullcontext():
+        yield
 
 
 NAMES = ["step_1", "step_2", "step_10", "forward", "step_1", "h2d 7 of 9", "", "h2d 3 of 8", "ß 5"]
@@ -81,6 +81,13 @@ def test_the_last_number_of_each_text(odd):
     assert numbers.tolist() == [
         int(each[1]) if each and len(each[1]) <= MOST_DIGITS else -1 for each in found
     ]
+
+
+def test_texts_that_are_made_to_collide_have_forms():
+    texts = [raw for raw in colliding(2_000) if not re.search(rb"[0-9]", raw)]
+    assert len(texts) > 600
+    forms = forms_of(PackedTexts.of([*texts, texts[5]]))
+    assert forms.form.tolist() == [*range(len(texts)), 5]
 
 
 def test_no_texts_have_no_forms():

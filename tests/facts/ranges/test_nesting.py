@@ -1,11 +1,12 @@
 """The innermost interval at a time, against a plain search."""
 
+from contextlib import nullcontext
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled import library
+from tests.oracles.plain_library import in_place_of_c
 from traceview.facts.ranges.nesting import Nesting, in_nesting_order, nest
 from traceview.intervals import Intervals
 
@@ -52,10 +53,8 @@ crossing = st.lists(
 def check(rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda row: (row[0], row[1], -row[2]))
     track, start, end = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    for way in ("compiled", "numpy"):
-        with pytest.MonkeyPatch.context() as patched:
-            if way == "numpy":
-                patched.setenv(library.SWITCH, "1")
+    for way in (nullcontext(), in_place_of_c()):
+        with way:
             check_nesting(rows, nest(track, start, end))
 
 
@@ -139,7 +138,6 @@ def test_whether_rows_are_in_nesting_order(rows, is_sorted):
     keys = [(track, start, -end) for track, start, end in rows]
     keys = sorted(keys) if is_sorted else keys
     track, start, end = (np.array([key[place] for key in keys], np.int64) for place in range(3))
-    for switch in ("", "1"):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv(library.SWITCH, switch)
+    for way in (nullcontext(), in_place_of_c()):
+        with way:
             assert in_nesting_order(track, start, -end) == (keys == sorted(keys))

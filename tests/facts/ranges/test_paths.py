@@ -2,12 +2,13 @@
 
 import random
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.compiled import library
+from tests.oracles.plain_library import in_place_of_c
 from traceview.facts.ranges import paths as numbering
 from traceview.facts.ranges.paths import (
     UNATTRIBUTED,
@@ -139,17 +140,14 @@ def by_text(around, names):
     return texts, first
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", [nullcontext, in_place_of_c])
 @pytest.mark.parametrize("names", [1, 3, 40])
-def test_paths_are_numbered_as_they_first_appear(names, compiled, monkeypatch):
-    if not compiled:
-        monkeypatch.setenv(library.SWITCH, "1")
-    elif not library.has("traceview_number_paths"):
-        pytest.skip("no compiled library")
+def test_paths_are_numbered_as_they_first_appear(names, way):
     rng = random.Random(names)
     for _ in range(150):
         around, depth, named = made_ranges(rng, names)
-        path, paths = number_paths(around, depth, named)
+        with way():
+            path, paths = number_paths(around, depth, named)
         texts, first = by_text(around, named)
         assert path.tolist() == [first[text] for text in texts]
         for text, number in first.items():
@@ -169,21 +167,16 @@ def test_numbers_add_up_along_paths():
             while above >= 0:
                 expected[above] += numbers[path]
                 above = int(paths.parent[above])
-        with pytest.MonkeyPatch.context() as patch:
-            added, others = numbers.copy(), numbers.copy()
-            paths.add_up(added)
-            patch.setenv(library.SWITCH, "1")
-            paths.add_up(others)
-        assert added.tolist() == others.tolist() == expected.tolist()
+        paths.add_up(numbers)
+        assert numbers.tolist() == expected.tolist()
 
 
-def test_patterns_are_numbered_level_by_level_with_or_without_the_library():
+def test_patterns_are_numbered_level_by_level_with_c_and_without():
     rng = random.Random(7)
     for _ in range(100):
         paths = made_paths(rng, ["a1", "a2", "b"])
-        with pytest.MonkeyPatch.context() as patch:
-            found, patterns = by_pattern(paths, Texts.of(["a#", "a#", "b"]))
-            patch.setenv(library.SWITCH, "1")
+        found, patterns = by_pattern(paths, Texts.of(["a#", "a#", "b"]))
+        with in_place_of_c():
             expected, others = by_pattern(paths, Texts.of(["a#", "a#", "b"]))
         assert found.tolist() == expected.tolist()
         assert patterns.depth.tolist() == sorted(patterns.depth.tolist())
@@ -191,7 +184,7 @@ def test_patterns_are_numbered_level_by_level_with_or_without_the_library():
             assert getattr(patterns, name).tolist() == getattr(others, name).tolist()
 
 
-def test_siblings_that_take_long_to_search_are_numbered_alike(monkeypatch):
+def test_siblings_that_take_long_to_search_are_numbered_alike():
     """Many names below two parents in turns, in another order each time."""
     rng, siblings = random.Random(1), 400
     places, names = [-1, -1], [0, 1]
@@ -202,12 +195,11 @@ def test_siblings_that_take_long_to_search_are_numbered_alike(monkeypatch):
     around, codes = np.array(places, np.int32), np.array(names, np.int32)
     named = Texts(codes, Texts.of([str(code) for code in range(siblings)]).values)
     depth = (around >= 0).astype(np.int32)
-    if library.has("traceview_number_paths"):
-        assert numbering._found_compiled(around, codes) is None
+    assert numbering._by_search(around, codes) is None
     path, paths = number_paths(around, depth, named)
     assert len(paths) == 2 * siblings - 2
-    monkeypatch.setenv(library.SWITCH, "1")
-    assert number_paths(around, depth, named)[0].tolist() == path.tolist()
+    texts, first = by_text(around, named)
+    assert path.tolist() == [first[text] for text in texts]
 
 
 @pytest.mark.parametrize("length", [1, 3, 400, 5_000])

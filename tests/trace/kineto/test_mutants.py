@@ -9,7 +9,6 @@ import pytest
 from tests.trace.kineto.test_scanner import EVERY, assert_equal, outcome
 from tests.trace.kineto.traces import kernel, text
 from traceview.trace.kineto import chunks, decoder, repair
-from traceview.trace.kineto.scan import scanner
 
 pytestmark = pytest.mark.slow
 BASES = [text(EVERY * 2).encode(), json.dumps({"traceEvents": EVERY * 2, "x": [{}, {}]}).encode()]
@@ -35,7 +34,6 @@ def mutant(random: Random) -> bytes:
     return bytes(raw)
 
 
-@pytest.mark.skipif(not scanner.is_available(), reason="there is no compiled library here")
 @pytest.mark.parametrize("seed", range(40))
 def test_both_readers_agree(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random, path = Random(seed), tmp_path / "t.json"

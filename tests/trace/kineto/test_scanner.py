@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.oracles.plain_library import without_c
 from tests.trace.kineto.traces import Digits, Event, call, kernel, span, text, training
-from traceview.compiled import library
 from traceview.errors import TraceFormatError
 from traceview.trace.kineto import chunks
 from traceview.trace.kineto.scan import scanner
@@ -16,9 +16,6 @@ from traceview.trace.kineto.scan.scanner import EventScanner, ScannedTable, Scan
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 
-pytestmark = pytest.mark.skipif(
-    not scanner.is_available(), reason="there is no compiled library here"
-)
 DATA = Path(__file__).parents[2] / "data"
 RECORDED = sorted([*DATA.glob("torch/*.json.xz"), *DATA.glob("ranks/kinds.rank*.json.xz")])
 
@@ -73,10 +70,7 @@ def outcome(path: Path) -> Trace | str:
 
 def both(path: Path) -> tuple[Trace | str, Trace | str]:
     """What the compiled reader and the decoder say."""
-    with pytest.MonkeyPatch.context() as patch:
-        compiled = outcome(path)
-        patch.setenv(library.SWITCH, "1")
-        return compiled, outcome(path)
+    return outcome(path), without_c(lambda: outcome(path))
 
 
 def assert_equal(path: Path) -> None:

@@ -10,12 +10,8 @@ import traceview
 from tests.trace.kineto.traces import PID, Event, call, kernel, span, text
 from traceview.trace import Trace
 from traceview.trace.kineto import chunks, file_blocks, reader
-from traceview.trace.kineto.scan import scanner
 
-pytestmark = [
-    pytest.mark.skipif(not scanner.is_available(), reason="there is no compiled library here"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.slow
 FAKE = kernel("of an argument", 1, 2, 3) | {"pid": 99}
 INNER = [{"ph": "X"}, FAKE, {"ph": "X"}]
 EVENTS: list[Event] = [

@@ -1,4 +1,4 @@
-"""The compiled page decoder does what the one of numpy does, on sound pages and on damaged ones."""
+"""The page decoder in C does what the one of numpy does, on sound pages and on damaged ones."""
 
 import random
 import sqlite3
@@ -11,20 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview.compiled import library
+from tests.oracles.sqlite_pages import decode
 from traceview.tables import Texts
-from traceview.trace.sqlite import c_decoder as sqlite_compiled
-from traceview.trace.sqlite.c_decoder import CompiledDecoder
-from traceview.trace.sqlite.cells import PAD, Chunk, WantedColumn, decode
-from traceview.trace.sqlite.columns import Piece
+from traceview.trace.sqlite.columns import DeclinedError, Piece
+from traceview.trace.sqlite.decoder import PAD, Chunk, PageDecoder, WantedColumn
 from traceview.trace.sqlite.file import opened
 from traceview.trace.sqlite.page_reader import read_pages
-from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Columns, Kind, read_rows
-
-pytestmark = pytest.mark.skipif(
-    not sqlite_compiled.is_available(), reason="there is no compiled page decoder here"
-)
 
 KINDS: dict[str, Kind] = {"c": "integer", "a": "integer", "t": "text", "b": "integer", "u": "text"}
 COLUMNS = "a INTEGER, t TEXT, b INTEGER, r REAL, u TEXT, x BLOB"
@@ -88,7 +81,8 @@ def read(path: Path, kinds: dict[str, Kind], way: str) -> Cells | str:
         if way == "sqlite3":
             return cells(read_rows(database._connection, "s", kinds, 1 << 30))
         if way == "numpy":
-            patch.setenv(library.SWITCH, "1")
+            plain = lambda decoder, chunk: decode(chunk, decoder._wanted)  # noqa: E731
+            patch.setattr(PageDecoder, "decode", plain)
         assert database._pages is not None
         stored = database.describe("s")
         places = {name: stored.places[name] for name in kinds}
@@ -131,13 +125,13 @@ def test_rows_that_are_all_laid_out_differently_are_read(tmp_path: Path) -> None
 
 
 def test_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CompiledDecoder, "chunk_bytes", 512 << 10)
+    monkeypatch.setattr(PageDecoder, "chunk_bytes", 512 << 10)
     # Texts of which many begin as others do.
     texts = [b"%d" % (at % 10 ** (at % 6)) for at in range(90_000)]
     rows = [(at, text, -at * at, 0.5, None, b"", at % 200) for at, text in enumerate(texts)]
     fill(connect(tmp_path / "t.sqlite"), [rows[0]] * 2 + rows, rowid=True)
     kinds: dict[str, Kind] = {"a": "integer", "b": "integer", "t": "text", "u": "text"}
-    assert (tmp_path / "t.sqlite").stat().st_size > 4 * CompiledDecoder.chunk_bytes
+    assert (tmp_path / "t.sqlite").stat().st_size > 4 * PageDecoder.chunk_bytes
     found = read(tmp_path / "t.sqlite", kinds, "compiled")
     assert found == read(tmp_path / "t.sqlite", kinds, "numpy")
     assert found == read(tmp_path / "t.sqlite", kinds, "sqlite3")
@@ -166,9 +160,7 @@ def plain(piece: Piece) -> object:
     return piece.values.tolist(), null.tolist()
 
 
-def decoded(
-    chunk: Chunk, wanted: Sequence[WantedColumn], decoder: CompiledDecoder | None
-) -> object:
+def decoded(chunk: Chunk, wanted: Sequence[WantedColumn], decoder: PageDecoder | None) -> object:
     """All columns, or None where they are declined, or SLOW."""
     try:
         pieces = decoder.decode(chunk) if decoder else decode(chunk, wanted)
@@ -217,7 +209,7 @@ def test_damaged_pages(tmp_path: Path, page_bytes: int, reserved: int) -> None:
         WantedColumn(1, "text"),
         WantedColumn(4, "text"),
     ]
-    decoder = CompiledDecoder(wanted)
+    decoder = PageDecoder(wanted)
     declined = 0
     for _ in range(400):
         # Rows of pages in another order are declined.
@@ -256,17 +248,6 @@ def colliding(count: int) -> Iterator[bytes]:
     for first in range(count):
         hashed = ((16 * mix & mask) ^ first) * mix & mask
         yield first.to_bytes(8, "little") + (hashed ^ hashed >> 32).to_bytes(8, "little")
-
-
-def test_a_library_of_another_version_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
-    library._functions.cache_clear()
-    try:
-        assert not sqlite_compiled.is_available()
-    finally:
-        monkeypatch.undo()
-        library._functions.cache_clear()
-    assert sqlite_compiled.is_available()
 
 
 def leaf(cell: bytes, at: int = 0) -> bytes:
@@ -338,6 +319,6 @@ def long_cell(length: int) -> bytes:
 def test_the_edges_of_what_is_read(page: bytes, value: int | None) -> None:
     wanted = [WantedColumn(0, "integer")]
     chunk = chunk_of([page], 480)
-    for decoder in (CompiledDecoder(wanted), None):
+    for decoder in (PageDecoder(wanted), None):
         found = decoded(chunk, wanted, decoder)
         assert found == (None if value is None else [([value], [False])])

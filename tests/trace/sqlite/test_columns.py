@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.compiled.numbers import numbered
-from traceview.compiled.packed_texts import PackedTexts
 from traceview.tables import constant
+from traceview.tables.numbers import numbered
+from traceview.tables.packed_texts import PackedTexts
 from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
 from traceview.trace.sqlite.row_reader import Numbers
 

@@ -2,29 +2,16 @@
 
 import random
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.trace.sqlite.test_page_reader import KINDS, change, many, plain, through_sqlite, write
-from traceview.compiled import library
 from traceview.errors import TraceFormatError
-from traceview.trace.sqlite import c_decoder
 from traceview.trace.sqlite.file import opened
 from traceview.trace.sqlite.row_reader import UnreadableTableError
 
 LEAF, INTERIOR = 13, 5
-
-
-@pytest.fixture(scope="module", params=["compiled", "numpy"], autouse=True)
-def _decoder(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setenv(library.SWITCH, "1")
-        elif not c_decoder.is_available():
-            pytest.skip("there is no compiled page decoder here")
-        yield
 
 
 def damaged(content: bytes, page_bytes: int, chance: random.Random) -> bytes:

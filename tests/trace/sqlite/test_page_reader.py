@@ -1,7 +1,7 @@
-"""The page decoders, of numpy and compiled, return what sqlite3 returns, or decline."""
+"""The page decoder returns what sqlite3 returns, or declines."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
-from traceview.compiled import library
 from traceview.tables import Texts
-from traceview.trace.sqlite import c_decoder
+from traceview.trace.sqlite.columns import DeclinedError
 from traceview.trace.sqlite.file import Database, opened
 from traceview.trace.sqlite.page_reader import read_pages
-from traceview.trace.sqlite.record_layout import DeclinedError
 from traceview.trace.sqlite.row_reader import Columns, Kind, read_rows
 
 KINDS: Mapping[str, Kind] = {"a": "integer", "b": "integer", "t": "text", "z": "integer"}
@@ -29,17 +27,6 @@ reals = st.one_of(st.none(), st.floats(allow_nan=False), st.integers(-5, 5))
 blobs = st.one_of(st.none(), st.binary(max_size=40))
 rows = st.lists(st.tuples(integers, integers, texts, reals, blobs, integers), max_size=60)
 Row = Sequence[object]
-
-
-# Of the module, as one for each test would not be one for each example of hypothesis.
-@pytest.fixture(scope="module", params=["compiled", "numpy"], autouse=True)
-def _decoder(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setenv(library.SWITCH, "1")
-        elif not c_decoder.is_available():
-            pytest.skip("there is no compiled page decoder here")
-        yield
 
 
 def plain(columns: Columns) -> dict[str, list[object]]:

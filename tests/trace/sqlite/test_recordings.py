@@ -1,4 +1,4 @@
-"""All columns of the shipped recordings as sqlite3 reads them, by both page decoders."""
+"""All columns of the shipped recordings as sqlite3 reads them, by the page decoder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,24 +8,17 @@ import pytest
 
 from tests.conftest import SHIPPED
 from tests.trace.sqlite.test_page_reader import through_sqlite, whole_columns
-from traceview.compiled import library
 from traceview.tables import Texts
-from traceview.trace.sqlite import c_decoder
 from traceview.trace.sqlite.file import opened
 from traceview.trace.sqlite.row_reader import Columns
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_equals_sqlite_on_recordings(name: str, unpack: Callable[[str], Path]) -> None:
-    with opened(unpack(name)) as compiled, opened(unpack(name)) as plain:
-        for table in compiled.tables:
-            kinds = whole_columns(compiled, table)
-            expected = through_sqlite(compiled, table, kinds)
-            if c_decoder.is_available():
-                assert_same(compiled.read(table, kinds), expected)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv(library.SWITCH, "1")
-                assert_same(plain.read(table, kinds), expected)
+    with opened(unpack(name)) as database:
+        for table in database.tables:
+            kinds = whole_columns(database, table)
+            assert_same(database.read(table, kinds), through_sqlite(database, table, kinds))
 
 
 def assert_same(ours: Columns, theirs: Columns) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.compiled import coverage
 from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
@@ -101,25 +100,10 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     later one begins.
     """
     start, end = calls.start_ns, calls.end_ns
-    find = coverage.outermost if coverage.is_available() else _outermost
-    outermost = find(start, end, made)
+    outermost = intervals.outermost(start, end, made)
     if outermost is None:
         return outermost_calls(calls, made[np.lexsort((-end[made], start[made]))])
-    rows, *times = outermost
-    return rows, Intervals(*times)
-
-
-def _outermost(
-    start: Integers, end: Integers, rows: RowNumbers
-) -> tuple[RowNumbers, Integers, Integers] | None:
-    rows = rows[end[rows] > start[rows]]
-    start, end = start[rows], end[rows]
-    if not groups.in_order(start, -end):
-        return None
-    outer = np.ones(len(rows), bool)
-    outer[1:] = end[1:] > np.maximum.accumulate(end)[:-1]
-    start, end = start[outer], end[outer]
-    return rows[outer], start, np.minimum(end, np.append(start, np.iinfo(np.int64).max)[1:])
+    return outermost
 
 
 def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import Structure, c_int64, c_void_p
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from traceview import groups, intervals
 from traceview.compiled import library
-from traceview.compiled.library import address, pointer
+from traceview.compiled.library import address
 from traceview.intervals import Intervals
-from traceview.tables import Integers, RowNumbers, row_numbers
+from traceview.tables import Integers, RowNumbers
 
 OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
 """Activities other than an API call. In flight: launched, and on its way to the GPU. Off the CPU:
 waiting or preempted, by the recorded thread scheduling."""
-
-_FUNCTION = "traceview_split_gaps"
 
 
 class ThreadTime(NamedTuple):
@@ -70,54 +66,46 @@ def split_gaps(
     or end, ascending: a gap is cut there too.
     """
     if not len(idle.start):
-        return _NO_PARTS
-    queued = np.clip(queued, idle.start, idle.end)
+        return GapParts(*(np.zeros(0, kind) for kind in _PART_TYPES))
     first, last = idle.start[0], idle.end[-1]
     begun, ended = np.searchsorted(range_edges, first), np.searchsorted(range_edges, last)
-    split = _split_compiled if library.has(_FUNCTION) else _split
-    return split(idle, queued, thread.within(first, last), range_edges[begun:ended])
+    near, edges = thread.within(first, last), np.ascontiguousarray(range_edges[begun:ended])
+    times = (idle, near.call, near.queue_full, near.off_cpu)
+    gaps, calls, full, off = (_Spans(each) for each in times)
+    names = np.ascontiguousarray(near.name, np.int32)
+    activity = _Activity(calls, address(names), full, off, address(edges), len(edges))
+    # A gap is cut where its work is queued, at edges, and where other times begin and end.
+    most = 2 * sum(len(each.start) for each in times) + len(edges)
+    columns = [np.empty(most, kind) for kind in _PART_TYPES]
+    parts = _Parts(*map(address, columns))
+    queued = np.clip(queued, idle.start, idle.end)
+    library.call("traceview_split_gaps", gaps, queued, activity, parts)
+    return GapParts(*(column[: parts.count] for column in columns))
 
 
-def _split(
-    idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers
-) -> GapParts:
-    cuts = np.concatenate([*thread.call, *thread.queue_full, *thread.off_cpu, range_edges])
-    cuts = cuts[intervals.inside(idle, cuts)]
-    cuts = groups.different(np.concatenate([cuts, idle.start, idle.end, queued]))
-    kept = np.flatnonzero(intervals.inside(idle, cuts))
-    start, end = cuts[kept], cuts[kept + 1]
-    gap = row_numbers(np.searchsorted(idle.start, start, side="right") - 1)
-    activity = np.full(len(start), OUTSIDE_CUDA, np.int32)
-    activity[intervals.inside(thread.off_cpu, start)] = OFF_CPU
-    call = np.searchsorted(thread.call.start, start, side="right") - 1
-    calling = intervals.inside(thread.call, start)
-    activity[calling] = thread.name[call[calling]]
-    activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
-    activity[start >= queued[gap]] = IN_FLIGHT
-    return GapParts(gap, start, end, activity)
+_PART_TYPES: tuple[Any, ...] = (np.int32, np.int64, np.int64, np.int32)
 
 
-_NO_PARTS = GapParts(
-    np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
-)
-
-
-class _CSpans(Structure):
+class _Spans(Structure):
     _fields_ = (("start", c_void_p), ("end", c_void_p), ("count", c_int64))
 
+    def __init__(self, times: Intervals) -> None:
+        self._held = [np.ascontiguousarray(each, np.int64) for each in times]
+        super().__init__(*map(address, self._held), len(times.start))
 
-class _CActivity(Structure):
+
+class _Activity(Structure):
     _fields_ = (
-        ("calls", _CSpans),
+        ("calls", _Spans),
         ("names", c_void_p),
-        ("queue_full", _CSpans),
-        ("off_cpu", _CSpans),
+        ("queue_full", _Spans),
+        ("off_cpu", _Spans),
         ("edges", c_void_p),
         ("edge_count", c_int64),
     )
 
 
-class _CParts(Structure):
+class _Parts(Structure):
     _fields_ = (
         ("gap", c_void_p),
         ("start", c_void_p),
@@ -125,34 +113,3 @@ class _CParts(Structure):
         ("activity", c_void_p),
         ("count", c_int64),
     )
-
-
-def _split_compiled(
-    idle: Intervals, queued: Integers, thread: ThreadTime, edges: Integers
-) -> GapParts:
-    idle, calls, full, off = (_contiguous(each) for each in (idle, *_times(thread)))
-    names, queued = np.ascontiguousarray(thread.name, np.int32), np.ascontiguousarray(queued)
-    activity = _CActivity(
-        _spans(calls), address(names), _spans(full), _spans(off), address(edges), len(edges)
-    )
-    # A gap is cut where its work is queued, at edges, and where other times begin and end.
-    most = 2 * sum(len(each.start) for each in (idle, calls, full, off)) + len(edges)
-    gap, activity_of = np.empty(most, np.int32), np.empty(most, np.int32)
-    start, end = np.empty(most, np.int64), np.empty(most, np.int64)
-    parts = _CParts(address(gap), address(start), address(end), address(activity_of))
-    given = (ctypes.byref(_spans(idle)), pointer(queued), ctypes.byref(activity))
-    library.call(_FUNCTION, *given, ctypes.byref(parts))
-    made = slice(parts.count)
-    return GapParts(gap[made], start[made], end[made], activity_of[made])
-
-
-def _times(thread: ThreadTime) -> tuple[Intervals, ...]:
-    return thread.call, thread.queue_full, thread.off_cpu
-
-
-def _contiguous(times: Intervals) -> Intervals:
-    return Intervals(*(np.ascontiguousarray(each, np.int64) for each in times))
-
-
-def _spans(times: Intervals) -> _CSpans:
-    return _CSpans(address(times.start), address(times.end), len(times.start))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.compiled import coverage
 from traceview.facts.operations.operations import Kind, operations, operations_by_device
-from traceview.intervals import Intervals
 from traceview.tables import Integers, picked
 from traceview.trace import Trace, fact_without_ranges
 
@@ -23,20 +21,7 @@ def shared_ns(trace: Trace) -> Integers:
         on_device = operations_by_device(trace)[device]
         on_device = on_device[picked(computes, on_device)]
         start, end = picked(ops.start_ns, on_device), picked(ops.end_ns, on_device)
-        busy_twice = covered_twice(start, end)
+        busy_twice = intervals.covered_twice(start, end)
         start, end = picked(kernels["start_ns"], rows), picked(kernels["end_ns"], rows)
         result[rows] = intervals.overlap(busy_twice, start, end)
     return result
-
-
-def covered_twice(start: Integers, end: Integers) -> Intervals:
-    """The time that at least two of the intervals cover, as a union."""
-    if coverage.is_available():
-        return Intervals(*coverage.covered(*intervals.by_start(start, end), least=2))
-    real = end > start
-    if real.sum() < 2:
-        return intervals.EMPTY
-    start, end = intervals.by_start(start[real], end[real])
-    # Of all intervals that began before, the one with the latest end is open the longest.
-    reach = np.maximum.accumulate(end)[:-1]
-    return intervals.union(start[1:], np.minimum(end[1:], np.maximum(reach, start[1:])))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.compiled import grouping
+from traceview.compiled import library
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 
 
@@ -46,9 +46,12 @@ def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
 
 def _places_of_sparse(key: Integers, wanted: Integers) -> RowNumbers:
     """The first place of each wanted key among the keys, −1 for none."""
-    matched = grouping.matched(key, wanted) if grouping.is_available() else None
-    if matched is not None:
+    bits = len(key).bit_length() + 1
+    slots, matched = np.empty(1 << bits, np.int32), np.empty(len(wanted), np.int32)
+    given = (key, len(key), wanted, len(wanted), slots, bits, matched)
+    if library.call("traceview_match_keys", *given):
         return matched
+    # Keys crafted to have equal hashes.
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     place = np.minimum(np.searchsorted(ordered, wanted), len(key) - 1)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview import groups
-from traceview.compiled import coverage
+from traceview import groups, intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, picked
 
@@ -83,30 +82,14 @@ class Lanes:
             rows = np.argsort(start, kind="stable")
             lane, start, end = (picked(each, rows) for each in (lane, start, end))
         lanes = int(lane.max(initial=-1)) + 1
-        if coverage.is_available() and lanes <= len(lane) + _MOST_TRACKS:
-            starts, ends, count = coverage.covered_on_lanes(lane, start, end, lanes)
-            return cls(np.repeat(np.arange(lanes), count), starts, ends)
-        real = np.flatnonzero((end > start) & (lane >= 0))
-        return cls._united(*(picked(each, real) for each in (lane, start, end)))
-
-    @classmethod
-    def _united(cls, lane: Array, start: Integers, end: Integers) -> Lanes:
-        rows = groups.order_of(lane)
-        lane, start, end = (picked(each, rows) for each in (lane, start, end))
-        lane = lane.astype(np.int64)
-        if not len(lane):
-            return cls(lane, start, end)
-        key = Key(lane, start, end)
-        reach = np.maximum.accumulate(key.of(lane, end))
-        opens = np.append(True, key.of(lane, start)[1:] > reach[:-1])
-        closes = np.append(opens[1:], True)
-        return cls(lane[opens], start[opens], key.time(lane[closes], reach[closes]))
+        covered, count = intervals.union_on_lanes(lane, start, end, lanes)
+        return cls(np.repeat(np.arange(lanes), count), *covered)
 
     def locate(self, lane: Integers, time: Integers) -> LanePosition:
         """Position of each (lane, time) among the intervals."""
         if not len(self.start):
             return LanePosition(np.zeros(len(time), np.int64), np.zeros(len(time), np.int64))
-        begun = coverage.places(self._starts, self._key.of(lane, time), side="right")
+        begun = intervals.places(self._starts, self._key.of(lane, time), side="right")
         last = np.maximum(begun - 1, 0)
         on_lane = (begun > 0) & (self.lane[last] == lane)
         return LanePosition(begun, np.where(on_lane, np.maximum(self.end[last] - time, 0), 0))

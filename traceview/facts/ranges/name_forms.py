@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from ctypes import c_int64
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
 from traceview.compiled import library
-from traceview.compiled.library import pointer
-from traceview.compiled.packed_texts import Bytes, PackedTexts
-from traceview.compiled.text_numbers import (
-    CollidingTextsError,
-    TextDictionary,
-    TextNumbers,
-    text_numbers,
-)
 from traceview.records import record
 from traceview.tables import Integers, Mask
+from traceview.tables.packed_texts import Bytes, CollidingTextsError, PackedTexts, TextNumbers
 
-_ZEROES = bytes.maketrans(b"123456789", b"000000000")
 # Texts whose forms are made at once: they stay in the CPU cache.
 _TEXTS_EACH = 1 << 14
 MOST_DIGITS = 15
@@ -88,39 +79,10 @@ class TextForms:
         result = np.full(len(self.texts), -1, np.int64)
         begin, digits = _last_digits(self._examples)
         digits[digits > MOST_DIGITS] = 0
-        if library.has("traceview_read_numbers"):
-            self._read_numbers(begin, digits, result)
-            return result
-        rows = np.flatnonzero(digits[self.form])
-        if not len(rows):
-            return result
-        content = self.texts.content
-        at = self.texts.starts[rows] + begin[self.form[rows]]
-        count, value = digits[self.form[rows]], np.zeros(len(rows), np.int64)
-        for place in range(int(count.max())):
-            more = place < count
-            digit = content[np.minimum(at + place, len(content) - 1)].astype(np.int64) - ord("0")
-            value = np.where(more, value * 10 + digit, value)
-        result[rows] = value
+        texts, content = len(self.form), self.texts.content
+        given = (content, self.texts.starts, self.form, texts, begin, digits, result)
+        library.call("traceview_read_numbers", *given)
         return result
-
-    def _read_numbers(self, begin: Integers, digits: Integers, result: Integers) -> None:
-        """Write the number of each text whose form has one, of these digits from there on."""
-        content = np.ascontiguousarray(self.texts.content, np.uint8)
-        starts, form, begin, digits = (
-            np.ascontiguousarray(each, np.int64)
-            for each in (self.texts.starts, self.form, begin, digits)
-        )
-        library.call(
-            "traceview_read_numbers",
-            pointer(content),
-            pointer(starts),
-            pointer(form),
-            c_int64(len(form)),
-            pointer(begin),
-            pointer(digits),
-            pointer(result),
-        )
 
 
 def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
@@ -137,18 +99,17 @@ def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
 
 def forms_of(texts: PackedTexts) -> TextForms:
     """The forms of texts, in order of appearance. Texts of one form are equally long."""
+    numbers = TextNumbers()
     try:
-        form = _numbered(texts, text_numbers())
+        parts = [numbers.of(part) for part in _zeroed_parts(texts)]
     except CollidingTextsError:
-        form = _numbered(texts, TextDictionary())
+        index: dict[bytes, int] = {}
+        every = (raw for part in _zeroed_parts(texts) for raw in part)
+        parts = [np.array([index.setdefault(raw, len(index)) for raw in every])]
+    form = np.concatenate([np.empty(0, np.int64), *parts])
     first = np.zeros(int(form.max(initial=-1)) + 1, np.int64)
     first[form[::-1]] = np.arange(len(form) - 1, -1, -1)
     return TextForms(texts, form, first)
-
-
-def _numbered(texts: PackedTexts, numbers: TextNumbers) -> Integers:
-    numbered = [numbers.of(part) for part in _zeroed_parts(texts)]
-    return np.concatenate([np.empty(0, np.int64), *numbered])
 
 
 def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
@@ -162,19 +123,6 @@ def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
 
 def _zeroed(content: Bytes) -> Bytes:
     """The bytes, with the digits of numbers replaced by zeroes."""
-    if library.has("traceview_zero_numbers"):
-        result = content.copy()
-        library.call("traceview_zero_numbers", pointer(result), c_int64(len(result)))
-        return result
-    result = np.frombuffer(bytearray(content.tobytes().translate(_ZEROES)), np.uint8)
-    digit, letter = content - ord("0") < 10, (content | 0x20) - ord("a") < 26
-    begin = np.flatnonzero(digit[1:] & letter[:-1]) + 1
-    if not len(begin):
-        return result
-    other = np.append(np.flatnonzero(~digit), len(content))
-    end = other[np.searchsorted(other, begin)]
-    inside = np.append(letter, False)[end]
-    begin, size = begin[inside], (end - begin)[inside]
-    kept = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
-    result[kept] = content[kept]
+    result = content.copy()
+    library.call("traceview_zero_numbers", result, len(result))
     return result

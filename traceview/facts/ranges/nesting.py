@@ -7,20 +7,17 @@ ranges, two NVTX domains on one thread) are rare; the tracks that hold some are 
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_int64
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import intervals
 from traceview.compiled import library
-from traceview.compiled.library import pointer
-from traceview.facts.ranges.lanes import Key
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, RowNumbers
 
 
 @record
@@ -39,53 +36,25 @@ class Nesting:
     @property
     def own_ns(self) -> Integers:
         """Time of each interval outside the intervals inside it."""
-        if library.has("traceview_own_time"):
-            return self._own_ns_compiled()
-        # The parent −1, for none, is the last.
-        own: Integers = np.append(self.end - self.start, 0)
-        np.subtract.at(own, self.parent, self.end - self.start)
-        # Intervals that overlap without nesting share time.
-        np.maximum(own, 0, out=own)
-        return own[:-1]
-
-    def _own_ns_compiled(self) -> Integers:
-        start, end = (np.ascontiguousarray(each, np.int64) for each in (self.start, self.end))
-        own = np.empty(len(start), np.int64)
-        library.call(
-            "traceview_own_time",
-            pointer(start),
-            pointer(end),
-            pointer(self.parent),
-            c_int64(len(start)),
-            pointer(own),
-        )
+        own = np.empty(len(self.start), np.int64)
+        given = (self.start, self.end, self.parent, len(own), own)
+        library.call("traceview_own_time", *given)
         return own
 
     def sums(self, number: RowNumbers, size: int) -> tuple[Integers, Integers]:
         """Time of the intervals of each number below `size`, and their time outside inner ones."""
-        if not library.has("traceview_sum_nested"):
-            duration = self.end - self.start
-            return groups.added(number, duration, size), groups.added(number, self.own_ns, size)
-        start, end = (np.ascontiguousarray(each, np.int64) for each in (self.start, self.end))
-        number, room = np.ascontiguousarray(number, np.int32), np.empty(len(start), np.int64)
-        total, own = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        library.call(
-            "traceview_sum_nested",
-            pointer(start),
-            pointer(end),
-            pointer(self.parent),
-            pointer(number),
-            c_int64(len(start)),
-            pointer(room),
-            pointer(total),
-            pointer(own),
-        )
+        rows, total, own = len(self.start), np.zeros(size, np.int64), np.zeros(size, np.int64)
+        room = np.empty(rows, np.int64)
+        given = (self.start, self.end, self.parent, number, rows, room, total, own)
+        library.call("traceview_sum_nested", *given)
         return total, own
 
     def innermost(self, track: Array, time: Integers) -> RowNumbers:
         """For each (track, time), the row of the latest-started interval open then, or −1."""
-        find = _innermost_compiled if library.has("traceview_innermost") else _innermost
-        result = find(self, track, time)
+        tracks, result = len(self.bounds) - 1, np.empty(len(time), np.int32)
+        begun = np.empty(tracks, np.int64)
+        given = (self.start, self.end, self.parent, self.bounds, tracks, begun)
+        library.call("traceview_innermost", *given, track, time, len(time), result)
         for number in self.walked:
             of_track = np.flatnonzero(track == number)
             own = np.flatnonzero(self.track == number)
@@ -117,96 +86,21 @@ class Nesting:
         return [intervals.ascending(self.end[first:last]) for first, last in bounds]
 
 
-def _innermost(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:
-    if not len(nesting.start):
-        return np.full(len(time), -1, np.int32)
-    key = Key(nesting.track, nesting.start, nesting.end)
-    starts = key.of(nesting.track, nesting.start)
-    result = row_numbers(np.searchsorted(starts, key.of(track, time), side="right") - 1)
-    result[nesting.track[result] != track] = -1
-    # The open interval is the one that started last or one of its ancestors.
-    ended = np.flatnonzero((result >= 0) & (nesting.end[result] <= time))
-    while len(ended):
-        row = nesting.parent[result[ended]]
-        result[ended] = row
-        ended = ended[(row >= 0) & (nesting.end[row] <= time[ended])]
-    return result
-
-
-def _innermost_compiled(nesting: Nesting, track: Array, time: Integers) -> RowNumbers:
-    bounds, result = nesting.bounds, np.empty(len(time), np.int32)
-    places = np.empty(len(bounds), np.int64)
-    track, time = np.ascontiguousarray(track, np.int32), np.ascontiguousarray(time, np.int64)
-    library.call(
-        "traceview_innermost",
-        pointer(nesting.start),
-        pointer(nesting.end),
-        pointer(nesting.parent),
-        pointer(bounds),
-        c_int64(len(bounds) - 1),
-        pointer(places),
-        pointer(track),
-        pointer(time),
-        c_int64(len(time)),
-        pointer(result),
-    )
-    return result
-
-
 def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
     """Whether intervals are sorted by (track, start, −end)."""
-    if library.has("traceview_in_nesting_order"):
-        track = np.ascontiguousarray(track, np.int32)
-        start, end = (np.ascontiguousarray(each, np.int64) for each in (start, end))
-        result, rows = c_int64(), c_int64(len(start))
-        of = (pointer(track), pointer(start), pointer(end), rows, ctypes.byref(result))
-        library.call("traceview_in_nesting_order", *of)
-        return bool(result.value)
-    return all(
-        groups.in_order(track[part], start[part], -end[part])
-        for part in groups.overlapping_parts(len(start))
-    )
+    result = c_int64()
+    library.call("traceview_in_nesting_order", track, start, end, len(start), result)
+    return bool(result.value)
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
     """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
-    if library.has("traceview_nest"):
-        return _nest_compiled(track, start, end)
-    rows = len(start)
-    parent = np.full(rows, -1, np.int32)
-    if not rows:
-        return Nesting(track, start, end, parent, parent.copy(), frozenset())
-    key = Key(track, start, end)
-    ended = np.searchsorted(np.sort(key.of(track, end)), key.of(track, start), side="right")
-    depth = row_numbers(np.arange(rows) - ended)
-    for level in range(1, int(depth.max()) + 1):
-        own = np.flatnonzero(depth == level)
-        above = np.flatnonzero(depth == level - 1)
-        parent[own] = above[np.searchsorted(above, own) - 1]
-    crossing = (parent >= 0) & (end > end[parent])
-    walked = frozenset(int(number) for number in groups.different(track[crossing]))
-    for number in walked:
-        own = np.flatnonzero(track == number)
-        around = _containing(end[own])
-        parent[own] = np.where(around >= 0, own[np.maximum(around, 0)], -1)
-    return Nesting(track, start, end, parent, depths(parent) if walked else depth, walked)
-
-
-def _nest_compiled(track: Array, start: Integers, end: Integers) -> Nesting:
     start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
     parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
     bounds = Nesting(track, start, end, parent, depth, frozenset()).bounds
-    crossing = np.zeros(len(bounds) - 1, np.uint8)
-    library.call(
-        "traceview_nest",
-        pointer(start),
-        pointer(end),
-        pointer(bounds),
-        c_int64(len(crossing)),
-        pointer(parent),
-        pointer(depth),
-        pointer(crossing),
-    )
+    tracks = len(bounds) - 1
+    crossing = np.zeros(tracks, bool)
+    library.call("traceview_nest", start, end, bounds, tracks, parent, depth, crossing)
     walked = frozenset(np.flatnonzero(crossing).tolist())
     return Nesting(track, start, end, parent, depth, walked)
 
@@ -241,20 +135,3 @@ def _open_at(start: Integers, end: Integers, time: Integers) -> Integers:
         if begun:
             result[place] = begun[-1]
     return result
-
-
-def _containing(end: Integers) -> Integers:
-    """Row of the latest-started interval that contains each interval, or −1.
-
-    An interval that merely overlaps another is its sibling: otherwise ranges that overlap in a
-    chain would nest without end.
-    """
-    parent = np.full(len(end), -1, np.int64)
-    around: list[tuple[int, int]] = []
-    for row, last in enumerate(end.tolist()):
-        while around and around[-1][0] < last:
-            around.pop()
-        if around:
-            parent[row] = around[-1][1]
-        around.append((last, row))
-    return parent

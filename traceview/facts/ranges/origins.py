@@ -12,10 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from traceview.compiled.columns.gather import gather
-from traceview.compiled.packed_texts import packed
 from traceview.facts.ranges.name_forms import TextForms, forms_of
-from traceview.tables import NULL, Array, Mask
+from traceview.tables import NULL, Array, Mask, picked
+from traceview.tables.packed_texts import packed
 from traceview.trace import Trace, fact
 from traceview.trace.schema.ranges import OPERATORS
 
@@ -111,7 +110,7 @@ def only_profiler_step(trace: Trace) -> int | None:
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the rows of `ranges` whose name matches."""
     codes = trace.recorded("ranges").texts("name").codes
-    mask: Mask = gather(range_name_forms(trace).matching(rule), codes)
+    mask: Mask = picked(range_name_forms(trace).matching(rule), codes)
     return mask
 
 

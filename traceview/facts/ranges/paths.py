@@ -6,7 +6,6 @@ paths are numbers, and the text of one is made when it is needed.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled import library
-from traceview.compiled.library import address, pointer
+from traceview.compiled.library import address
 from traceview.facts.ranges.ancestors import inherited
 from traceview.records import record
 from traceview.tables import (
@@ -121,13 +120,7 @@ class Paths:
 
     def add_up(self, numbers: Integers) -> None:
         """Add, in place, the number of each path to all paths above it."""
-        if library.has(_ADD_UP):
-            parent = np.ascontiguousarray(self.parent, np.int32)
-            library.call(_ADD_UP, pointer(parent), c_int64(len(parent)), pointer(numbers))
-            return
-        for depth in range(int(self.depth.max(initial=0)), 0, -1):
-            level = np.flatnonzero(self.depth == depth)
-            np.add.at(numbers, self.parent[level], numbers[level])
+        library.call("traceview_add_to_parents", self.parent, len(self), numbers)
 
     def with_name(self, matches: Callable[[str], bool]) -> Mask:
         """True for the paths of which a name matches."""
@@ -192,7 +185,7 @@ def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[R
     `around` is the row of the range around each one, −1 at the top, `depth` the number of ranges
     around it.
     """
-    found = _found_compiled(around, names.codes) if library.has(_FUNCTION) else None
+    found = _by_search(around, names.codes)
     path, parent, name, levels = found or _by_appearance(*_by_level(around, depth, names.codes))
     # Only the texts are needed from here on, not that of each range.
     return path, Paths(parent, name, levels, names.take(np.zeros(0, np.int32)))
@@ -204,7 +197,7 @@ def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
     `pattern` has the patterns of the names.
     """
     own = pattern.take(paths.name)
-    found = _found_compiled(paths.parent, own.codes) if library.has(_FUNCTION) else None
+    found = _by_search(paths.parent, own.codes)
     # Of the distinct patterns there are few to sort.
     appeared, around, codes, depth = found or (None, paths.parent, own.codes, paths.depth)
     place, parent, name, levels = _by_level(around, depth, codes)
@@ -212,7 +205,6 @@ def by_pattern(paths: Paths, pattern: Texts) -> tuple[RowNumbers, Paths]:
     return of_paths, Paths(parent, name, levels, own.take(np.zeros(0, np.int32)))
 
 
-_FUNCTION, _ADD_UP = "traceview_number_paths", "traceview_add_to_parents"
 _Numbered = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]
 """The path of each range, and the parent, name and depth of each path."""
 _FEW_PER_LEVEL = 16
@@ -230,9 +222,8 @@ class _CPaths(Structure):
     )
 
 
-def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
+def _by_search(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
     """The paths as they first appear; None where searching their siblings would take long."""
-    around, name = (np.ascontiguousarray(each, np.int32) for each in (around, name))
     rows, least = len(name), int(name.min(initial=0))
     # Names from 0: code −1 stands for none.
     number, path = name - least if least else name, np.full(rows, -1, np.int32)
@@ -240,9 +231,7 @@ def _found_compiled(around: RowNumbers, name: RowNumbers) -> _Numbered | None:
     lists = [np.empty(rows + 1, np.int32) for _ in range(2)]
     with_name = np.full(int(number.max(initial=0)) + 1, -1, np.int32)
     of = _CPaths(*map(address, (*columns, *lists, with_name)), 0, _MOST_STEPS * (rows + 64))
-    library.call(
-        _FUNCTION, pointer(around), pointer(number), c_int64(rows), pointer(path), ctypes.byref(of)
-    )
+    library.call("traceview_number_paths", around, number, rows, path, of)
     if of.steps <= 0:
         return None
     for column in columns:

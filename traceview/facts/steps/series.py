@@ -24,7 +24,6 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.compiled.numbers import numbered
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step, range_name_forms
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
@@ -32,6 +31,7 @@ from traceview.facts.ranges.selection import issued_ns, selected_operations, win
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
+from traceview.tables.numbers import numbered
 from traceview.trace import Trace, fact
 
 # Ranges in which a program says that it warms up.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceview.compiled.packed_texts import PackedTexts
 from traceview.render.base.safe_text import MOST, all_visible, visible
 from traceview.render.timeline.columns import columns, leaves_of_calls, waits_column
 from traceview.render.timeline.packing import (
@@ -15,6 +14,7 @@ from traceview.render.timeline.packing import (
     zigzag,
 )
 from traceview.tables import Integers
+from traceview.tables.packed_texts import PackedTexts
 from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves

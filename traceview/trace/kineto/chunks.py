@@ -19,7 +19,6 @@ from traceview.records import record
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.decoder import (
-    CAREFUL_BYTES,
     MOST_EVENT_BYTES,
     EventDecoder,
     Stop,
@@ -32,8 +31,6 @@ from traceview.trace.kineto.scan.blocks import Block, BlockScanner
 from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
 
 CHUNK_BYTES = 1 << 24
-MOST_DECODED_BYTES = 1 << 22
-"""Text that becomes objects at a time: the shortest events take 50 times their text."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -66,20 +63,15 @@ class ChromeTrace:
     unreadable: int = 0
     mended: int = 0
 
-    def chunks(self) -> Iterator[list[KinetoEvent]]:
-        """The events, a chunk at a time. Raises TraceFormatError if the text has no traceEvents."""
-        for chunk in self.scanned_chunks(None):
-            assert not isinstance(chunk, ScannedEvents)
-            yield chunk
+    def chunks(self) -> Iterator[list[KinetoEvent] | ScannedEvents]:
+        """The events, scanned where the scanner can, else as objects.
 
-    def scanned_chunks(
-        self, scanner: BlockScanner | None
-    ) -> Iterator[list[KinetoEvent] | ScannedEvents]:
-        """The events, scanned where `scanner` can, else as objects. Raises TraceFormatError."""
+        Raises TraceFormatError if the text has no traceEvents.
+        """
         blocks = self._blocks()
-        decoder = EventDecoder(CAREFUL_BYTES if scanner else MOST_DECODED_BYTES)
+        scanner, decoder = BlockScanner(), EventDecoder()
         rest, stop = b"", Stop.NEEDS_MORE
-        for each in scanner.ahead(blocks) if scanner else blocks:
+        for each in scanner.ahead(blocks):
             # If an event continues into this block, the scan that was made ahead is invalid.
             block = Block(rest + each.content) if rest else each
             at, stop = yield from self._block(block, decoder, scanner)
@@ -97,12 +89,12 @@ class ChromeTrace:
         self.mended, self.unreadable = decoder.mended, decoder.unreadable
 
     def _block(
-        self, block: Block, decoder: EventDecoder, scanner: BlockScanner | None
+        self, block: Block, decoder: EventDecoder, scanner: BlockScanner
     ) -> Generator[list[KinetoEvent] | ScannedEvents, None, tuple[int, Stop]]:
         """Yield the events of a block that begins with an event; return where and why they end."""
         at = 0
         while True:
-            if scanner and not decoder.meets_many_unclosed:
+            if not decoder.meets_many_unclosed:
                 at, stopped = yield from self._scanned(block, at, scanner)
                 if stopped == ScanStop.NEEDS_MORE and block.end - at <= MOST_EVENT_BYTES:
                     return at, Stop.NEEDS_MORE

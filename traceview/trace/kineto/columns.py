@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 from ctypes import Structure, c_int64, c_uint64
@@ -13,9 +12,8 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled import library
-from traceview.compiled.library import pointer
 from traceview.records import frequent_record
-from traceview.tables import NULL, Array, Integers, RowNumbers, constant, thrifty
+from traceview.tables import Array, Integers, RowNumbers, constant, thrifty
 
 BLOCK_ROWS = 1 << 15
 _UNSIGNED: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.uint32, np.uint64)
@@ -43,18 +41,16 @@ class PackedColumn:
         if values.ndim == 1 and thrifty(values).strides == (0,):
             return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
         wide = np.ascontiguousarray(values, np.int64)
-        spread_of = _spread_compiled if library.has(*_FUNCTIONS) else _spread
-        spread, by_steps = spread_of(wide, False), False
+        spread, by_steps = _spread(wide, False), False
         if spread.most > np.iinfo(np.uint8).max and wide.ndim == 1:
-            steps = spread_of(wide, True)
+            steps = _spread(wide, True)
             by_steps = steps.nbytes(wide.size) < spread.nbytes(wide.size)
             spread = steps if by_steps else spread
         first = int(wide[0]) if by_steps else None
         kind = spread.kind(wide.size)
         if kind is None:
             return cls(spread.least, constant(0, wide.shape, np.uint8), *_NONE_FAR, first)
-        pack = _pack_compiled if library.has(*_FUNCTIONS) else _pack
-        above, far_rows, far = pack(wide, by_steps, spread, kind)
+        above, far_rows, far = _pack(wide, by_steps, spread, kind)
         return cls(spread.least, above.reshape(wide.shape), far_rows, far, first)
 
     def __len__(self) -> int:
@@ -81,9 +77,6 @@ class PackedColumn:
 
 _NONE_FAR = (np.zeros(0, np.int32), np.zeros(0, np.uint64))
 _NO_ROWS = PackedColumn(0, np.zeros(0, np.uint8), *_NONE_FAR, None)
-
-
-_FUNCTIONS = ("traceview_spread", "traceview_pack")
 
 
 class _CSpread(Structure):
@@ -118,53 +111,22 @@ class _Spread:
 
 
 def _spread(values: Integers, by_steps: bool) -> _Spread:
-    flat = _numbers(values, by_steps)
-    # Absent values (NULL, the minimum of int64) wrap, and so count as far above the least one.
-    present = flat[flat != NULL] if flat.min() == NULL else flat
-    least = int(present.min()) if len(present) else NULL
-    above = flat.view(np.uint64) - _modulo(least)
-    beyond = (int(np.count_nonzero(above > np.iinfo(kind).max)) for kind in _UNSIGNED)
-    return _Spread(least, int(above.max()), tuple(beyond))
-
-
-def _spread_compiled(values: Integers, by_steps: bool) -> _Spread:
-    found, size = _CSpread(), c_int64(values.size)
-    steps = c_int64(by_steps)
-    library.call("traceview_spread", pointer(values), size, steps, ctypes.byref(found))
+    """The spread of the values or, `by_steps`, of the differences from one to the next."""
+    found = _CSpread()
+    library.call("traceview_spread", values, values.size, by_steps, found)
     return _Spread(c_int64(found.least).value, found.most, (*found.beyond, 0))
 
 
 def _pack(
     values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
 ) -> tuple[Array, RowNumbers, Array]:
-    above = _numbers(values, by_steps).view(np.uint64) - _modulo(spread.least)
-    rows = np.flatnonzero(above > np.iinfo(kind).max).astype(np.int32)
-    return above.astype(kind), rows, above[rows]
-
-
-def _pack_compiled(
-    values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
-) -> tuple[Array, RowNumbers, Array]:
+    """How far the numbers are above the least; the rows of those that do not fit, and these."""
     above, far_count = np.empty(values.size, kind), spread.beyond[_UNSIGNED.index(kind)]
     far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
-    library.call(
-        "traceview_pack",
-        pointer(values),
-        c_int64(values.size),
-        c_int64(by_steps),
-        c_uint64(spread.least % (1 << 64)),
-        c_int64(above.itemsize),
-        pointer(above),
-        pointer(far_rows),
-        pointer(far),
-    )
+    least = spread.least % (1 << 64)
+    given = (values, values.size, by_steps, least, above.itemsize, above, far_rows, far)
+    library.call("traceview_pack", *given)
     return above, far_rows, far
-
-
-def _numbers(values: Integers, by_steps: bool) -> Integers:
-    """The values, or the steps to them; the first step is arbitrary, so that of the second row."""
-    flat = values.reshape(-1)
-    return np.diff(flat, prepend=2 * flat[:1] - flat[1:2]) if by_steps else flat
 
 
 def _modulo(value: int) -> np.uint64:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -68,32 +69,24 @@ class _Item(IntEnum):
 
 @dataclass
 class EventDecoder:
-    """Decodes the events of a text; `most_bytes` of it at a time.
+    """Decodes the events of a text, CAREFUL_BYTES of it at a time.
 
     `mended` counts damaged events that were repaired, `unreadable` the others. `truncated` is True
     if the text ends before the list of events.
     """
 
-    most_bytes: int
     mended: int = 0
     unreadable: int = 0
     truncated: bool = False
     unclosed: int = 0
     _foreign: int = 0
-    _at_once: int = 1 << 62
 
     def part(self, text: bytes, at: int, end: int, *, is_last: bool) -> DecodedPart:
         """Some events from offset `at` on; `is_last` if the file ends at `end`."""
-        if cut := last_boundary(text, at, min(at + min(self._at_once, self.most_bytes), end)):
-            try:
+        if cut := last_boundary(text, at, min(at + CAREFUL_BYTES, end)):
+            with suppress(*_ERRORS):
                 events = decode_events(b"[" + text[at : cut.start() + 1] + b"]")
-            except _ERRORS:
-                self._at_once = CAREFUL_BYTES
-            else:
-                self._at_once *= 2
                 return DecodedPart(events, cut.end(), Stop.HAS_MORE)
-        else:
-            self._at_once = CAREFUL_BYTES
         return self._one_by_one(text, at, end, is_last)
 
     @property

@@ -10,8 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
-from traceview.compiled import coverage
+from traceview import groups, intervals
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, RowNumbers, constant
 
@@ -108,7 +107,7 @@ def _rows(numbers: Integers, keyed: Integers, wanted: Integers) -> Integers:
     if not groups.in_order(keys):
         order = np.argsort(keys, kind="stable")
         keys, keyed = keys[order], keyed[order]
-    row = keyed[np.minimum(coverage.places(keys, wanted, side="left"), len(keys) - 1)]
+    row = keyed[np.minimum(intervals.places(keys, wanted, side="left"), len(keys) - 1)]
     return np.where((numbers[row] == wanted) & (wanted != NULL), row, -1)
 
 

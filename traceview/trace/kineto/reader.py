@@ -26,8 +26,6 @@ from traceview.trace.kineto.collectives import Collectives, collective_tables
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
-from traceview.trace.kineto.scan import scanner
-from traceview.trace.kineto.scan.blocks import BlockScanner
 from traceview.trace.kineto.scan.rows import ScannedRows, scanned_categories
 from traceview.trace.kineto.scan.scanner import ScannedTable
 from traceview.trace.kineto.stacks.calls import PythonCalls
@@ -174,7 +172,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     Raises TraceFormatError if it is JSON of another kind.
     """
     source, gathered = ChromeTrace(pieces, file), Gathered()
-    for chunk in source.scanned_chunks(BlockScanner() if scanner.is_available() else None):
+    for chunk in source.chunks():
         stage("Reading the trace")
         gathered.add(chunk)
     if not gathered.categories and not source.truncated:

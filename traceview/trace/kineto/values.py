@@ -25,7 +25,7 @@ _SAFE_DIGITS = 18
 """Digits of every number below the end of int64."""
 _MOST_DIGITS = 16
 """Digits before the point, of microseconds since 1970."""
-_MOST_FIRST = ord("4")
+_MOST_FIRST = b"4"
 """First of the most digits; int64 nanoseconds end at 9.2."""
 _LIMIT = Decimal(1 << 62)
 
@@ -39,18 +39,13 @@ def nanoseconds(numbers: Sequence[bytes]) -> Integers:
         return np.zeros(0, np.int64)
     text = np.frombuffer(b"\n".join(numbers) + b"\n", np.uint8)
     ends = np.flatnonzero(text == _NEWLINE)
-    if len(ends) != len(numbers):
-        # Whitespace within a value.
-        return np.array([_slow(bytes(number)) for number in numbers], np.int64)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-    if _as_libkineto_writes(text, starts, ends):
+    starts = np.append(0, ends[:-1] + 1)
+    # There are more line ends if a value holds white space.
+    if len(ends) == len(numbers) and _as_libkineto_writes(text, starts, ends):
         digits = text[text != _DOT].tobytes().decode("ascii")
         whole: Integers = np.fromstring(digits, np.int64, sep="\n")
         return whole
-    result, plain = _vectorized(text, starts, ends)
-    for row in np.flatnonzero(~plain).tolist():
-        result[row] = _slow(bytes(numbers[row]))
-    return result
+    return np.array([_one(bytes(number)) for number in numbers], np.int64)
 
 
 def _as_libkineto_writes(text: Array, starts: Integers, ends: Integers) -> bool:
@@ -62,42 +57,13 @@ def _as_libkineto_writes(text: Array, starts: Integers, ends: Integers) -> bool:
     return digits == len(text) - 2 * len(ends) and int((ends - starts).max()) <= _SAFE_DIGITS + 1
 
 
-def _vectorized(text: Array, starts: Integers, ends: Integers) -> tuple[Integers, Array]:
-    """The values, and for each whether it has but digits and at most one point."""
-    dots = np.flatnonzero(text == _DOT)
-    of = np.searchsorted(ends, dots)
-    point = ends.copy()
-    point[of] = dots
-    digit = (text >= _ZERO) & (text < _ZERO + 10)
-    digits: Integers = np.concatenate((np.zeros(1, np.int64), np.cumsum(digit)))
-    points = np.bincount(of, minlength=len(ends))
-    whole, length = point - starts, ends - starts
-    plain = (points <= 1) & (digits[ends] - digits[starts] == length - points)
-    plain &= (whole > 0) & (whole <= _MOST_DIGITS) & (length > 0)
-    plain &= (whole < _MOST_DIGITS) | (text[np.minimum(starts, len(text) - 1)] < _MOST_FIRST)
-    result = np.zeros(len(ends), np.int64)
-    scale = 1_000
-    for place in range(int(whole[plain].max(initial=0))):
-        has = plain & (place < whole)
-        digit_there = text[np.where(has, point - 1 - place, 0)].astype(np.int64) - _ZERO
-        result += np.where(has, digit_there * scale, 0)
-        scale *= 10
-    for place, scale in enumerate((100, 10, 1), 1):
-        result += _decimal(text, point, ends, plain, place) * scale
-    result += _decimal(text, point, ends, plain, 4) >= 5
-    return result, plain
-
-
-def _decimal(text: Array, point: Integers, ends: Integers, plain: Array, place: int) -> Integers:
-    """The digit at a decimal place of each number; 0 beyond its last one."""
-    has = plain & (point + place < ends)
-    if not has.any():
-        return np.zeros(len(ends), np.int64)
-    return np.where(has, text[np.where(has, point + place, 0)].astype(np.int64) - _ZERO, 0)
-
-
-def _slow(number: bytes) -> int:
-    """Signs, exponents, and numbers in quotes."""
+def _one(number: bytes) -> int:
+    """One number, of any form: also with a sign or an exponent, or in quotes."""
+    whole, _, decimals = number.partition(b".")
+    most = _MOST_DIGITS if whole[:1] < _MOST_FIRST else _MOST_DIGITS - 1
+    if whole.isdigit() and len(whole) <= most and (decimals + b"0").isdigit():
+        rounded_up = decimals[_DECIMALS : _DECIMALS + 1] >= b"5"
+        return int(whole + (decimals + b"000")[:_DECIMALS]) + rounded_up
     try:
         value = Decimal(number.decode("ascii").strip().strip('"')) * 1_000
     except (ArithmeticError, UnicodeDecodeError):

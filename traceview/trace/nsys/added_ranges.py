@@ -9,8 +9,8 @@ from itertools import repeat
 
 import numpy as np
 
-from traceview.compiled.packed_texts import packed
 from traceview.tables import Mask, Texts, object_array
+from traceview.tables.packed_texts import packed
 from traceview.trace.nsys.rows import Staged
 
 DOMAIN = "traceview"

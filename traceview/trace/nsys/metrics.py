@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from traceview.compiled.numbers import numbered
 from traceview.errors import TraceFormatError
 from traceview.tables import Mask, Table, Texts, object_array
+from traceview.tables.numbers import numbered
 from traceview.trace.nsys.processes import host_of
 from traceview.trace.nsys.rows import Export, ExportTable, Rows, Staged
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from traceview.compiled.numbers import numbered
 from traceview.tables import Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.tables.numbers import numbered
 from traceview.trace.schema.gpu_work import UNIFIED
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Numbers

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled.numbers import numbered
 from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
+from traceview.tables.numbers import numbered
 from traceview.trace.nsys.names import Names, numbered_pairs
 from traceview.trace.nsys.rows import INT32, Rows, Staged
 from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS

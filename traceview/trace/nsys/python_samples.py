@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview import groups
-from traceview.compiled.numbers import numbered
 from traceview.tables import Integers, Mask, RowNumbers, Texts, constant
+from traceview.tables.numbers import numbered
 from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.rows import INT32, ExportTable, Rows, Staged
 from traceview.trace.nsys.tables import Reader

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from traceview.compiled.numbers import numbered
-from traceview.compiled.packed_texts import packed
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
+from traceview.tables.numbers import numbered
+from traceview.tables.packed_texts import packed
 from traceview.trace.nsys.names import (
     UNNAMED,
     Names,

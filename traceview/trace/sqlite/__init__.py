@@ -1,1 +1,1 @@
-"""Columns of SQLite files, read-only: decoded from pages in C or numpy, else through sqlite3."""
+"""Columns of SQLite files, read-only: decoded from pages in C, else through sqlite3."""

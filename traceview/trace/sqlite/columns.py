@@ -10,17 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from traceview.compiled.packed_texts import PackedTextColumn, PackedTexts
-from traceview.compiled.text_numbers import CollidingTextsError, text_numbers
 from traceview.records import record
 from traceview.tables import Array, Mask, Texts, constant, object_array
-from traceview.trace.sqlite.record_layout import DeclinedError
+from traceview.tables.packed_texts import (
+    CollidingTextsError,
+    PackedTextColumn,
+    PackedTexts,
+    TextNumbers,
+)
 from traceview.trace.sqlite.row_reader import Numbers, lenient_texts
 
 _Types = tuple[np.dtype[Any], ...]
 _NUMBERS: _Types = tuple(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
 _CODES: _Types = (np.dtype("i4"),)
 _LIMITS = {t: (int(np.iinfo(t).min), int(np.iinfo(t).max)) for t in _NUMBERS}
+
+
+class DeclinedError(Exception):
+    """The page decoder cannot read this table; sqlite3 must."""
 
 
 @record
@@ -115,7 +122,7 @@ class TextColumn:
 
     def __init__(self) -> None:
         self._codes = _Growing(_CODES)
-        self._numbers = text_numbers()
+        self._numbers = TextNumbers()
 
     def add(self, piece: Piece, expected: int) -> None:
         """Append a copy of the piece; `expected` estimates the final number of rows.

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition
-from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,32 +19,22 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.records import record
 from traceview.tables import Texts
-from traceview.trace.sqlite import c_decoder
-from traceview.trace.sqlite.cells import (
-    LEAF,
-    PAD,
-    Bytes,
-    Chunk,
-    WantedColumn,
-    check_space,
-    decode,
-    most_cells,
-)
-from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
-from traceview.trace.sqlite.record_layout import DeclinedError
+from traceview.tables.packed_texts import Bytes
+from traceview.trace.sqlite.columns import DeclinedError, NumberColumn, Piece, TextColumn
+from traceview.trace.sqlite.decoder import PAD, Chunk, PageDecoder, WantedColumn
 from traceview.trace.sqlite.row_reader import Kind, Numbers
-
-__all__ = ["DeclinedError", "PageFile", "read_pages"]
 
 Pages = npt.NDArray[np.int64]
 # First page and number of pages.
 Run = tuple[int, int]
 HEADER_BYTES = 100
 UTF8 = 1
-INTERIOR = 0x05
+LEAF, INTERIOR = 0x0D, 0x05
 INTERIOR_HEADER_BYTES = 12
 # The number of a page, and that of a row of one byte.
 LEAST_INTERIOR_CELL_BYTES = 5
+# A cell takes 4 bytes or more and its pointer 2; a free block has a header of 4 bytes.
+LEAST_CELL_BYTES, POINTER_BYTES, FREE_HEADER_BYTES = 4, 2, 4
 MOST_LEVELS = 20
 THREADS = 2
 # Beyond this much unwanted data between wanted pages, several reads are cheaper than one.
@@ -89,30 +78,6 @@ class PageFile:
                 raise DeclinedError("the file ends within a page")
 
 
-class _Decoder(Protocol):
-    """Decodes a chunk whose pages were read into its buffer."""
-
-    # Small enough that intermediate arrays fit into the CPU cache.
-    chunk_bytes: ClassVar[int]
-
-    def buffer(self, size: int) -> Bytes: ...
-
-    def decode(self, chunk: Chunk) -> list[Piece]: ...
-
-
-class _NumpyDecoder:
-    chunk_bytes: ClassVar = 4 << 20
-
-    def __init__(self, wanted: Sequence[WantedColumn]) -> None:
-        self._wanted = wanted
-
-    def buffer(self, size: int) -> Bytes:
-        return np.empty(size, np.uint8)
-
-    def decode(self, chunk: Chunk) -> list[Piece]:
-        return decode(chunk, self._wanted)
-
-
 def read_pages(
     file: PageFile, root: int, places: Mapping[str, int], wanted: Mapping[str, Kind]
 ) -> dict[str, Numbers | Texts]:
@@ -143,8 +108,7 @@ class _TableReading:
     def __init__(self, file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]) -> None:
         self.columns = [TextColumn() if w.kind == "text" else NumberColumn() for w in wanted]
         self._file, self._leaves, self._wanted = file, leaves, wanted
-        self._kind = c_decoder.CompiledDecoder if c_decoder.is_available() else _NumpyDecoder
-        self._chunk_pages = max(1, self._kind.chunk_bytes // file.page_bytes)
+        self._chunk_pages = max(1, PageDecoder.chunk_bytes // file.page_bytes)
         self.chunks = -(-len(leaves) // self._chunk_pages)
         self._numbers = iter(range(self.chunks))
         self._appended = self._rows = 0
@@ -153,7 +117,7 @@ class _TableReading:
 
     def read_chunks(self) -> None:
         """Read the next unread chunks until none is left. Raises DeclinedError."""
-        decoder: _Decoder = self._kind(self._wanted)
+        decoder = PageDecoder(self._wanted)
         try:
             for number in self._numbers:
                 first = number * self._chunk_pages
@@ -210,10 +174,10 @@ def _children(file: PageFile, page: int) -> Pages:
     cells = int(content[3]) << 8 | int(content[4])
     if content[0] != INTERIOR:
         raise DeclinedError("an interior page has the wrong type")
-    if not 0 < cells <= most_cells(INTERIOR_HEADER_BYTES, file.usable_bytes):
+    if not 0 < cells <= _most_cells(file.usable_bytes):
         raise DeclinedError("an interior page has no cells, or more than fit")
     pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
-    check_space(content, INTERIOR_HEADER_BYTES, _interior_bytes(content, pointers))
+    _check_space(content, _interior_bytes(content, pointers))
     left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
     return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
 
@@ -229,7 +193,38 @@ def _interior_bytes(content: Bytes, pointers: Pages) -> int:
     return int(sizes.sum())
 
 
-def _gathered(file: PageFile, pages: Pages, decoder: _Decoder) -> Chunk:
+def _most_cells(usable_bytes: int) -> int:
+    """The number of the shortest cells that fill an interior page."""
+    return (usable_bytes - INTERIOR_HEADER_BYTES) // (LEAST_CELL_BYTES + POINTER_BYTES)
+
+
+def _check_space(page: Bytes, taken: int) -> None:
+    """Check that the cells, which take that many bytes, and the free space fill an interior page.
+
+    Raises DeclinedError: cells that overlap, or some that the header does not count.
+    """
+    cells, first = _word(page, 3), _word(page, 5) or 1 << 16
+    if first < INTERIOR_HEADER_BYTES + POINTER_BYTES * cells:
+        raise DeclinedError("cells begin within the header of their page")
+    if first + taken + int(page[7]) + _free_bytes(page, first) != len(page):
+        raise DeclinedError("cells and free space do not fill a page")
+
+
+def _free_bytes(page: Bytes, end: int) -> int:
+    """Bytes in the free blocks of a page, each of which leads to the next one."""
+    total, at = 0, _word(page, 1)
+    while at:
+        if at < end or at > len(page) - FREE_HEADER_BYTES:
+            raise DeclinedError("a free block lies outside its page")
+        total, end, at = total + _word(page, at + 2), at + FREE_HEADER_BYTES, _word(page, at)
+    return total
+
+
+def _word(page: Bytes, at: int) -> int:
+    return int(page[at]) << 8 | int(page[at + 1])
+
+
+def _gathered(file: PageFile, pages: Pages, decoder: PageDecoder) -> Chunk:
     """Read the pages of one chunk in few calls."""
     first, last = int(pages.min()), int(pages.max())
     if last - first < SPARSE * len(pages):

@@ -1,8 +1,8 @@
-/* C version of cells.py: the rows of a few leaf pages of an SQLite table, column by column.
+/* The rows of a few leaf pages of an SQLite table, column by column.
  *
  * The format is that of https://www.sqlite.org/fileformat2.html. The pages are untrusted: nothing
  * is read outside the usable bytes of a page, and whatever is unusual is declined, with the reason,
- * so that SQLite itself decides what it means. Loaded with ctypes by c_decoder.py, whose
+ * so that SQLite itself decides what it means. Loaded with ctypes by decoder.py, whose
  * structures mirror those of this file; knows nothing of Python, and may run in several threads.
  */
 #include <stdint.h>

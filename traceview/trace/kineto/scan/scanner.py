@@ -1,8 +1,7 @@
-"""The compiled reader of events, events.c: as decode_events, without Python objects."""
+"""The scanner of events, events.c: as decode_events, without Python objects."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from ctypes import Structure, c_char_p, c_int64, c_void_p
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ import numpy as np
 
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.compiled.text_numbers import CompiledNumbers
 from traceview.records import record
 from traceview.tables import Array, Integers
+from traceview.tables.packed_texts import TextNumbers
 from traceview.trace.kineto.events import check_length
 
 MOST_EVENTS = (1 << 16) - 24
@@ -24,7 +23,6 @@ LEAST_BYTES = 32
 """An event that becomes a row is longer than this: each of its fields has a key."""
 _COLUMNS = 17
 _TABLES = 7
-_FUNCTIONS = ("traceview_scan_events", "traceview_index_texts")
 
 
 class ScanStop(IntEnum):
@@ -88,11 +86,6 @@ class _CScan(Structure):
     )
 
 
-def is_available() -> bool:
-    """Whether the compiled reader is installed and not switched off."""
-    return library.has(*_FUNCTIONS)
-
-
 class EventScanner:
     """Scans texts one after the other, and numbers names and threads across all of them."""
 
@@ -100,8 +93,8 @@ class EventScanner:
         self._columns = [np.empty((_COLUMNS, MOST_EVENTS), np.int64) for _ in ScannedTable]
         self._others = np.empty((MOST_EVENTS, 2), np.int64)
         self._details = np.empty((MOST_EVENTS, 4), np.int64)
-        self._names = [CompiledNumbers() for _ in ScannedTable]
-        self._threads = CompiledNumbers()
+        self._names = [TextNumbers() for _ in ScannedTable]
+        self._threads = TextNumbers()
         self._texts = ScannedTexts([[] for _ in ScannedTable], [])
         self._scan = _CScan(
             most_rows=MOST_EVENTS,
@@ -128,7 +121,7 @@ class EventScanner:
         for each in numbered:
             each.make_room(most, limit - at + most)
         scan.text, scan.bytes, scan.limit, scan.at = text, len(text), limit, at
-        library.call("traceview_scan_events", ctypes.byref(scan))
+        library.call("traceview_scan_events", scan)
         check_length(scan.events, scan.at - at)
         for each, known in zip(numbered, (*self._texts.names, self._texts.threads), strict=True):
             known += each.since(len(known))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
 from traceview.compiled import library
-from traceview.compiled.library import address, pointer
-from traceview.tables import Array, Integers, RowNumbers, constant, picked
+from traceview.compiled.library import address
+from traceview.tables.arrays import Array, Integers, RowNumbers, constant, picked
 from traceview.tables.parts import in_order, parts
 
 _BITS = 16
@@ -33,25 +32,16 @@ class _CValues(Structure):
 def few_values(column: Array) -> tuple[Integers, RowNumbers] | None:
     """Distinct values in order of appearance, and for each row the index of its value.
 
-    `column` holds signed integers. None if it has many distinct values, or without the library.
+    `column` holds signed integers. None if it has many distinct values.
     """
-    if not library.has("traceview_number_values"):
-        return None
     # A column has no more values than rows, and most columns of small traces are short.
     bits = min(_BITS, len(column).bit_length() + 1)
     most = 1 << (bits - 1)
     values, slots = np.empty(most, np.int64), np.empty(1 << bits, np.int32)
     table = _CValues(address(values), most, 0, address(slots), bits)
-    column = np.ascontiguousarray(column)
     numbers = np.empty(len(column), np.int32)
-    reason = library.call(
-        "traceview_number_values",
-        ctypes.byref(table),
-        pointer(column),
-        c_int64(column.itemsize),
-        c_int64(len(column)),
-        pointer(numbers),
-    )
+    given = (table, column, column.itemsize, len(column), numbers)
+    reason = library.call("traceview_number_values", *given)
     return None if reason else (values[: table.count].copy(), numbers)
 
 

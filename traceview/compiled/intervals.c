@@ -1,4 +1,4 @@
-/* C code of coverage.py: unions of intervals, the time they cover, lookups among ordered times.
+/* C code of intervals.py: unions of intervals, the time they cover, lookups among ordered times.
  *
  * Each function is one pass: queries mostly come in order, so each search begins where the previous
  * one ended. Knows nothing of Python, and may run in several threads.

@@ -5,17 +5,28 @@ A million str take half a second and a hundred MB, and a report shows a handful 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
-from ctypes import c_int64
+from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.compiled import library
-from traceview.compiled.library import pointer
+from traceview.compiled.library import address
 from traceview.records import record
-from traceview.tables import Array, Integers, Texts, TextValues, object_array, picked, thrifty
+from traceview.tables.arrays import (
+    Array,
+    Integers,
+    RowNumbers,
+    TextValues,
+    object_array,
+    picked,
+    thrifty,
+)
+from traceview.tables.texts import Texts
 
 Bytes = npt.NDArray[np.uint8]
 _SPACE, _DELETE = 0x20, 0x7F
@@ -77,17 +88,9 @@ class PackedTexts:
         sizes = self.sizes[numbers]
         ends = np.cumsum(sizes + 1)
         starts = ends - sizes - 1
-        if not library.has("traceview_pick_texts"):
-            # Each byte is as far from its text's start here as there, and a NUL follows each text.
-            content = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-            to = np.delete(np.arange(len(content)), ends - 1)
-            content[to] = self.content[to + np.repeat(self.starts[numbers] - starts, sizes)]
-            return PackedTexts(content, starts, sizes, separated=True)
         content = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        given = (np.ascontiguousarray(e, np.int64) for e in (self.starts, self.sizes, numbers))
-        arrays: list[Array] = [self.content, *given]
-        addresses, count = map(pointer, arrays), c_int64(len(numbers))
-        library.call("traceview_pick_texts", *addresses, count, pointer(content))
+        given = (self.content, self.starts, self.sizes, numbers, len(numbers), content)
+        library.call("traceview_pick_texts", *given)
         return PackedTexts(content, starts, sizes, separated=True)
 
     def slice(self, part: slice) -> PackedTexts:
@@ -107,7 +110,8 @@ class PackedTexts:
     def holds(self, part: bytes) -> bool:
         """Whether `part`, which has no NUL, occurs in any text. Requires `separated`."""
         if part not in self._held:
-            self._held[part] = _occurs(part, self.content)
+            given = (self.content, len(self.content), part, len(part))
+            self._held[part] = library.call("traceview_holds", *given) != 0
         return self._held[part]
 
     @cached_property
@@ -205,8 +209,88 @@ def packed(texts: Texts) -> PackedTexts:
     return PackedTexts.encoded(texts.values.tolist())
 
 
-def _occurs(part: bytes, content: Bytes) -> bool:
-    if not library.has("traceview_holds"):
-        return part in content.tobytes()
-    given = (pointer(content), c_int64(len(content)), part, c_int64(len(part)))
-    return library.answer("traceview_holds", *given) != 0
+class CollidingTextsError(Exception):
+    """Texts crafted to have equal hashes; the caller must use a dict or sqlite3 instead."""
+
+
+class _CTable(Structure):
+    _fields_ = (
+        ("content", c_void_p),
+        ("most_bytes", c_int64),
+        ("starts", c_void_p),
+        ("most_texts", c_int64),
+        ("texts", c_int64),
+        ("slots", c_void_p),
+        ("slot_count", c_int64),
+    )
+
+
+class TextNumbers:
+    """Numbers of the distinct texts so far, in order of appearance.
+
+    They are in a hash table of texts.c, whose address other C functions can use.
+    """
+
+    def __init__(self) -> None:
+        self._table = _CTable()
+        self._content = np.empty(0, np.uint8)
+        self._starts = np.zeros(1, np.int64)
+        self._slots = np.empty(0, np.uint64)
+
+    def __len__(self) -> int:
+        return int(self._table.texts)
+
+    def of(self, texts: PackedTexts) -> RowNumbers:
+        """The number of each text. Raises CollidingTextsError."""
+        self.make_room(len(texts), int(texts.sizes.sum()) + len(texts))
+        numbers = np.empty(len(texts), np.int32)
+        given = (texts.content, texts.starts, texts.sizes, len(texts), numbers)
+        _call("traceview_number_texts", self._table, *given)
+        return numbers
+
+    def distinct(self) -> PackedTexts:
+        """The texts by number; after this call, none can be added."""
+        starts = self._starts[: len(self) + 1]
+        self._slots = np.empty(0, np.uint64)
+        return PackedTexts(
+            self._content[: starts[-1]], starts[:-1], np.diff(starts) - 1, separated=True
+        )
+
+    def since(self, first: int) -> list[bytes]:
+        """The texts from number `first` on."""
+        starts = self._starts[first : len(self) + 1].tolist()
+        content = self._content.data
+        return [bytes(content[start : end - 1]) for start, end in pairwise(starts)]
+
+    @property
+    def address(self) -> int:
+        """The address of the C table, valid while this object lives."""
+        return ctypes.addressof(self._table)
+
+    def make_room(self, texts: int, size: int) -> None:
+        """Make room for `texts` more texts of `size` bytes in all, a NUL after each included."""
+        table, known = self._table, len(self)
+        used = int(self._starts[known])
+        if used + size > len(self._content):
+            # Unused room takes address space but no memory.
+            self._content = _longer(self._content, used, 2 * (used + size))
+            table.content, table.most_bytes = address(self._content), len(self._content)
+        if known + texts >= len(self._starts):
+            self._starts = _longer(self._starts, known + 1, 2 * (known + texts) + 1)
+            table.starts, table.most_texts = address(self._starts), len(self._starts) - 1
+        if 2 * (known + texts) > len(self._slots):
+            self._slots = np.empty(1 << (4 * (known + texts)).bit_length(), np.uint64)
+            table.slots, table.slot_count = address(self._slots), len(self._slots)
+            _call("traceview_index_texts", table)
+
+
+def _longer(values: Array, used: int, size: int) -> Array:
+    result = np.empty(size, values.dtype)
+    result[:used] = values[:used]
+    return result
+
+
+def _call(name: str, *given: object) -> None:
+    reason = library.call(name, *given)
+    if reason is not None:
+        raise CollidingTextsError(reason)

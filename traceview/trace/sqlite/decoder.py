@@ -1,20 +1,40 @@
-"""The compiled page decoder, pages.c: as cells.py, several times as fast."""
+"""The decoder of leaf pages, pages.c: the wanted columns of all rows of a few pages at once."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from ctypes import Structure, c_int64, c_void_p
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.compiled.packed_texts import PackedTexts
-from traceview.trace.sqlite.cells import PAD, Bytes, Chunk, WantedColumn
-from traceview.trace.sqlite.columns import Piece
-from traceview.trace.sqlite.record_layout import DeclinedError
+from traceview.records import record
+from traceview.tables.packed_texts import Bytes, PackedTexts
+from traceview.trace.sqlite.columns import DeclinedError, Piece
+from traceview.trace.sqlite.row_reader import Kind
+
+PAD = 160
+"""Bytes after the last page that may be read, though never used."""
+
+
+@record
+class WantedColumn:
+    """A column to decode, by its index in the record."""
+
+    place: int
+    kind: Kind
+
+
+@record
+class Chunk:
+    """Pages in memory, with PAD bytes after the last, and the offset of each."""
+
+    content: Bytes
+    starts: npt.NDArray[np.intp]
+    usable_bytes: int
 
 
 class _CChunk(Structure):
@@ -42,11 +62,6 @@ class _CColumn(Structure):
         ("slots", c_void_p),
         ("slot_count", c_int64),
     )
-
-
-def is_available() -> bool:
-    """Whether the compiled decoder is installed and not switched off."""
-    return library.has("traceview_count_rows", "traceview_decode")
 
 
 class _ColumnBuffers:
@@ -82,7 +97,7 @@ class _ColumnBuffers:
         return PackedTexts(chunk.content, self.text_starts[:count], self.text_bytes[:count])
 
 
-class CompiledDecoder:
+class PageDecoder:
     """Decodes chunks into reused buffers: allocating new ones for each takes longer."""
 
     chunk_bytes: ClassVar = 1 << 20
@@ -109,11 +124,11 @@ class CompiledDecoder:
             address(chunk.content), size, address(starts), len(starts), chunk.usable_bytes
         )
         counted = c_int64()
-        _call("traceview_count_rows", ctypes.byref(pages), ctypes.byref(counted))
+        _call("traceview_count_rows", pages, counted)
         rows = counted.value
         self._make_room(rows)
         columns = self._columns
-        _call("traceview_decode", ctypes.byref(pages), columns, c_int64(len(columns)), counted)
+        _call("traceview_decode", pages, columns, len(columns), rows)
         pieces: dict[int, Piece] = {}
         for place, room, column in zip(self._order, self._rooms, columns, strict=True):
             pieces[place] = room.piece(chunk, column, rows)

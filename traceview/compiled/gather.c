@@ -1,4 +1,4 @@
-/* C code of gather.py: values of a column picked by row.
+/* C code of tables/arrays.py: values of a column picked by row.
  *
  * Knows nothing of Python, and may run in several threads.
  */

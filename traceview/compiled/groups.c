@@ -1,4 +1,4 @@
-/* C code of grouping.py: rows grouped by small integers, statistics of groups, and keys matched.
+/* C code of groups.py: rows grouped by small integers, statistics of groups, and keys matched.
  *
  * The values of a group are gathered, and its median is selected among them: sorting all values
  * takes several times as long. Knows nothing of Python, and may run in several threads.

@@ -1,6 +1,6 @@
 """Decode the rows of a few leaf pages at once, with numpy.
 
-The fallback for machines without a C compiler, and the reference for the compiled decoder, pages.c.
+The reference for the decoder in C, pages.c: slower, and with hardly a line in common.
 
 Rows of a table mostly share a handful of record headers, which give the type and so the length of
 every column. Rows with equal headers have their columns at equal offsets: they are copied side by
@@ -10,24 +10,16 @@ side, and each column is then a plain strided array.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.compiled.packed_texts import PackedTexts
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
-from traceview.trace.sqlite.columns import Piece
-from traceview.trace.sqlite.record_layout import (
-    FIRST_TEXT_TYPE,
-    INTEGER_BYTES,
-    NULL_TYPE,
-    ONE_TYPE,
-    ZERO_TYPE,
-    DeclinedError,
-    RecordLayout,
-    layout_of,
-)
+from traceview.tables.packed_texts import PackedTexts
+from traceview.trace.sqlite.columns import DeclinedError, Piece
+from traceview.trace.sqlite.decoder import Chunk, WantedColumn
 from traceview.trace.sqlite.row_reader import Kind
 
 Bytes = npt.NDArray[np.uint8]
@@ -37,8 +29,6 @@ LEAF = 0x0D
 LEAF_HEADER_BYTES = 8
 # A cell takes 4 bytes or more and its pointer 2; a free block has a header of 4 bytes.
 LEAST_CELL_BYTES, POINTER_BYTES, FREE_HEADER_BYTES = 4, 2, 4
-# Bytes after the last page that may be read, though never used.
-PAD = 160
 MOST_HEADER_BYTES = 127
 # A row longer than the usable page minus this continues in overflow pages.
 LOCAL_LESS_THAN_USABLE = 35
@@ -47,21 +37,50 @@ FEW_GROUPS, ROWS_PER_GROUP = 64, 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@record
-class WantedColumn:
-    """A column to decode, by its index in the record."""
+# Types of a column: NULL, integers of 1 to 8 bytes, a real number, the constants 0 and 1, two that
+# are reserved; from 12 on blobs and texts take turns.
+NULL_TYPE, ZERO_TYPE, ONE_TYPE, FIRST_TEXT_TYPE = 0, 8, 9, 13
+INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+FIXED_BYTES = (0, *INTEGER_BYTES.values(), 8, 0, 0, -1, -1)
 
-    place: int
-    kind: Kind
+
+class RecordLayout:
+    """Types and offsets of the columns of records with equal headers."""
+
+    def __init__(self, header: bytes) -> None:
+        self.types = list(_varints(header[1:]))
+        self.starts = [len(header)]
+        for kind in self.types:
+            self.starts.append(self.starts[-1] + _length(kind))
+
+    def end(self, places: Sequence[int]) -> int:
+        """Offset of the end of the last of these columns."""
+        if max(places) >= len(self.types):
+            raise DeclinedError("a row is older than a column and takes its default")
+        return self.starts[max(places) + 1]
 
 
-@record
-class Chunk:
-    """Pages in memory, with PAD bytes after the last, and the offset of each."""
+# Records of one table repeat their headers, and parsing one takes a Python step per column.
+layout_of = lru_cache(maxsize=4096)(RecordLayout)
 
-    content: Bytes
-    starts: Rows
-    usable_bytes: int
+
+def _length(kind: int) -> int:
+    if kind >= len(FIXED_BYTES):
+        return (kind - len(FIXED_BYTES)) // 2
+    if FIXED_BYTES[kind] < 0:
+        raise DeclinedError("a type is reserved")
+    return FIXED_BYTES[kind]
+
+
+def _varints(raw: bytes) -> Iterator[int]:
+    value = 0
+    for place, byte in enumerate(raw):
+        value = (value << 7) | (byte & 0x7F)
+        if byte < 0x80:
+            yield value
+            value = 0
+        elif value >> 32 or place + 1 == len(raw):
+            raise DeclinedError("a header does not end where it should")
 
 
 @record

@@ -1,1 +1,0 @@
-"""Column functions that `tables` itself needs; this package does not import it."""
