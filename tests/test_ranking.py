@@ -19,7 +19,7 @@ from traceview.findings import (
 )
 from traceview.intervals import Intervals
 from traceview.ranking import MOST_ABOVE_INFO, ranked
-from traceview.render.report.saving import claim
+from traceview.render.report.document import claim
 
 MS = 1_000_000
 

@@ -1,7 +1,7 @@
 """Display of the public types: `repr`, HTML for notebooks, charts, whole documents.
 
-These types stand below `render` in the order of imports, and `render` draws them. `show` looks up
-the renderer of a type and a form in a registry, which `render` fills when the first value is shown.
+These types stand below `render` in the order of imports, and `render` draws them: `show` looks up
+the renderer of a type and a form in its registry.
 """
 
 from __future__ import annotations
@@ -9,41 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from traceview.outputs import check_output
+from traceview.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 
-Form = Literal["text", "html", "figure", "page", "json", "markdown"]
-"""Lines of a `repr`, an element of a notebook, a chart, and whole documents."""
-Renderer = Callable[..., Any]
-
-_RENDERERS: dict[tuple[str, Form], Renderer] = {}
-_FILLED_BY = "traceview.render.forms"
+_FORMS = "traceview.render.forms"
+"""The registry of what renders a type in a form."""
 
 
-def shows(form: Form, *types: str) -> Callable[[Renderer], Renderer]:
-    """Register the renderer of a form for types, by the names of their classes.
-
-    A name spares the registry the import of types that nobody shows; class names are unique.
-    """
-
-    def register(renderer: Renderer) -> Renderer:
-        _RENDERERS.update(((name, form), renderer) for name in types)
-        return renderer
-
-    return register
-
-
-def show(value: object, form: Form, *options: Any) -> Any:
+def show(value: object, form: str, *options: Any, **limits: Any) -> Any:
     """The value in a form: a text, or a figure. Raises TypeError if it has no such form."""
-    import_module(_FILLED_BY)
-    for kind in type(value).__mro__:
-        if renderer := _RENDERERS.get((kind.__name__, form)):
-            return renderer(value, *options)
-    raise TypeError(f"{type(value).__name__} has no {form}")
+    return import_module(_FORMS).renderer(type(value), form)(value, *options, **limits)
 
 
 class Described:
@@ -81,7 +61,7 @@ class WrittenReport(Drawn):
         The page has the first 1,000 rows of each table unless `all_rows`. Raises
         OutputExistsError if the file exists and not `force`.
         """
-        return output(lambda: show(self, "page", all_rows), path, force)
+        return output(lambda: show(self, "page", __version__, **_limits(all_rows)), path, force)
 
     @overload
     def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
@@ -95,7 +75,12 @@ class WrittenReport(Drawn):
         A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
         exists and not `force`.
         """
-        return output(lambda: show(self, "json", all_rows), path, force)
+        return output(lambda: show(self, "json", __version__, **_limits(all_rows)), path, force)
+
+
+def _limits(all_rows: bool) -> dict[str, None]:
+    """No limit of rows, or that of the renderer."""
+    return {"most_rows": None} if all_rows else {}
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:

@@ -13,7 +13,7 @@ import click
 import traceview
 from traceview.cli import VERBS, group
 from traceview.cli.schema import OUTPUTS
-from traceview.render.schemas.documents import schema
+from traceview.render.schemas import schema
 from website.pages import Page, opened
 
 _WIDTH = 88

@@ -8,7 +8,7 @@ import traceview
 from tests.build import Export
 from tests.places import DATA
 from traceview.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
-from traceview.render.report.scoreboard import tiles
+from traceview.render.report.document import tiles
 
 
 def test_each_field_has_its_meaning():

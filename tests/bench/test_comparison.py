@@ -12,9 +12,11 @@ from traceview.bench import BenchRequest, Version, bandwidth, describe, measure,
 from traceview.bench.correctness import compare, reference_outputs  # noqa: E402
 from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 from traceview.errors import InputError  # noqa: E402
-from traceview.render.bench.flame_graph import render_flame  # noqa: E402
 from traceview.render.bench.json import as_document  # noqa: E402
-from traceview.render.bench.speedscope import render_speedscope  # noqa: E402
+from traceview.render.bench.profile import (  # noqa: E402
+    render_flame,
+    render_speedscope,
+)
 from traceview.render.bench.text import render_bench  # noqa: E402
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tests behaviour without a GPU")

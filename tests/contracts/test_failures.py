@@ -23,9 +23,9 @@ from traceview.ranks import answer
 from traceview.ranks.answer import job_report
 from traceview.ranks.execution import task
 from traceview.ranks.execution.inputs import RankFile
-from traceview.render.documents.report import report_document
 from traceview.render.markdown import render_markdown
 from traceview.render.ranks.text import render_job
+from traceview.render.report.document import report_document
 from traceview.render.report.html import render_html
 from traceview.render.report.text import render_text
 from traceview.render.terminal.screen import render_screen

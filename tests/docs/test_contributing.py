@@ -125,3 +125,30 @@ def test_the_files_of_a_cause_are_formatted(with_cause):
     files = [step["path"] for step in steps("Add a cause")]
     run(with_cause, "ruff", "check", *files)
     run(with_cause, "ruff", "format", "--check", *files)
+
+
+@pytest.fixture(scope="module")
+def with_format(tmp_path_factory):
+    """A copy after the three steps, with the line after the last one of its list."""
+    folder = copied(tmp_path_factory.mktemp("format"))
+    file, line, test = steps("Add a format")
+    for step in (file, test):
+        (folder / step["path"]).write_text(step["code"])
+    forms = folder / line["path"]
+    before, start, after = forms.read_text().partition("FORMATS = {\n")
+    assert line["code"].count("\n") == 1
+    forms.write_text(before + start + line["code"] + after)
+    return folder
+
+
+@pytest.mark.programs
+def test_a_new_format_is_one_function_and_one_line(with_format):
+    test = "tests/render/test_outline.py"
+    said = run(with_format, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test)
+    assert "1 passed" in said
+
+
+def test_the_files_of_a_format_are_formatted(with_format):
+    files = [step["path"] for step in steps("Add a format")]
+    run(with_format, "ruff", "check", *files)
+    run(with_format, "ruff", "format", "--check", *files)

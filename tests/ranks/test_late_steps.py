@@ -14,7 +14,7 @@ from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.result.heat import loading_in_steps
 from traceview.ranks.result.rank_rows import pattern_of
-from traceview.render.ranks.figures import ranked_findings
+from traceview.render.ranks.document import ranked_findings
 
 
 def late_in(late: Sequence[int], steps: int, idle_ns: int = 12 * MS) -> list:

@@ -32,7 +32,7 @@ from traceview.facts.idle import causes as rules
 from traceview.ranks.job import PARTS
 from traceview.ranks.result.findings import activity_of_rank
 from traceview.render.base.colors import color_class, colors_css
-from traceview.render.ranks.heat_text import _LETTERS
+from traceview.render.ranks.text import _LETTERS
 from traceview.timeline.names import CLASSES
 
 by_rules = rules.classify

@@ -52,10 +52,9 @@ def put_report(
     wanted: Outputs,
 ) -> None:
     from traceview import __version__
-    from traceview.render.bench.difference_text import render_difference
     from traceview.render.bench.json import render_bench_json
-    from traceview.render.bench.profile_text import render_profile
-    from traceview.render.bench.text import render_bench
+    from traceview.render.bench.profile import render_profile
+    from traceview.render.bench.text import render_bench, render_difference
 
     def drawn(width: int, color: bool) -> str:
         text = render_bench(report, description=description, width=width, color=color)
@@ -83,8 +82,7 @@ def put_profile(
     report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
 ) -> None:
     from traceview import TraceviewError, __version__
-    from traceview.render.bench.flame_graph import render_flame
-    from traceview.render.bench.speedscope import render_speedscope
+    from traceview.render.bench.profile import render_flame, render_speedscope
 
     if profiled is None:
         raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
@@ -298,7 +296,7 @@ def _time_program(
     from traceview.bench.program import sweep_program
     from traceview.bench.timing.growth import Axis
     from traceview.render.bench.json import render_program_json
-    from traceview.render.bench.program_text import render_program
+    from traceview.render.bench.text import render_program
 
     axis = Axis.of(sweep)
     with progress(f"Running {program.name[:60]}") as next_step:

@@ -130,10 +130,13 @@ def _file(json_: str | None) -> Path | None:
 
 def _write(report: GateReport, junit: Path | None, json_: str | None, github: bool) -> None:
     from traceview import __version__
-    from traceview.render.gate.github import job_summary, workflow_commands
-    from traceview.render.gate.json import render_json
-    from traceview.render.gate.junit import render_junit
-    from traceview.render.gate.text import render_text
+    from traceview.render.gate import (
+        job_summary,
+        render_json,
+        render_junit,
+        render_text,
+        workflow_commands,
+    )
 
     if json_ != STDOUT:
         print_text(lambda width, color: render_text(report, width=width, color=color))

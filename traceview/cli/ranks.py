@@ -158,7 +158,7 @@ def _document(job: JobReport, all_rows: bool, only: Sequence[str]) -> Iterator[s
 
 def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
     from traceview.ranks.tables import chosen
-    from traceview.render.ranks.figures import ranked_findings
+    from traceview.render.ranks.document import ranked_findings
     from traceview.render.report.csv_tables import csv_text
     from traceview.report import findings_table
 

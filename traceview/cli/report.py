@@ -334,7 +334,7 @@ def _import_ahead(outputs: ReportOutputs) -> None:
 
 def _draw_ahead(trace: Trace) -> None:
     """Draw the page's timeline, which needs no findings, while the analyses run."""
-    from traceview.render.timeline.section import timeline_view
+    from traceview.render.timeline.document import timeline_view
 
     # A failure is reported when the page is rendered.
     with suppress(Exception):

@@ -167,8 +167,7 @@ def print_report(report: Report, shown: ScreenOptions) -> None:
             )
         )
         return
-    from traceview.render.report.table_text import TextOptions
-    from traceview.render.report.text import render_text
+    from traceview.render.report.text import TextOptions, render_text
 
     options = TextOptions(full_names=shown.full_names)
     # Older pagers print the escape codes of links as text.

@@ -44,7 +44,7 @@ def command(name: str, output: Path | None, force: bool) -> None:
     is `traceview bench` of a whole program.
     """
     from traceview.outputs import check_output
-    from traceview.render.schemas.documents import schema
+    from traceview.render.schemas import schema
 
     if output is not None:
         check_output(output, force=force)

@@ -11,6 +11,7 @@ from traceview import display
 from traceview.comparison.figures import PartKind, RunFigures, StepPart
 from traceview.records import record
 from traceview.trace import Trace
+from traceview.version import __version__
 
 Change = Literal["same", "appeared", "vanished", "renamed", "reconfigured"]
 
@@ -138,7 +139,7 @@ class RunComparison(display.Drawn):
 
         Raises OutputExistsError if the file exists and not `force`.
         """
-        return display.output(lambda: display.show(self, "page"), path, force)
+        return display.output(lambda: display.show(self, "page", __version__), path, force)
 
     @overload
     def to_json(self, path: None = None, *, force: bool = False) -> str: ...
@@ -146,7 +147,7 @@ class RunComparison(display.Drawn):
     def to_json(self, path: str | Path, *, force: bool = False) -> Path: ...
     def to_json(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
         """The comparison as JSON, as `traceview compare --json` prints it, or written to a path."""
-        return display.output(lambda: display.show(self, "json"), path, force)
+        return display.output(lambda: display.show(self, "json", __version__), path, force)
 
     @overload
     def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...

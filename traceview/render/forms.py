@@ -1,118 +1,67 @@
-"""The registry of `traceview.display`: for each public type and form, what renders it.
+"""What renders a type in a form, for `traceview.display`: modules and functions of this package.
 
-Each renderer is imported when it is called: a `repr` needs no page.
+A renderer is imported when it is called: a `repr` needs no page. Types are named, which spares the
+registry the import of types that nobody shows; class names are unique.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceview.display import shows
-from traceview.errors import ToolNotFoundError
-from traceview.version import __version__
+from traceview.render.document import Document
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from traceview.analyses.base import Result
-    from traceview.comparison.comparison import RunComparison
-    from traceview.comparison.gate.rules import GateReport
-    from traceview.ranks.job import JobReport
-    from traceview.render.interactive.kernels import Inspected
-    from traceview.report import Report
-
-
-@shows("text", "object")
-def text(value: Any) -> str:
-    """The `repr` of a public value: at most one screen of plain lines."""
-    from traceview.render.interactive.text import described
-
-    return described(value)
-
-
-@shows("text", "PtxReport", "KernelReport", "Diff")
-def kernel_text(value: Inspected) -> str:
-    """Figures and findings of kernels, without their code."""
-    from traceview.render.interactive.kernels import kernel_text
-
-    return kernel_text(value)
-
-
-@shows("text", "GateReport")
-def gate_text(report: GateReport) -> str:
-    """The text that the command prints."""
-    from traceview.render.gate.text import render_text
-
-    return render_text(report).rstrip("\n")
+DOCUMENTS = {
+    "Report": "report.document:report_document",
+    "JobReport": "ranks.document:job_document",
+    "RunComparison": "comparison.document:comparison_document",
+    "GateReport": "gate:gate_document",
+}
+"""What builds the document of an answer."""
+FORMATS = {
+    "markdown": "markdown:render_markdown",
+}
+"""What lays out a document, and so any answer."""
+RENDERERS: Mapping[str, Mapping[str, str]] = {
+    "text": {
+        "object": "interactive.text:described",
+        "GateReport": "gate:described",
+        **dict.fromkeys(("PtxReport", "KernelReport", "Diff"), "interactive.kernels:kernel_text"),
+    },
+    "html": {"object": "interactive.html:snippet"},
+    "figure": {"Result": "interactive.figure:figure_of"},
+    "page": {
+        "Report": "report.html:render_html",
+        "JobReport": "ranks.html:render_html",
+        "RunComparison": "comparison.html:render_with_recordings",
+    },
+    "json": {
+        "Report": "report.json:render_json",
+        "JobReport": "ranks.json:render_json",
+        "RunComparison": "comparison.json:render_json",
+    },
+}
+"""What else renders types and their subtypes: a `repr`, a notebook's cell, a chart, whole pages."""
 
 
-@shows("html", "object")
-def html(value: Any) -> str:
-    """The HTML of a notebook cell."""
-    from traceview.render.interactive.html import snippet
-
-    return snippet(value)
-
-
-@shows("figure", "Result")
-def figure(result: Result, table: str) -> Figure:
-    """The chart that an analysis declares for one of its tables."""
-    if not find_spec("matplotlib"):
-        remedy = "install it: pip install matplotlib"
-        raise ToolNotFoundError("figure() needs matplotlib", remedy)
-    from traceview.render.interactive.figure import figure_of
-
-    return figure_of(result, table)
+def renderer(kind: type, form: str) -> Callable[..., Any]:
+    """The renderer of a type. Raises TypeError if it has no such form."""
+    for name in (each.__name__ for each in kind.__mro__):
+        if place := RENDERERS.get(form, {}).get(name):
+            return _function(place)
+        if form in FORMATS and name in DOCUMENTS:
+            return lambda answer: _function(FORMATS[form])(document_of(answer))
+    raise TypeError(f"{kind.__name__} has no {form}")
 
 
-@shows("page", "Report", "JobReport")
-def page(report: Report | JobReport, all_rows: bool) -> str:
-    """A report, or a job of many ranks, as an HTML page."""
-    from traceview.render.base.table_view import MOST_ROWS
-
-    return _rendered(report, "html", None if all_rows else MOST_ROWS)
+def document_of(answer: Any) -> Document:
+    """The document of an answer. Raises KeyError if there is none for its class."""
+    document: Document = _function(DOCUMENTS[type(answer).__name__])(answer)
+    return document
 
 
-@shows("page", "RunComparison")
-def comparison_page(comparison: RunComparison) -> str:
-    """A comparison of runs as an HTML page; recordings are read again for their timelines."""
-    from traceview.api.traces import load
-    from traceview.render.comparison.html import render_html
-
-    traces = [load(each) if isinstance(each, Path) else each for each in comparison.recordings]
-    return render_html(comparison, __version__, traces)
-
-
-@shows("json", "Report", "JobReport")
-def json(report: Report | JobReport, all_rows: bool) -> str:
-    """A report, or a job of many ranks, as a JSON document."""
-    from traceview.render.base.row_limit import MOST_ROWS
-
-    return _rendered(report, "json", None if all_rows else MOST_ROWS)
-
-
-def _rendered(report: Report | JobReport, form: str, most_rows: int | None) -> str:
-    room = "ranks" if type(report).__name__ == "JobReport" else "report"
-    render = getattr(import_module(f"traceview.render.{room}.{form}"), f"render_{form}")
-    text: str = render(report, __version__, most_rows)
-    return text
-
-
-@shows("json", "RunComparison")
-def comparison_json(comparison: RunComparison) -> str:
-    """A comparison of runs as a JSON document."""
-    from traceview.render.comparison.json import render_json
-
-    return render_json(comparison, __version__)
-
-
-@shows("markdown", "Report", "RunComparison", "JobReport", "GateReport")
-def markdown(answer: Report | RunComparison | JobReport | GateReport) -> str:
-    """An answer as Markdown for an issue or a pull request."""
-    from traceview.render.documents import document_of
-    from traceview.render.markdown import render_markdown
-
-    return render_markdown(document_of(answer))
+def _function(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"traceview.render.{module}"), name)
+    return function

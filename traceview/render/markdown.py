@@ -16,11 +16,10 @@ import numpy as np
 from traceview import units
 from traceview.analyses.base import Skipped
 from traceview.ranking import RankedFinding
-from traceview.render.base.code_spans import code_spans
+from traceview.render.base.code import code_spans
 from traceview.render.base.safe_text import visible
-from traceview.render.documents.model import Document, Entries, Grid, Section, Sheet
-from traceview.render.report.saving import claim
-from traceview.render.report.table_text import telling_columns
+from traceview.render.document import Document, Entries, Grid, Section, Sheet
+from traceview.render.report.document import claim, telling_columns
 
 MOST_ROWS = 10
 _MOST_TEXT, _MOST_CELL, _MOST_COLUMNS = 1_000, 120, 8

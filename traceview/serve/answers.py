@@ -19,7 +19,7 @@ from traceview.render.base.json_text import written
 from traceview.render.comparison.json import render_json as comparison_json
 from traceview.render.kernels.json import as_document
 from traceview.render.ranks.json import render_json as job_json
-from traceview.render.report.json import finding_document, tables_document
+from traceview.render.report.json import RANKED_FINDING, tables_document
 from traceview.report import Report
 from traceview.serve import brevity
 from traceview.serve.folder import (
@@ -133,7 +133,7 @@ class Answers:
             if spec is not None and isinstance(outcome, Result):
                 tables = tables_document([spec], outcome, most)
             kernels = self._kernels(report, ranked, most)
-            return _plain({"finding": finding_document(ranked), **tables, **kernels})
+            return _plain({"finding": RANKED_FINDING.written(ranked), **tables, **kernels})
 
         return brevity.fitted(shown, rows)
 
@@ -249,7 +249,7 @@ def _state(path: Path) -> tuple[Path, int, int]:
 
 
 def _brief(number: int, ranked: RankedFinding) -> brevity.Document:
-    finding = finding_document(ranked)
+    finding = RANKED_FINDING.written(ranked)
     named = {key: finding[key] for key in ("analysis", "subject")}
     return {"finding": number, **named, **brevity.brief_finding(finding)}
 

@@ -10,8 +10,8 @@ import pytest
 import traceview
 from traceview.bench.history import bench_difference, read_bench
 from traceview.errors import ComparisonRefusedError, InputError
-from traceview.render.bench.difference_text import render_difference
-from traceview.render.schemas.documents import schema
+from traceview.render.bench.text import render_difference
+from traceview.render.schemas import schema
 
 US = 1000.0
 

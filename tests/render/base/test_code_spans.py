@@ -6,8 +6,7 @@ import re
 import pytest
 
 from tests.render.example_report import HOSTILE
-from traceview.render.base.code_colors import colored
-from traceview.render.base.code_spans import coded
+from traceview.render.base.code import coded, colored
 
 
 def spans(text):

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.findings import Evidence, Finding, Subject
-from traceview.render.base.json_text import clean, finding_fields, written
+from traceview.ranking import RankedFinding
+from traceview.render.base.json_shape import FINDING
+from traceview.render.base.json_text import clean, written
 from traceview.tables import Column, Table
 
 COLUMNS = (
@@ -56,7 +58,7 @@ def test_a_finding_has_all_its_fields():
         Evidence({"gaps": 1, "idle_ns": 147_000_000}, "causes", {"cause": "launch-late"}, 5, 9),
         38.5,
     )
-    assert json.loads(written(finding_fields(finding, "gpu-idle"))) == {
+    assert json.loads(written(FINDING.written(finding, RankedFinding("gpu-idle", finding)))) == {
         "severity": "high",
         "message": "1 gap of 147 ms.",
         "action": "Act.",

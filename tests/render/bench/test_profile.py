@@ -6,9 +6,13 @@ import pytest
 
 from traceview.bench import Profile
 from traceview.bench.profiling import Frame, KernelOfOperator, OperatorTime
-from traceview.render.bench.flame_graph import render_flame
-from traceview.render.bench.profile_text import kernel_rows, operator_rows, render_profile
-from traceview.render.bench.speedscope import render_speedscope
+from traceview.render.bench.profile import (
+    kernel_table,
+    operator_table,
+    render_flame,
+    render_profile,
+    render_speedscope,
+)
 
 NAME = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>>(int)"
 
@@ -34,11 +38,11 @@ def on_gpu():
 
 
 def test_kernels_are_listed_with_the_operator_that_launched_them(on_gpu):
-    assert [(row["mean_ns"], row["share_pct"]) for row in kernel_rows(on_gpu)] == [
+    assert [(row["mean_ns"], row["share_pct"]) for row in kernel_table(on_gpu).rows()] == [
         (20_000, 75.0),
         (pytest.approx(20_000 / 3), 25.0),
     ]
-    assert [row["share_pct"] for row in operator_rows(on_gpu)] == [100.0, 0.0]
+    assert [row["share_pct"] for row in operator_table(on_gpu).rows()] == [100.0, 0.0]
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])

@@ -9,7 +9,7 @@ from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
 from traceview.render.charts.columns import MOST_LABELS, label_ending
 from traceview.render.charts.layout import layout
-from traceview.render.charts.svg.draw import draw
+from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table
 
 CHART = Chart("columns", "parts", "Time", "step", "part_ns", stack="part", most=400)

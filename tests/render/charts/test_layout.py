@@ -19,10 +19,11 @@ from tests.render.example_report import (
 )
 from traceview.analyses.base import Chart
 from traceview.render.base.colors import MEANINGS
+from traceview.render.charts import figure
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout
-from traceview.render.charts.palette import LIGHT
-from traceview.render.charts.svg.draw import draw
+from traceview.render.charts.marks import series_class
+from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table
 
 BARS, STACKED = CHARTS
@@ -135,7 +136,6 @@ def test_rows_of_one_name_are_told_apart(column, kind):
 
 
 def test_a_figure_has_the_colours_of_the_page():
-    assert (
-        LIGHT.of("idle: launch-late", ("busy", "idle: launch-late")) == MEANINGS["launch-late"][0]
-    )
-    assert LIGHT.of("somewhere", ("else", "somewhere")) == LIGHT.series[1]
+    idle = series_class("idle: launch-late", ("busy", "idle: launch-late"))
+    assert figure.color_of(idle) == MEANINGS["launch-late"][0]
+    assert figure.color_of(series_class("somewhere", ("else", "somewhere"))) == figure.SERIES[1]

@@ -8,7 +8,7 @@ import pytest
 from traceview.analyses.roofline.analysis import ANALYSIS
 from traceview.render.charts.layout import layout
 from traceview.render.charts.roofline import RooflineChart
-from traceview.render.charts.svg.draw import draw
+from traceview.render.charts.svg import draw
 from traceview.tables import Table
 
 CHART = ANALYSIS.charts[0]

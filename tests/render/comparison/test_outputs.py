@@ -17,9 +17,9 @@ from tests.comparison.sides import (
 )
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.schemas.strictness import validator
+from traceview.render.comparison.document import parts_table
 from traceview.render.comparison.html import render_html
 from traceview.render.comparison.json import render_json
-from traceview.render.comparison.parts import parts_table
 from traceview.render.comparison.text import render_text
 
 WHOLE = a_comparison(environment=(TORCH,), counts=(SYNCS,))

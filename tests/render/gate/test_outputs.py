@@ -10,11 +10,14 @@ from jsonschema import Draft202012Validator
 from tests.comparison.runs import run
 from traceview.comparison.figures import StepPart
 from traceview.comparison.gate import GateCondition, Rule, decide
-from traceview.render.gate.github import job_summary, workflow_commands
-from traceview.render.gate.json import render_json
-from traceview.render.gate.junit import render_junit
-from traceview.render.gate.text import render_text
-from traceview.render.schemas.documents import schema
+from traceview.render.gate import (
+    job_summary,
+    render_json,
+    render_junit,
+    render_text,
+    workflow_commands,
+)
+from traceview.render.schemas import schema
 
 HOSTILE = 'k<T>&"|\n\x1b[31m\x00::error::%0A,'
 MOMENT = datetime(2026, 11, 22, 16, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from traceview.ptx.parser import parse_ptx
 from traceview.ptx.stages import stage_lines
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
-from traceview.render.kernels.listing import render_views
+from traceview.render.kernels.text import render_views
 
 TTGIR = """#blocked = #ttg.blocked<{sizePerThread = [4]}>
 #loc = loc("FILE":1:0)

@@ -14,9 +14,8 @@ from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Argument
 from traceview.ptx.parser import parse_ptx
 from traceview.render.kernels.json import as_document, render_ptx_json
-from traceview.render.kernels.listing import render_views
-from traceview.render.kernels.source_names import SourceNames
-from traceview.render.kernels.text import render_ptx_text
+from traceview.render.kernels.names import SourceNames
+from traceview.render.kernels.text import render_ptx_text, render_views
 
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 

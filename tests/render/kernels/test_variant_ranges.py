@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.findings import Evidence, Finding
-from traceview.render.kernels.variant_ranges import action_of, basis_of, message_of
+from traceview.render.kernels.names import action_of, basis_of, message_of
 
 
 def found(template, *variants, basis=()):

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.render.ranks.jobs import Shape, a_job
-from traceview.render.ranks.group_matrix import MOST_RANKS, group_matrix, group_names
-from traceview.render.ranks.html import render_html
+from traceview.render.ranks.aligned import group_names
+from traceview.render.ranks.html import MOST_RANKS, group_matrix, render_html
 
 
 def with_groups(job, *sets):

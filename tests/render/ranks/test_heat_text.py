@@ -10,8 +10,7 @@ from rich.cells import cell_len
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
 from traceview.ranks.job import PARTS, HeatMap
-from traceview.render.ranks.heat_text import heat_lines
-from traceview.render.ranks.text import render_job
+from traceview.render.ranks.text import heat_lines, render_job
 from traceview.tables import NULL
 
 STEP_NS = 100 * MS

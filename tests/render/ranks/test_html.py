@@ -14,8 +14,7 @@ from tests.render.ranks.jobs import Shape, a_job
 from traceview import units
 from traceview.ranks.job import FailedRank
 from traceview.render.ranks import aligned
-from traceview.render.ranks.aligned import aligned_document
-from traceview.render.ranks.chosen import shown_ranks, shown_windows
+from traceview.render.ranks.aligned import aligned_document, shown_ranks, shown_windows
 from traceview.render.ranks.heat_map import MOST_STEPS, heat_document, three_digits
 from traceview.render.ranks.html import render_html
 

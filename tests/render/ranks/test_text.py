@@ -14,8 +14,7 @@ from traceview import load, units
 from traceview.ranks.answer import job_report
 from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import FailedRank
-from traceview.render.ranks.figures import job_tiles
-from traceview.render.ranks.rank_rows import outliers, rank_rows
+from traceview.render.ranks.document import job_tiles, outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
 
 FAILED = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")

@@ -8,8 +8,8 @@ from markdown_it import MarkdownIt
 
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.render.base.safe_text import visible
-from traceview.render.documents.report import report_document
 from traceview.render.markdown import coded, escaped, render_markdown
+from traceview.render.report.document import report_document
 
 PARSER = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table"])
 NAMES = (

@@ -4,7 +4,8 @@ import pytest
 
 from tests.render.example_report import a_trace
 from traceview.analyses.base import TableSpec
-from traceview.render.report.table_text import TextOptions, single_ids, table_lines
+from traceview.render.report.document import single_ids
+from traceview.render.report.text import TextOptions, table_lines
 from traceview.report import facts_of
 from traceview.tables import Column, Table
 

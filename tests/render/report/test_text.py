@@ -21,9 +21,8 @@ from traceview.analyses.base import TableSpec
 from traceview.findings import SEVERITIES
 from traceview.render.base.columns import fitting
 from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.report.document import claim, header_facts, nothing_found
 from traceview.render.report.finding_text import FindingText
-from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import claim
 from traceview.render.report.text import render_text
 from traceview.report import analyze, facts_of
 from traceview.tables import Column, Table

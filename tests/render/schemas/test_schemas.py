@@ -9,7 +9,7 @@ from tests.places import PTX_FILES, REPOSITORY
 from tests.render.schemas.strictness import validator
 from traceview.cli import run
 from traceview.cli.schema import OUTPUTS
-from traceview.render.schemas.documents import SCHEMAS
+from traceview.render.schemas import SCHEMAS
 
 pytestmark = pytest.mark.slow
 

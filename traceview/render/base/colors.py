@@ -107,11 +107,6 @@ def color_class(name: str) -> str | None:
     return f"c-{key}" if key in MEANINGS else None
 
 
-def light_color(name: str) -> str | None:
-    """The colour of a meaning on white; None for any other name."""
-    return MEANINGS[_key(name)][0] if _key(name) in MEANINGS else None
-
-
 def _key(name: str) -> str:
     return name.removeprefix(_IDLE).lower().replace(" ", "-")
 

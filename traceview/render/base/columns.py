@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from rich.cells import cell_len
 
@@ -11,11 +12,33 @@ from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.records import record
 from traceview.render.base.safe_text import cells_of, visible
-from traceview.tables import Column, Table
+from traceview.tables import Cell, Column, Table
 
 GAP = 2
 _LEAST_TEXT = 22
 _READABLE_TEXT = 40
+Value = TypeVar("Value")
+
+
+def table_of(
+    spec: TableSpec, values: Iterable[Value], **computed: str | Callable[[Value], Cell]
+) -> Table:
+    """A row per value: each cell is computed, or an attribute.
+
+    Its path is that of `computed`, null where it leads through None, or the name of its column.
+    """
+    names = [column.name for column in spec.columns]
+    cells = {name: computed.get(name, name) for name in names}
+    rows = [{name: _cell(value, cells[name]) for name in names} for value in values]
+    return Table.from_rows(spec.columns, rows)
+
+
+def _cell(value: Any, of: str | Callable[[Any], Cell]) -> Any:
+    if callable(of):
+        return of(value)
+    for name in of.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 @record

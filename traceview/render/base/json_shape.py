@@ -1,31 +1,53 @@
-"""The JSON of a record, declared once: the encoder and the schema read the same keys."""
+"""The JSON of a record, declared once: the encoder and the schema read the same keys.
+
+Types become schemas (JSON Schema, draft 2020-12) from their hints, dataclasses from their fields
+and tables from their declared columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from operator import attrgetter
-from typing import Any, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from traceview.findings import Evidence, Finding
 from traceview.records import record
-from traceview.render.base.json_schema import TEXT, Schema, described, many, maybe, of
-from traceview.render.base.json_schema import record as schema_of
 from traceview.render.base.json_text import SCHEMA_VERSION
+from traceview.tables import Column
 
+Schema: TypeAlias = dict[str, Any]
 Get = Callable[[Any, Any], Any]
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+YES_NO: Schema = {"type": "boolean"}
+_PLAIN: dict[Any, Schema] = {
+    str: TEXT,
+    int: WHOLE,
+    bool: YES_NO,
+    Fraction: NUMBER,
+    type(None): {"type": "null"},
+}
+_DTYPES = {"text": TEXT, "bool": YES_NO, "float64": NUMBER, "float32": NUMBER, "bytes": WHOLE}
 
 
 @record
 class JsonKey:
     """A key that is computed from the value and the whole document's `context`.
 
-    `hint` is a type, a JsonShape, Maybe a JsonShape, or a list with the JsonShape of its items.
+    `hint` is a type, a JsonShape, Maybe a JsonShape, or a list with the hint of its items. Where it
+    is a function that returns a schema, the value is written as it is: tables by reference.
+    An `optional` key is left out where its value is None.
     """
 
     name: str
     hint: Any
     get: Get
+    optional: bool = False
 
 
 @record
@@ -35,33 +57,79 @@ class Maybe:
     shape: JsonShape
 
 
-class JsonShape:
-    """The keys of an object, in order: names of attributes, separated by spaces, and computed ones.
+@record
+class Keys:
+    """All keys of another shape, of the value that `get` returns."""
 
-    `*` are all fields, `key=path.to.attribute` renames. `meanings` describe keys in the schema.
+    shape: JsonShape
+    get: Get
+
+
+_Declared: TypeAlias = "str | JsonKey | Keys | JsonShape"
+
+
+class JsonShape:
+    """The keys of an object, in order: names of attributes, separated by spaces, computed ones, and
+    those of other shapes.
+
+    `*` are all fields, `key=path.to.attribute` renames; a path through None gives null. `meanings`
+    describe keys in the schema. `context` replaces the context for the object.
     """
 
-    def __init__(self, kind: type, *keys: str | JsonKey, **meanings: str) -> None:
-        self._kind, self._meanings = kind, meanings
-        self._keys = [key for each in keys for key in self._declared(each)]
+    def __init__(
+        self, kind: type, *keys: _Declared, context: Get | None = None, **meanings: str
+    ) -> None:
+        self._kind, self._meanings, self._context = kind, meanings, context
+        self._parts = [part for each in keys for part in self._declared(each)]
 
-    def _declared(self, keys: str | JsonKey) -> list[JsonKey]:
-        if isinstance(keys, JsonKey):
+    def _declared(self, keys: _Declared) -> Iterable[JsonKey | Keys]:
+        if isinstance(keys, JsonKey | Keys):
             return [keys]
+        if isinstance(keys, JsonShape):
+            return keys._parts
         all_fields = " ".join(field.name for field in fields(self._kind))
         pairs = [word.partition("=") for word in keys.replace("*", all_fields).split()]
         return [_attribute(self._kind, name, path or name) for name, _, path in pairs]
 
     def written(self, value: Any, context: Any = None) -> dict[str, Any]:
         """The object for the JSON writer."""
-        return {key.name: _plain(key.get(value, context), key.hint, context) for key in self._keys}
+        if self._context:
+            context = self._context(value, context)
+        result: dict[str, Any] = {}
+        for part in self._parts:
+            given = part.get(value, context)
+            if isinstance(part, Keys):
+                result |= part.shape.written(given, context)
+            elif given is not None or not part.optional:
+                result[part.name] = _plain(given, part.hint, context)
+        return result
+
+    def _keys(self) -> dict[str, JsonKey]:
+        """All keys; a later one takes the place of an earlier one of its name."""
+        result: dict[str, JsonKey] = {}
+        for part in self._parts:
+            result |= part.shape._keys() if isinstance(part, Keys) else {part.name: part}
+        return result
 
     def schema(self) -> Schema:
         """Its schema; annotations are read only now, which writing need not."""
-        each = {key.name: _schema(key.hint) for key in self._keys}
+        keys = self._keys()
+        properties = {name: _schema(key.hint) for name, key in keys.items()}
         for name, meaning in self._meanings.items():
-            each[name] = described(each[name], meaning)
-        return schema_of(**each)
+            properties[name] = described(properties[name], meaning)
+        return required(properties, [name for name, key in keys.items() if key.optional])
+
+
+def items_of(name: str, shape: JsonShape) -> JsonKey:
+    """A list of objects, by the name of an attribute or as `key=path.to.attribute`."""
+    key, _, path = name.partition("=")
+    return JsonKey(key, [shape], _getter(path or key))
+
+
+def object_of(name: str, shape: JsonShape) -> JsonKey:
+    """An object or null, by the name of an attribute or as `key=path.to.attribute`."""
+    key, _, path = name.partition("=")
+    return JsonKey(key, Maybe(shape), _getter(path or key))
 
 
 def document(shape: JsonShape, value: Any, version: str, context: Any = None) -> dict[str, Any]:
@@ -72,13 +140,26 @@ def document(shape: JsonShape, value: Any, version: str, context: Any = None) ->
 
 def document_schema(shape: JsonShape) -> Schema:
     """The schema of a whole output."""
+    schema = shape.schema()
     versions = {"schema_version": {"const": SCHEMA_VERSION}, "traceview_version": TEXT}
-    return schema_of(**versions, **shape.schema()["properties"])
+    schema["properties"] = {**versions, **schema["properties"]}
+    schema["required"] = [*versions, *schema["required"]]
+    return schema
 
 
 def _attribute(kind: type, name: str, path: str) -> JsonKey:
-    read = attrgetter(path)
-    return JsonKey(name, _Attribute(kind, path), lambda value, _: read(value))
+    return JsonKey(name, _Attribute(kind, path), _getter(path))
+
+
+def _getter(path: str) -> Get:
+    names = path.split(".")
+
+    def get(value: Any, _: Any) -> Any:
+        for name in names:
+            value = None if value is None else getattr(value, name)
+        return value
+
+    return get
 
 
 @record
@@ -91,11 +172,15 @@ class _Attribute:
 
 def _annotation(attribute: _Attribute) -> Any:
     kind: Any = attribute.kind
+    nullable = False
     for name in attribute.path.split("."):
+        if types.NoneType in get_args(kind):
+            nullable = True
+            [kind] = (each for each in get_args(kind) if each is not types.NoneType)
         member = getattr(kind, name, None)
-        hints = get_type_hints(member.fget if isinstance(member, property) else kind)
-        kind = hints["return" if isinstance(member, property) else name]
-    return kind
+        getter = getattr(member, "fget", None) or getattr(member, "func", None)
+        kind = get_type_hints(getter or kind)["return" if getter else name]
+    return Union[kind, None] if nullable else kind  # noqa: UP007 - of values
 
 
 def _schema(hint: Any) -> Schema:
@@ -107,13 +192,13 @@ def _schema(hint: Any) -> Schema:
         return many(_schema(hint[0]))
     if isinstance(hint, _Attribute):
         return of(_annotation(hint))
-    return of(hint)
+    return hint() if isinstance(hint, types.FunctionType) else of(hint)
 
 
 def _plain(value: Any, hint: Any, context: Any) -> Any:
     """A value as the JSON writer takes it: objects as dictionaries, fractions as numbers."""
-    if value is None:
-        return None
+    if value is None or isinstance(hint, types.FunctionType):
+        return value
     if isinstance(hint, JsonShape | Maybe):
         shape = hint.shape if isinstance(hint, Maybe) else hint
         return shape.written(value, context)
@@ -128,3 +213,79 @@ def _plain(value: Any, hint: Any, context: Any) -> Any:
         names = (field.name for field in fields(value))
         return {name: _plain(getattr(value, name), None, context) for name in names}
     return value
+
+
+def required(properties: Mapping[str, Schema], optional: Sequence[str] = ()) -> Schema:
+    """An object with these keys, all required but the `optional` ones. More may be added later."""
+    names = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": names}
+
+
+def many(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def maybe(schema: Schema) -> Schema:
+    """The schema, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def described(schema: Schema, meaning: str) -> Schema:
+    return {**schema, "description": meaning}
+
+
+def row(columns: Sequence[Column]) -> Schema:
+    """One row of a table, from its declared columns."""
+    return required({column.name: _cell(column) for column in columns})
+
+
+def _cell(column: Column) -> Schema:
+    schema = _DTYPES.get(column.dtype, WHOLE)
+    # JSON has no NaN, so any fraction may be null.
+    absent = column.nullable or column.dtype.startswith("float") or column.dtype == "text"
+    return described(maybe(schema) if absent else schema, column.meaning)
+
+
+def of(hint: Any) -> Schema:
+    """The schema of a Python type: a scalar, a sequence, a mapping, a dataclass, or a union."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if hint is float:
+        return maybe(NUMBER)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [of(each) for each in arguments]}
+    if origin in (tuple, list, Sequence) or origin is Sequence:
+        return many(of(arguments[0])) if arguments else {"type": "array"}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return mapping(of(arguments[1]))
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return required({field.name: of(hints[field.name]) for field in fields(hint)})
+    return {}
+
+
+def _analysis_of(_: Evidence, context: Any) -> str | None:
+    """The analysis of a ranked finding, whose table shows it; None for a kernel's finding."""
+    return getattr(context, "analysis", None)
+
+
+_EVIDENCE = JsonShape(
+    Evidence,
+    JsonKey("analysis", str | None, _analysis_of),
+    "table row start_ns end_ns",
+    JsonKey("basis", str | None, lambda evidence, _: evidence.basis or None),
+    "values",
+)
+FINDING = JsonShape(
+    Finding,
+    "severity message action time_at_stake_ns share_of_step_pct subject",
+    JsonKey("evidence", _EVIDENCE, lambda finding, _: finding.evidence),
+)
+"""A finding of a trace, with its RankedFinding as context, or of a kernel."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from traceview import groups
-from traceview.findings import Finding
 from traceview.tables import Array, Table, Texts, object_array
 
 SCHEMA_VERSION = 1
@@ -131,28 +130,3 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def finding_fields(finding: Finding, analysis: str | None = None) -> dict[str, Any]:
-    """The JSON fields of a finding of a trace or a kernel.
-
-    `analysis` names the analysis whose table shows it; None for a kernel's.
-    """
-    evidence = finding.evidence
-    return {
-        "severity": finding.severity,
-        "message": finding.message,
-        "action": finding.action,
-        "time_at_stake_ns": finding.time_at_stake_ns,
-        "share_of_step_pct": finding.share_of_step_pct,
-        "subject": dict(vars(finding.subject)),
-        "evidence": {
-            "analysis": analysis,
-            "table": evidence.table,
-            "row": dict(evidence.row),
-            "start_ns": evidence.start_ns,
-            "end_ns": evidence.end_ns,
-            "basis": evidence.basis or None,
-            "values": dict(evidence.values),
-        },
-    }

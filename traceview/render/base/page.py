@@ -22,8 +22,7 @@ from traceview import units
 from traceview.errors import TraceviewError
 from traceview.outputs import write_pieces
 from traceview.records import record
-from traceview.render.base.code_colors import colored
-from traceview.render.base.code_spans import coded
+from traceview.render.base.code import coded, colored
 from traceview.render.base.colors import colors_css
 from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import WHOLE

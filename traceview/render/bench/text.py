@@ -1,4 +1,4 @@
-"""Render a bench report for a terminal: one table of versions per size and data type."""
+"""Bench reports for a terminal: versions, profiles, sweeps of programs, differences of runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from rich.text import Text
 from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.bench.comparison import BenchReport, VersionResult
-from traceview.bench.describe import Description, TensorFacts
+from traceview.bench.describe import Description
+from traceview.bench.history import BenchDifference, VersionDifference
 from traceview.bench.machine import Machine, Peaks
+from traceview.bench.program import ProgramSweep
 from traceview.bench.timing.measurement import Timing
-from traceview.render.base.columns import fitting
+from traceview.render.base.columns import fitting, table_of
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn, grid, heading, note_block
 from traceview.tables import Column, Table
@@ -43,11 +45,7 @@ _TENSORS = TableSpec(
     (
         Column("tensor", "text", "name"),
         Column("shape", "text", "elements per dimension"),
-        Column(
-            "strides",
-            "text",
-            ("elements between neighbours along each dimension along each dimension"),
-        ),
+        Column("strides", "text", "elements between neighbours along each dimension"),
         Column("dtype", "text", "data type"),
         Column("contiguous", "bool", "dense, in row-major order"),
         Column("bytes", "int64", "size of its elements"),
@@ -75,14 +73,12 @@ def render_bench(
 
 
 def _header(report: BenchReport) -> RenderableType:
-    rows = grid("", "")
-    for name, value in machine_facts(report.machine, report.peaks):
-        rows.add_row(Text(name, "dim"), Text(visible(value)))
     title = heading(visible(report.operation.title), visible(report.operation.name))
-    return Group(title, rows, *(note_block("Note: ", note, "dim") for note in report.notes))
+    notes = (note_block("Note: ", note, "dim") for note in report.notes)
+    return Group(title, _machine(report.machine, report.peaks), *notes)
 
 
-def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
+def _machine(machine: Machine, peaks: Peaks) -> RenderableType:
     """The machine of a measurement, as pairs of label and text."""
     gpu = f"{machine.gpu}, {machine.sm_count} SMs" if machine.gpu else "none"
     versions = (
@@ -95,7 +91,10 @@ def machine_facts(machine: Machine, peaks: Peaks) -> list[tuple[str, str]]:
     installed = " · ".join(f"{name} {version}" for name, version in versions if version)
     peak = units.quantity("bytes_per_s", peaks.memory_bytes_per_s)
     of_memory = [("peak", f"{peak} ({peaks.source})")] if peaks.memory_bytes_per_s else []
-    return [("GPU", gpu), *of_memory, ("versions", installed)]
+    rows = grid("", "")
+    for name, value in [("GPU", gpu), *of_memory, ("versions", installed)]:
+        rows.add_row(Text(name, "dim"), Text(visible(value)))
+    return rows
 
 
 def _versions(report: BenchReport, rows: Sequence[VersionResult], width: int) -> RenderableType:
@@ -113,26 +112,27 @@ def _versions(report: BenchReport, rows: Sequence[VersionResult], width: int) ->
 
 
 def _version_table(report: BenchReport, rows: Sequence[VersionResult]) -> Table:
-    values = [_version_cells(report, row) for row in rows]
-    names = [column.name for column in _VERSIONS.columns]
-    return Table(_VERSIONS.columns, {n: [each[n] for each in values] for n in names})
+    def time(row: VersionResult) -> str:
+        return units.duration(row.median_ns) if row.timing else _STATES.get(row.status, row.status)
 
+    def speed(row: VersionResult) -> str | None:
+        speedup = report.speedup(row)
+        return f"{units.quantity('', speedup)} ×" if speedup else None
 
-def _version_cells(report: BenchReport, row: VersionResult) -> dict[str, object]:
-    timing, speedup = row.timing, report.speedup(row)
-    peak = f"{units.percent(row.peak_pct)} {row.bound}" if row.peak_pct is not None else None
-    return {
-        "version": row.version,
-        "time": units.duration(row.median_ns) if timing else _STATES.get(row.status, row.status),
-        "p10_to_p90": _spread(timing) if timing else None,
-        "bytes_per_s": row.bytes_per_s,
-        "of_peak": peak,
-        "flop_per_s": row.flop_per_s,
-        "error": None if row.error is None else f"{row.error:.1e}",
-        "loads_bits": row.width.bits if row.width else None,
-        "speed": f"{units.quantity('', speedup)} ×" if speedup else None,
-        "note": report.operation.version(row.version).note or None,
-    }
+    def of_peak(row: VersionResult) -> str | None:
+        return None if row.peak_pct is None else f"{units.percent(row.peak_pct)} {row.bound}"
+
+    return table_of(
+        _VERSIONS,
+        rows,
+        time=time,
+        p10_to_p90=lambda row: _spread(row.timing) if row.timing else None,
+        of_peak=of_peak,
+        error=lambda row: None if row.error is None else f"{row.error:.1e}",
+        loads_bits="width.bits",
+        speed=speed,
+        note=lambda row: report.operation.version(row.version).note or None,
+    )
 
 
 _STATES = {"wrong": "WRONG", "failed": "FAILED", "unsupported": "n/a"}
@@ -219,10 +219,15 @@ def _fits(report: BenchReport) -> list[RenderableType]:
 
 
 def _described(description: Description, width: int) -> RenderableType:
-    tensors = [*description.inputs, *description.outputs]
-    values = [_tensor_cells(each) for each in tensors]
-    names = [column.name for column in _TENSORS.columns]
-    table = Table(_TENSORS.columns, {n: [each[n] for each in values] for n in names})
+    table = table_of(
+        _TENSORS,
+        [*description.inputs, *description.outputs],
+        tensor="name",
+        shape=lambda tensor: " × ".join(map(str, tensor.shape)) or "scalar",
+        strides=lambda tensor: ", ".join(map(str, tensor.strides)) or "–",
+        nan="nan_count",
+        inf="inf_count",
+    )
     timing = f"reference {units.duration(description.timing.median_ns)}"
     peak = description.peak_memory_bytes
     memory = f" · {units.size(peak)} of GPU memory at peak, beyond the inputs" if peak else ""
@@ -230,16 +235,128 @@ def _described(description: Description, width: int) -> RenderableType:
     return Group(heading("Inputs and outputs"), Text(timing + memory), rows)
 
 
-def _tensor_cells(tensor: TensorFacts) -> dict[str, object]:
-    return {
-        "tensor": tensor.name,
-        "shape": " × ".join(map(str, tensor.shape)) or "scalar",
-        "strides": ", ".join(map(str, tensor.strides)) or "–",
-        "dtype": tensor.dtype,
-        "contiguous": tensor.contiguous,
-        "bytes": tensor.bytes,
-        "least": tensor.least,
-        "greatest": tensor.greatest,
-        "nan": tensor.nan_count,
-        "inf": tensor.inf_count,
-    }
+_VALUES = TableSpec(
+    "values",
+    "one row per value",
+    (
+        Column("value", "int64", "value of the option"),
+        Column("time", "text", "median time per run"),
+        Column("p10_to_p90", "text", "10th to 90th percentile"),
+        Column("outliers", "int64", "outlier runs"),
+        Column(
+            "last_line", "text", "last line that the program printed", nullable=True, prose=True
+        ),
+    ),
+    ("value", "time", "p10_to_p90", "last_line", "outliers"),
+)
+
+
+def render_program(program: ProgramSweep, *, width: int = 80, color: bool = False) -> str:
+    """The sweep in lines of at most `width` cells; with `color`, ANSI styles."""
+    command = f"{program.path} --{program.sweep.over} N {' '.join(program.arguments)}".rstrip()
+    title = heading(f"Time over {visible(program.sweep.over)}", visible(command))
+    trials = min(timing.trials for _, timing in program.sweep.points)
+    method = (
+        f"median of {units.counted(trials, 'run')} (perf_counter), from the program's first line "
+        "until the GPU is done; imports are loaded beforehand"
+    )
+    table = table_of(
+        _VALUES,
+        [*zip(program.sweep.points, program.last_lines, strict=True)],
+        value=lambda run: run[0][0],
+        time=lambda run: units.duration(run[0][1].median_ns),
+        p10_to_p90=lambda run: _spread(run[0][1]),
+        outliers=lambda run: run[0][1].outliers,
+        last_line=lambda run: run[1] or None,
+    )
+    rows = cells(fitting(_VALUES, table, width, _LEAST_TEXT))
+    blocks = (
+        Group(title, _machine(program.machine, Peaks())),
+        Group(note_block("", method, "dim"), rows),
+        Text(visible(str(program.sweep)), "bold"),
+    )
+    return drawn(blocks, width, color)
+
+
+_LEAST_DIFFERENCE_TEXT = 14
+_DIFFERENCES = TableSpec(
+    "differences",
+    "one row per version, size and data type",
+    (
+        Column("version", "text", "name"),
+        Column("size", "int64", "size"),
+        Column("value", "int64", "swept value", nullable=True),
+        Column("dtype", "text", "data type"),
+        Column("before", "text", "median per call", nullable=True),
+        Column("after", "text", "median per call", nullable=True),
+        Column("difference", "text", "relative to before", nullable=True),
+        Column("interval", "text", "95 % interval of the difference", nullable=True),
+        Column("verdict", "text", "whether it exceeds the noise"),
+    ),
+    ("version", "size", "value", "before", "after", "difference", "verdict", "interval", "dtype"),
+)
+_ONE_RUN = (
+    "One run per side: its trials scatter less than runs do, so no difference is certain. Compare "
+    "at least four runs per side with traceview.compare_benchmarks."
+)
+_FEW = "Fewer than four runs per side prove no difference."
+_WORDS = {
+    "unclear": "within noise",
+    "untimed": "not compared",
+    "appeared": "new",
+    "vanished": "not measured",
+}
+_FEWEST = 4
+
+
+def render_difference(difference: BenchDifference, *, width: int = 80, color: bool = False) -> str:
+    """The differences in lines of at most `width` cells; with `color`, ANSI styles."""
+    table = table_of(
+        _DIFFERENCES,
+        difference.rows,
+        before=lambda row: None if row.before_ns is None else units.duration(row.before_ns),
+        after=lambda row: None if row.after_ns is None else units.duration(row.after_ns),
+        difference=_relative,
+        interval=_interval,
+        verdict=lambda row: _WORDS.get(row.change, row.change),
+    )
+    blocks: list[RenderableType] = [heading("Compared with before")]
+    blocks += [note_block("Differs: ", note) for note in difference.notes]
+    blocks += [cells(fitting(_DIFFERENCES, table, width, _LEAST_DIFFERENCE_TEXT))]
+    blocks += [Text(visible(line)) for row in difference.rows for line in _exact(row)]
+    runs = (difference.runs_before, difference.runs_after)
+    if runs == (1, 1):
+        blocks.append(note_block("Note: ", _ONE_RUN, "dim"))
+    elif min(runs) < _FEWEST and not any(row.is_certain for row in difference.rows):
+        blocks.append(note_block("Note: ", _FEW, "dim"))
+    return drawn(blocks, width, color)
+
+
+def _relative(row: VersionDifference) -> str | None:
+    return None if row.delta_pct is None else f"{row.delta_pct:+.1f} %".replace("-", "−")
+
+
+def _interval(row: VersionDifference) -> str | None:
+    if row.low_ns is None or row.high_ns is None:
+        return None
+    return f"{_signed(row.low_ns)} to {_signed(row.high_ns)}"
+
+
+def _signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{units.duration(abs(value))}"
+
+
+def _exact(row: VersionDifference) -> list[str]:
+    """The changes that need no statistics: in the check's result and in the load width."""
+    if row.change in ("appeared", "vanished"):
+        return []
+    swept = "" if row.value is None else f", {row.value:,}"
+    where = f"{row.version}, size {row.size:,}{swept}, {row.dtype}"
+    lines = []
+    if row.status_before != row.status_after:
+        lines.append(f"{where}: {row.status_after}, was {row.status_before}")
+    if row.load_bits_before != row.load_bits_after:
+        widths = [units.count(bits) if bits else "unknown" for bits in
+                  (row.load_bits_after, row.load_bits_before)]  # fmt: skip
+        lines.append(f"{where}: load width {widths[0]}, was {widths[1]} bits per thread")
+    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -13,11 +14,14 @@ from traceview import units
 from traceview.analyses.base import Chart
 from traceview.records import frequent_record, record
 from traceview.render.base.safe_text import shortened_apart, visible
+from traceview.render.charts import marks
+from traceview.render.charts.marks import ChartAxis, ChartRow, ChartRows, Rectangle
 from traceview.tables import Cell, RowNumbers, Table, places_of
 
 MOST_SERIES = 6
 _LABEL_WIDTH, _SERIES_WIDTH = 34, 18
 _OTHER = "other"
+_BAR_PX, _SPAN_PX = 16.0, 22.0
 
 
 @frequent_record
@@ -169,3 +173,38 @@ def _lengths(table: Table, column: str) -> npt.NDArray[np.float64]:
     """Lengths of the bars for the values; 0 for an absent, negative or infinite one."""
     values = table[column].astype(np.float64)
     return np.where(~table.is_null(column) & (values > 0) & (values < np.inf), values, 0.0)
+
+
+def rows_of_bars(chart: BarChart) -> ChartRows:
+    """Rows with a label, the bar (or its stacked parts) and the value, or spans of time."""
+    reach = max(bar.start + bar.length for bar in chart.bars)
+    height = _BAR_PX if chart.row_texts else _SPAN_PX
+    of_row = defaultdict[int, list[Rectangle]](list)
+    paired = any(bar.lower for bar in chart.bars)
+    for bar in chart.bars:
+        if bar.length > 0:
+            of_row[bar.row].append(_rectangle(chart, bar, height, paired))
+    texts = chart.row_texts or ("",) * len(chart.labels)
+    rows = tuple(
+        ChartRow(whole, label, tuple(of_row[row]), text)
+        for row, (whole, label, text) in enumerate(
+            zip(chart.wholes, chart.labels, texts, strict=True)
+        )
+    )
+    x = ChartAxis(0.0, reach) if chart.row_texts else marks.axis(chart.column, reach)
+    return ChartRows(rows, x, height, chart.series)
+
+
+def _rectangle(chart: BarChart, bar: Bar, height: float, paired: bool) -> Rectangle:
+    part = (height - 4) / 2 if paired else height
+    top = 2 + part if bar.lower else (2.0 if paired else 0.0)
+    style = marks.series_class(chart.meaning(bar), chart.series)
+    end = bar.start + bar.length
+    return Rectangle(bar.start, top, end, top + part, style, tooltip(chart, bar, 3))
+
+
+def tooltip(chart: BarChart, bar: Bar, digits: int) -> str:
+    """The label of a bar's row, its series and its length."""
+    name = chart.wholes[bar.row]
+    label = f"{name}, {bar.series}" if bar.series else name
+    return f"{label}: {units.quantity(chart.column, round(bar.length, digits))}"

@@ -1,4 +1,4 @@
-"""The axis and the labels of upright columns.
+"""Upright columns side by side, for a series in order of time: their axis, labels and marks.
 
 One column that towers over the rest, such as a first step that loads code, would flatten all
 others. The axis then ends a little above the others, and the cut column has its height written on
@@ -7,12 +7,57 @@ top. Series that stay high for long, or on one level, such as memory in use, are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
+
+from traceview import units
+from traceview.render.charts import marks
+from traceview.render.charts.bars import BarChart, tooltip
+from traceview.render.charts.marks import Anchor, ChartAxis, Label, Mark, Plot, Plots, Rectangle
 
 MOST_LABELS = 12
 _ROOM, _TOWERING, _LONGEST_RUN = 1.15, 2.5, 3
 _LONGEST_LABEL = 14
+_HEIGHT_PX, _TOP_PX, _AXIS_PX = 190.0, 16.0, 20.0
+_COLUMN_WIDTH = 0.82
+
+
+def columns_plot(chart: BarChart) -> Plots:
+    """The columns over their labels, beside an axis of values."""
+    tops = np.zeros(len(chart.labels))
+    for bar in chart.bars:
+        tops[bar.row] = max(tops[bar.row], bar.start + bar.length)
+    reach = reach_of(tops)
+    drawn: tuple[Mark, ...] = (*_columns(chart, reach), *_labels(chart), *_cut(chart, tops, reach))
+    x, y = ChartAxis(0.0, len(tops)), marks.axis(chart.column, reach)
+    return Plots((Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX),), chart.series)
+
+
+def _columns(chart: BarChart, reach: float) -> Iterator[Rectangle]:
+    for bar in chart.bars:
+        low, high = min(bar.start, reach), min(bar.start + bar.length, reach)
+        if high > low:
+            left = bar.row + (1 - _COLUMN_WIDTH) / 2
+            style = marks.series_class(bar.series, chart.series)
+            right = left + _COLUMN_WIDTH
+            yield Rectangle(left, high, right, low, style, tooltip(chart, bar, 0))
+
+
+def _labels(chart: BarChart) -> Iterator[Label]:
+    """The first label and others evenly spaced after it; a phone hides every other one."""
+    step = -(-len(chart.labels) // MOST_LABELS)
+    for number, row in enumerate(range(0, len(chart.labels), step)):
+        style = "tick" if number % 3 == 0 else "tick wide"
+        yield Label(row + 0.5, 0.0, label_ending(chart.labels[row]), 15, style)
+
+
+def _cut(chart: BarChart, tops: npt.NDArray[np.float64], reach: float) -> Iterator[Label]:
+    for row in cut_columns(tops, reach):
+        height = f"↑ {units.quantity(chart.column, round(tops[row]))}"
+        anchor: Anchor = "start" if row < len(tops) / 8 else "middle"
+        yield Label(row + 0.5, reach, height, -4, "cut", anchor)
 
 
 def reach_of(tops: npt.NDArray[np.float64]) -> float:

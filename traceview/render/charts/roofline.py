@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.analyses.base import Chart
 from traceview.records import record
 from traceview.render.base.safe_text import shortened_apart, visible
+from traceview.render.charts import marks
+from traceview.render.charts.marks import ChartAxis, Disc, Label, Line, Mark, Plot, Plots
 from traceview.tables import Cell, Table
 
 _LABEL_WIDTH = 32
 _ROOM = 3.0
 _LEAST, _MOST = 1e-12, 1e24
+_HEIGHT_PX, _TOP_PX, _AXIS_PX = 300.0, 8.0, 20.0
+_LARGEST_PX, _LEAST_PX = 20.0, 6.0
 
 
 @record
@@ -110,3 +115,39 @@ def _positive(cell: Cell) -> bool:
 
 def _number(cell: Cell) -> float:
     return float(cell) if isinstance(cell, int | float) else 0.0
+
+
+def roofline_plot(chart: RooflineChart) -> Plots:
+    """Numbered discs under the ceilings, and the list of their labels."""
+    x = marks.powers(chart.x, chart.left, chart.right)
+    y = marks.powers(chart.y, chart.bottom, chart.top)
+    drawn = (
+        *(Line(value, y.high, value, y.low) for value, _ in x.ticks),
+        *(Label(value, y.low, text, 15) for value, text in x.ticks),
+        *_drawn_ceilings(chart, x),
+        *_discs(chart),
+    )
+    plot = Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX)
+    return Plots((plot,), listed=tuple(point.label for point in chart.points))
+
+
+def _drawn_ceilings(chart: RooflineChart, x: ChartAxis) -> Iterator[Mark]:
+    highest = max((rate for rate, _ in chart.levels), default=chart.top)
+    for rate, label in chart.slopes:
+        end = min(highest / rate, chart.right)
+        yield Line(chart.left, rate * chart.left, end, rate * end, "model")
+        yield Label(x.at(0.01), rate * chart.left, label, -14, "ceiling", "start")
+    widest = max((rate for rate, _ in chart.slopes), default=0.0)
+    for rate, label in chart.levels:
+        start = max(rate / widest, chart.left) if widest else chart.left
+        yield Line(start, rate, chart.right, rate, "model")
+        yield Label(x.at(0.99), rate, label, -5, "ceiling", "end")
+
+
+def _discs(chart: RooflineChart) -> Iterator[Mark]:
+    """A disc per point, its area the fraction of time, with its number."""
+    for number, point in enumerate(chart.points, 1):
+        radius = max(_LARGEST_PX * math.sqrt(point.size_fraction), _LEAST_PX)
+        rate, intensity = units.quantity(chart.y, point.y), units.quantity(chart.x, point.x)
+        yield Disc(point.x, point.y, radius, "point", f"{point.label}: {rate} at {intensity}")
+        yield Label(point.x, point.y, str(number), 4, "number")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 
+from traceview import units
 from traceview.analyses.base import Chart
 from traceview.records import record
 from traceview.render.base.safe_text import shortened_apart, visible
+from traceview.render.charts import marks
+from traceview.render.charts.marks import ChartAxis, Disc, Label, Line, Mark, Plot, Plots
 from traceview.tables import Cell, Table
 
 _LABEL_WIDTH = 40
 # More steps than this look like a straight line.
 MOST_STEPS = 60
+_HEIGHT_PX, _TOP_PX, _BOTTOM_PX = 170.0, 8.0, 38.0
+_ROOM = 1.06
 
 Point = tuple[float, float]
 
@@ -79,3 +86,36 @@ def _line(run: float, rise: float, reach: float) -> tuple[Point, ...]:
         for step in range(steps)
         for corner in ((step * run, (step + 1) * rise), ((step + 1) * run, (step + 1) * rise))
     )
+
+
+def stairs_plots(chart: StairsChart) -> Plots:
+    """One panel per label, side by side if there is room."""
+    return Plots(tuple(_plot(panel, chart) for panel in chart.panels))
+
+
+def _plot(panel: Panel, chart: StairsChart) -> Plot:
+    highest = max((y for _, y in (*panel.points, *panel.line)), default=1.0) * _ROOM
+    reach = max((x for x, _ in panel.points), default=1.0) * _ROOM
+    drawn: tuple[Mark, ...] = (
+        *(Label(tick, 0.0, marks.tick_text(tick), 16) for tick in marks.ticks(reach, 4)),
+        Label(reach / 2, 0.0, units.label(chart.x_column), 32),
+        *_steps(panel.line, reach),
+        *(Disc(x, y, 3, "bar", _tooltip(x, y, chart)) for x, y in panel.points),
+    )
+    x, y = ChartAxis(0.0, reach), marks.axis(chart.column, highest)
+    return Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _BOTTOM_PX, panel.label)
+
+
+def _steps(corners: tuple[Point, ...], reach: float) -> Iterator[Line]:
+    """The predicted line as far as the panel reaches."""
+    for (x, y), (x2, y2) in pairwise(corners):
+        if x > reach:
+            break
+        end = min(x2, reach)
+        y_end = y + (y2 - y) * (end - x) / (x2 - x) if x2 > x else y2
+        yield Line(x, y, end, y_end, "model")
+
+
+def _tooltip(x: float, y: float, chart: StairsChart) -> str:
+    where = f"{units.label(chart.x_column)} {units.quantity(chart.x_column, round(x))}"
+    return f"{where}: {units.quantity(chart.column, y)}"

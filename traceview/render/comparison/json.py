@@ -14,12 +14,11 @@ from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import (
     Certainty,
     CountDifference,
-    EnvironmentDifference,
     PartDifference,
     RunComparison,
 )
 from traceview.comparison.figures import RunFigures, StepPart
-from traceview.render.base.json_shape import JsonKey, JsonShape, Maybe, document
+from traceview.render.base.json_shape import JsonKey, JsonShape, document, items_of, object_of
 from traceview.render.base.json_text import pieces
 
 
@@ -39,8 +38,8 @@ _PART = JsonShape(
     "before_ns after_ns difference_ns=delta_ns",
     JsonKey("share_pct", float, lambda part, whole: _pct(part.delta_ns, whole.delta_ns)),
     "calls_before calls_after from_calls_ns=calls_ns from_time_per_call_ns=each_ns",
-    JsonKey("before", Maybe(_SIDE), lambda part, _: part.before),
-    JsonKey("after", Maybe(_SIDE), lambda part, _: part.after),
+    object_of("before", _SIDE),
+    object_of("after", _SIDE),
     group="class of a kernel, direction of a copy, kind of a collective",
     place="range path or source line, empty where unknown",
     from_calls_ns="what more or fewer calls account for",
@@ -66,10 +65,10 @@ COMPARISON = JsonShape(
     JsonKey("certainty", _CERTAINTY, lambda of, _: of.certainty),
     JsonKey("changes", list[str], lambda of, _: [change.text for change in main_changes(of)]),
     JsonKey("parts", [_PART], lambda of, _: sorted(of.parts, key=lambda each: -abs(each.delta_ns))),
-    JsonKey("counts", [_COUNT], lambda of, _: of.counts),
-    JsonKey("environment", list[EnvironmentDifference], lambda of, _: of.environment),
-    JsonKey("before", [_RUN], lambda of, _: of.before),
-    JsonKey("after", [_RUN], lambda of, _: of.after),
+    items_of("counts", _COUNT),
+    "environment",
+    items_of("before", _RUN),
+    items_of("after", _RUN),
     JsonKey("notes", list[str], lambda of, _: list(wording.notes(of))),
     headline="faster or slower by how much, and how sure that is",
     changes="what explains the difference, causes first",

@@ -18,14 +18,15 @@ from traceview.render.base.columns import GAP
 from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn, grid, heading, note_block
-from traceview.render.comparison.header import compared_sides, sides
-from traceview.render.comparison.parts import (
+from traceview.render.comparison.document import (
     Amounts,
     PartLine,
     PartsTable,
     change_differences,
+    compared_sides,
     parts_table,
     per_step,
+    sides,
 )
 
 MOST_PARTS, MOST_COUNTS = 24, 12

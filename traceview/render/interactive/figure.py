@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from traceview.analyses.base import Result
-from traceview.errors import InputError
-from traceview.render.charts import figure
+from traceview.errors import InputError, ToolNotFoundError
 from traceview.render.charts.layout import layout
-from traceview.render.charts.palette import LIGHT
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def figure_of(result: Result, table: str) -> Figure:
@@ -16,6 +18,9 @@ def figure_of(result: Result, table: str) -> Figure:
 
     Raises InputError if the table has none, or if it has nothing to draw.
     """
+    if not find_spec("matplotlib"):
+        remedy = "install it: pip install matplotlib"
+        raise ToolNotFoundError("figure() needs matplotlib", remedy)
     charts = result.analysis.charts if result.analysis else ()
     chart = next((chart for chart in charts if chart.table == table), None)
     if chart is None:
@@ -24,7 +29,6 @@ def figure_of(result: Result, table: str) -> Figure:
     drawing = layout(chart, result.tables[table])
     if drawing is None:
         raise InputError(f"the table {table!r} has nothing to draw")
-    with figure.settings(LIGHT):
-        drawn = figure.draw(drawing, LIGHT)
-        drawn.add_heading(chart.title)
-    return drawn
+    from traceview.render.charts import figure
+
+    return figure.draw(drawing, chart.title)

@@ -20,12 +20,12 @@ from traceview.ranks.tables import TABLES
 from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
-from traceview.render.comparison.page import compared_view
+from traceview.render.comparison.html import compared_view
 from traceview.render.interactive.text import Displayable, as_shown, shape
-from traceview.render.ranks import header as job_header
-from traceview.render.ranks.figures import ranked_findings
-from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.views import SectionView, finding_view, section_view
+from traceview.render.ranks import document as job_header
+from traceview.render.ranks.document import ranked_findings
+from traceview.render.report.document import header_facts, nothing_found
+from traceview.render.report.html import SectionView, finding_view, section_view
 from traceview.report import Report, TraceFacts, facts_of
 from traceview.tables import Table
 from traceview.trace import Trace

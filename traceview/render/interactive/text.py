@@ -21,10 +21,9 @@ from traceview.ranks.job import JobReport
 from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import cells, drawn
-from traceview.render.comparison.header import sides
+from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
-from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.saving import claim
+from traceview.render.report.document import claim, header_facts, nothing_found
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, Texts
 from traceview.trace import Trace

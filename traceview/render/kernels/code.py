@@ -15,16 +15,16 @@ from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.stages import StageLine, stage_lines
 from traceview.records import record
-from traceview.render.base.code_block import CodeBlock, CodeLine, CodeLink
+from traceview.render.base.code import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
-from traceview.render.kernels.listing import (
+from traceview.render.kernels.names import SourceNames
+from traceview.render.kernels.text import (
     access_finder,
     accesses_by_line,
     instruction_row,
     is_narrow,
     margin,
 )
-from traceview.render.kernels.source_names import SourceNames
 
 MOST_LINES = 4_000
 """Most lines of a listing on the page; the terminal shows all."""

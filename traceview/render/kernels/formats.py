@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from traceview.inspect.compare.comparison import Diff
 from traceview.inspect.target_report import PtxReport
-from traceview.render.kernels.diff_text import render_diff_text
-from traceview.render.kernels.json import render_diff_json, render_ptx_json
-from traceview.render.kernels.listing import render_views
-from traceview.render.kernels.text import render_ptx_text
+from traceview.render.kernels.diff import render_diff_text
+from traceview.render.kernels.json import render_ptx_json
+from traceview.render.kernels.text import render_ptx_text, render_views
 
 
 def text(
@@ -33,8 +32,6 @@ def text(
 
 def json(made: PtxReport | Diff, version: str) -> str:
     """Render as one JSON document. `version` is traceview's own."""
-    if isinstance(made, Diff):
-        return render_diff_json(made, version)
     return render_ptx_json(made, version)
 
 

@@ -19,9 +19,7 @@ from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.base.table_view import TableView, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
-from traceview.render.kernels.configurations import what_if_rows, what_if_spec
-from traceview.render.kernels.details import detail_tables
-from traceview.render.kernels.diff_rows import (
+from traceview.render.kernels.diff import (
     DiffRow,
     circumstances,
     equal,
@@ -32,11 +30,15 @@ from traceview.render.kernels.diff_rows import (
     presence,
     rows,
 )
-from traceview.render.kernels.rows import ACCESSES, access_rows
-from traceview.render.kernels.source_names import SourceNames
+from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
-from traceview.render.kernels.variant_ranges import action_of, basis_of, message_of
+from traceview.render.kernels.tables import (
+    ACCESSES,
+    access_table,
+    detail_tables,
+    what_if_table,
+)
 from traceview.tables import Table
 
 _STYLES = (*STYLES, "ptx.css")
@@ -185,18 +187,16 @@ def _kernel(
 
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line linked to the code on the page."""
-    table = Table.from_rows(ACCESSES.columns, list(access_rows(kernel, names)))
     # Sectors matter most where every row has the same many.
     spec = replace(ACCESSES, brief=(*ACCESSES.brief, "request"))
-    return _linked(spec, table, code, names, key)
+    return _linked(spec, access_table(kernel, names), code, names, key)
 
 
 def _details(
     kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 ) -> Iterator[TableView]:
     if kernel.what_if:
-        spec = what_if_spec(kernel)
-        table = Table.from_rows(spec.columns, list(what_if_rows(kernel)))
+        spec, table = what_if_table(kernel)
         yield replace(table_view(spec, table), key=f"{key}-{spec.name}")
     for spec, table in detail_tables(kernel, names):
         yield _linked(spec, table, code, names, f"{key}-{spec.name}")

@@ -2,242 +2,158 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields
+from functools import partial
+from typing import Any, TypeVar
 
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
-from traceview.inspect.compare.comparison import Comparison, Diff
-from traceview.inspect.compare.lines import PlaceAccesses
+from traceview.inspect.compare.comparison import Comparison, Diff, Quantity
+from traceview.inspect.compare.lines import LevelAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.instruction_mix import InstructionMix
+from traceview.ptx.async_groups import AsyncWait
+from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
+from traceview.ptx.sass.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.stages import STAGES, stage_lines
-from traceview.render.base.json_shape import JsonShape
-from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields
-from traceview.render.kernels.diff_rows import names_of
-from traceview.render.kernels.source_names import SourceNames
+from traceview.ptx.ttgir.layout_conversions import LayoutConversion
+from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
+from traceview.records import record
+from traceview.render.base.json_shape import (
+    FINDING,
+    JsonKey,
+    JsonShape,
+    Keys,
+    Maybe,
+    document,
+    items_of,
+    object_of,
+)
+from traceview.render.base.json_text import clean, written
+from traceview.render.kernels.diff import names_of
+from traceview.render.kernels.names import SourceNames
 
-OCCUPANCY = JsonShape(
+Value = TypeVar("Value")
+
+
+@record
+class _Lines:
+    """How a kernel, or versions of kernels, name source lines and the variables they compute."""
+
+    names: SourceNames
+    kernel: KernelReport | None = None
+    diff: Diff | None = None
+
+    @classmethod
+    def of(cls, kernel: KernelReport) -> _Lines:
+        return cls(SourceNames.of([kernel]), kernel)
+
+    def name(self, source: SourceLine | None) -> str | None:
+        return self.names.of_line(source) if source else None
+
+    def variable(self, source: SourceLine | None) -> str | None:
+        return self.kernel.variables.get(source) if source and self.kernel else None
+
+    def index(self, kernel: KernelReport) -> int:
+        """The index of a kernel in the document's list of kernels."""
+        versions = self.diff.versions if self.diff else ()
+        listed = (each for version in versions for each in version.report.kernels)
+        return next(index for index, each in enumerate(listed) if each is kernel)
+
+
+def _itself(value: Value, _: _Lines) -> Value:
+    return value
+
+
+def _part(value: Any, _: _Lines, *, at: int) -> Any:
+    """A part of a pair."""
+    return value[at]
+
+
+def _source_line(value: Any, _: _Lines) -> SourceLine | None:
+    source: SourceLine | None = value.source
+    return source
+
+
+_FIRST, _SECOND = partial(_part, at=0), partial(_part, at=1)
+_LINE = JsonShape(
+    SourceLine,
+    JsonKey("source", str | None, lambda source, lines: lines.name(source)),
+    JsonKey("source_file", str | None, lambda source, _: source.file if source else None),
+)
+_VARIABLE = JsonShape(
+    SourceLine, JsonKey("variable", str | None, lambda source, lines: lines.variable(source))
+)
+_SOURCE, _OF_FIRST = Keys(_LINE, _source_line), Keys(_LINE, _FIRST)
+
+_OCCUPANCY = JsonShape(
     Occupancy,
     "blocks_per_sm limiter limiters theoretical_occupancy_pct active_warps blocks_by_limit",
 )
+_CONFIGURATION = JsonShape(
+    WhatIf,
+    "*",
+    JsonKey("tile", dict[str, int], lambda row, _: dict(row.tile)),
+    object_of("occupancy", _OCCUPANCY),
+)
+_ACCESS = JsonShape(
+    Access,
+    "level kind space opcode width_bits predicated count loop_depth scope hints",
+    " ".join(f"{field.name}_per_request=cost.{field.name}" for field in fields(RequestCost)),
+    _SOURCE,
+    items_of("inlined_from=helper_lines", JsonShape(SourceLine, _LINE)),
+)
+_KERNEL_FINDING = JsonShape(Finding, FINDING, Keys(_LINE, lambda finding, _: source_of(finding)))
+_LOOP = JsonShape(
+    LoopMix,
+    _SOURCE,
+    "depth",
+    JsonKey("is_hottest", bool, lambda loop, lines: loop is lines.kernel.mix.hottest_loop),
+    "instructions=counts.total classes=counts.by_class",
+)
+_LINE_MIX = JsonShape(
+    LineMix,
+    _SOURCE,
+    "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class",
+)
+_CLASSES = JsonShape(
+    InstructionMix,
+    "level classes=counts.by_class",
+    items_of("loops", _LOOP),
+    items_of("lines", _LINE_MIX),
+)
+_PIPELINE = JsonShape(
+    KernelReport,
+    items_of("buffers=pipeline_buffers", JsonShape(PipelineBuffer, "*", _SOURCE)),
+    items_of("waits=async_waits", JsonShape(AsyncWait, "* is_serial", _SOURCE)),
+)
 
 
-def render_ptx_json(report: PtxReport, version: str) -> str:
-    """The report as one JSON document in ASCII."""
-    return json.dumps(as_document(report, version), indent=1, allow_nan=False) + "\n"
+def _peak(live: LiveRegisters, lines: _Lines) -> Any:
+    """The instruction at which most registers are live."""
+    assert lines.kernel
+    assert lines.kernel.sass
+    return lines.kernel.sass.instructions[live.peak]
 
 
-def as_document(report: PtxReport, version: str) -> dict[str, Any]:
-    """The report as an object for `json.dumps`. `version` is traceview's own."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "traceview_version": version,
-        "target": report.target,
-        "arch": report.arch,
-        "kernels": [_kernel(kernel) for kernel in report.kernels],
-        "expectations": [asdict(verdict) for verdict in report.verdicts],
-    }
-    cleaned: dict[str, Any] = clean(document)
-    return cleaned
+_HOLDER = JsonShape(tuple, JsonKey("registers", int, _SECOND), _OF_FIRST, Keys(_VARIABLE, _FIRST))
+_LIVE_REGISTERS = JsonShape(
+    LiveRegisters,
+    "most",
+    JsonKey("opcode", str, lambda live, lines: _peak(live, lines).opcode),
+    Keys(_LINE, lambda live, lines: _peak(live, lines).source),
+    items_of("holders", _HOLDER),
+    "by_instruction=counts",
+)
 
 
-def render_diff_json(diff: Diff, version: str) -> str:
-    """The comparison as one JSON document in ASCII."""
-    return json.dumps(diff_document(diff, version), indent=1, allow_nan=False) + "\n"
+def _live_registers(kernel: KernelReport, _: _Lines) -> LiveRegisters | None:
+    live = kernel.live_registers
+    return live if live and live.counts and kernel.sass else None
 
 
-def diff_document(diff: Diff, version: str) -> dict[str, Any]:
-    """All kernels, each with its version, and their comparison."""
-    reports = [each.report for each in diff.versions]
-    targets, archs = ({getattr(r, name) for r in reports} for name in ("target", "arch"))
-    names = names_of(diff)
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "traceview_version": version,
-        "target": targets.pop() if len(targets) == 1 else ", ".join(r.target for r in reports),
-        "arch": archs.pop() if len(archs) == 1 else None,
-        "kernels": [
-            {**_kernel(kernel), "version": label, "target": report.target}
-            for label, report in zip(diff.labels, reports, strict=True)
-            for kernel in report.kernels
-        ],
-        "option": diff.option,
-        "versions": list(diff.labels),
-        "diff": [_comparison(comparison, diff, names) for comparison in diff.comparisons],
-        "left_out": [
-            {"name": kernel.name, "version": diff.labels[version], "index": _index(diff, kernel)}
-            for version, kernel in diff.left_out
-        ],
-    }
-    cleaned: dict[str, Any] = clean(document)
-    return cleaned
-
-
-def _index(diff: Diff, kernel: KernelReport) -> int:
-    """The index of a kernel in the document's list of kernels."""
-    listed = (each for version in diff.versions for each in version.report.kernels)
-    return next(index for index, each in enumerate(listed) if each is kernel)
-
-
-def _comparison(comparison: Comparison, diff: Diff, names: SourceNames) -> dict[str, Any]:
-    """The comparison of a kernel: lists with one value or null per version."""
-    return {
-        "name": comparison.name,
-        "kernels": [_index(diff, kernel) for kernel in comparison.kernels],
-        "quantities": [
-            {"topic": q.topic, "name": q.name, "differs": q.differs, "values": list(q.values)}
-            for q in comparison.quantities
-        ],
-        "accesses": [
-            _moves(moves, level, names) for moves in comparison.moves for level in moves.levels
-        ],
-        "findings": [
-            [_finding(finding, names) if finding else None for finding in same]
-            for same in comparison.findings
-        ],
-    }
-
-
-def _moves(moves: PlaceAccesses, level: Level, names: SourceNames) -> dict[str, Any]:
-    return {
-        "level": level,
-        "kind": moves.kind,
-        "space": moves.space,
-        "differs": moves.differs(level),
-        "values": [
-            {
-                "source": names.of_line(source) if source else None,
-                "widths": [
-                    {"width_bits": bits, "count": count} for bits, count in moved.widths.items()
-                ],
-                "unsized": moved.unsized,
-            }
-            if moved
-            else None
-            for source, moved in zip(moves.sources, moves.levels[level], strict=True)
-        ],
-    }
-
-
-def _kernel(kernel: KernelReport) -> dict[str, Any]:
-    compiled, names = kernel.compiled, SourceNames.of([kernel])
-    return {
-        "name": kernel.name,
-        "demangled_name": kernel.demangled_name,
-        "short_name": kernel.short_name,
-        "producer": kernel.producer.described or None,
-        "arch": compiled.arch,
-        "how": compiled.how,
-        "arguments": [asdict(argument) for argument in compiled.arguments],
-        "grid": list(compiled.grid) if compiled.grid else None,
-        "launches": compiled.launches,
-        "num_warps": compiled.num_warps,
-        "num_stages": compiled.num_stages,
-        "registers": kernel.registers,
-        "spill_bytes": kernel.spill_bytes,
-        "stack_bytes": kernel.stack_bytes,
-        "shared_memory_bytes": kernel.shared_memory_bytes,
-        "static_shared_memory_bytes": kernel.static_shared_bytes,
-        "dynamic_shared_memory_bytes": kernel.dynamic_shared_bytes,
-        "accesses": [_access(access, names) for access in kernel.accesses],
-        "differences": [_difference(difference, names) for difference in kernel.differences],
-        "elements_per_thread": kernel.elements_per_thread,
-        "tensor_ops": [asdict(operation) for operation in kernel.tensor_ops],
-        "barriers": kernel.barriers,
-        "shuffles": kernel.shuffles,
-        "instruction_mix": dict(kernel.instruction_mix),
-        "instruction_classes": _instruction_classes(kernel.mix, names) if kernel.mix else None,
-        "code_lines": _code_lines(kernel, names),
-        "spilled_values": [
-            {
-                **asdict(each),
-                **_source(each.source, names),
-                **_variable(each.source, kernel),
-            }
-            for each in kernel.spilled_values
-        ],
-        "pipeline": {
-            "buffers": [
-                {**asdict(each), **_source(each.source, names)} for each in kernel.pipeline_buffers
-            ],
-            "waits": [
-                {**asdict(each), "is_serial": each.is_serial, **_source(each.source, names)}
-                for each in kernel.async_waits
-            ],
-        },
-        "layout_conversions": [
-            {**asdict(each), **_source(each.source, names)} for each in kernel.layout_conversions
-        ],
-        "occupancy": OCCUPANCY.written(kernel.occupancy) if kernel.occupancy else None,
-        "waves": kernel.waves,
-        "live_registers": _live_registers(kernel, names),
-        "what_if": [_configuration(row) for row in kernel.what_if],
-        "sm_count": kernel.sms.count if kernel.sms else None,
-        "sm_count_assumed_of": kernel.sms.assumed if kernel.sms else None,
-        "findings": [_finding(finding, names) for finding in kernel.findings],
-        "remarks": list(compiled.notes),
-        "notes": list(kernel.notes),
-    }
-
-
-def _configuration(row: WhatIf) -> dict[str, Any]:
-    occupancy = OCCUPANCY.written(row.occupancy) if row.occupancy else None
-    return {**vars(row), "tile": dict(row.tile), "occupancy": occupancy}
-
-
-def _access(access: Access, names: SourceNames) -> dict[str, Any]:
-    return {
-        "level": access.level,
-        "kind": access.kind,
-        "space": access.space,
-        "opcode": access.opcode,
-        "width_bits": access.width_bits,
-        "predicated": access.predicated,
-        "count": access.count,
-        "loop_depth": access.loop_depth,
-        "scope": access.scope,
-        "hints": list(access.hints),
-        **_cost(access),
-        **_source(access.source, names),
-        "inlined_from": [_source(line, names) for line in access.helper_lines],
-    }
-
-
-def _cost(access: Access) -> Mapping[str, float | None]:
-    """The cost of a warp's request, null if unknown."""
-    cost = access.cost or RequestCost()
-    return {f"{name}_per_request": value for name, value in asdict(cost).items()}
-
-
-def _difference(difference: Difference, names: SourceNames) -> dict[str, Any]:
-    return {
-        "kind": difference.kind,
-        "space": difference.space,
-        "change": difference.change,
-        "ptx": difference.ptx,
-        "sass": difference.sass,
-        **_source(difference.source, names),
-    }
-
-
-def _finding(finding: Finding, names: SourceNames) -> dict[str, Any]:
-    return {**finding_fields(finding), **_source(source_of(finding), names)}
-
-
-def _source(source: SourceLine | None, names: SourceNames) -> Mapping[str, str | None]:
-    """The short name of a line, and the whole path of its file."""
-    return {
-        "source": names.of_line(source) if source else None,
-        "source_file": source.file if source else None,
-    }
-
-
-def _code_lines(kernel: KernelReport, names: SourceNames) -> list[dict[str, Any]]:
+def _code_lines(kernel: KernelReport, _: _Lines) -> list[tuple[SourceLine, dict[str, list[int]]]]:
     """For each source line, the line numbers in each level's text that come from it."""
     levels: dict[str, list[tuple[SourceLine | None, int]]] = {
         stage: [(line.source, line.number) for line in stage_lines(stage, text)]
@@ -251,57 +167,133 @@ def _code_lines(kernel: KernelReport, names: SourceNames) -> list[dict[str, Any]
         for source, number in lines:
             if source:
                 numbers.setdefault(source, {}).setdefault(level, []).append(number)
-    listed = sorted(numbers, key=lambda source: (source.file, source.line))
-    return [{**_source(source, names), "levels": numbers[source]} for source in listed]
+    return sorted(numbers.items(), key=lambda item: (item[0].file, item[0].line))
 
 
-def _variable(source: SourceLine | None, kernel: KernelReport) -> Mapping[str, str | None]:
-    """The name of the variable that a line computes."""
-    return {"variable": kernel.variables.get(source) if source else None}
+_CODE_LINE = JsonShape(tuple, _OF_FIRST, JsonKey("levels", dict[str, list[int]], _SECOND))
+_KERNEL = JsonShape(
+    KernelReport,
+    "name demangled_name short_name",
+    JsonKey("producer", str | None, lambda kernel, _: kernel.producer.described or None),
+    "arch=compiled.arch how=compiled.how arguments=compiled.arguments grid=compiled.grid",
+    "launches=compiled.launches num_warps=compiled.num_warps num_stages=compiled.num_stages",
+    "registers spill_bytes stack_bytes shared_memory_bytes",
+    "static_shared_memory_bytes=static_shared_bytes",
+    "dynamic_shared_memory_bytes=dynamic_shared_bytes",
+    items_of("accesses", _ACCESS),
+    items_of("differences", JsonShape(Difference, "kind space change ptx sass", _SOURCE)),
+    "elements_per_thread tensor_ops barriers shuffles instruction_mix",
+    object_of("instruction_classes=mix", _CLASSES),
+    JsonKey("code_lines", [_CODE_LINE], _code_lines),
+    items_of(
+        "spilled_values", JsonShape(SpilledValue, "*", _SOURCE, Keys(_VARIABLE, _source_line))
+    ),
+    JsonKey("pipeline", _PIPELINE, _itself),
+    items_of("layout_conversions", JsonShape(LayoutConversion, "*", _SOURCE)),
+    object_of("occupancy", _OCCUPANCY),
+    "waves",
+    JsonKey("live_registers", Maybe(_LIVE_REGISTERS), _live_registers),
+    items_of("what_if", _CONFIGURATION),
+    "sm_count=sms.count sm_count_assumed_of=sms.assumed",
+    items_of("findings", _KERNEL_FINDING),
+    "remarks=compiled.notes notes",
+    context=lambda kernel, _: _Lines.of(kernel),
+)
+KERNELS = JsonShape(
+    PtxReport,
+    "target arch",
+    items_of("kernels", _KERNEL),
+    "expectations=verdicts",
+)
+
+_WIDTH = JsonShape(tuple, JsonKey("width_bits", int, _FIRST), JsonKey("count", int, _SECOND))
+_MOVED = JsonShape(
+    tuple,
+    JsonKey("source", str | None, lambda pair, lines: lines.name(pair[0])),
+    JsonKey("widths", [_WIDTH], lambda pair, _: list(pair[1].widths.items())),
+    JsonKey("unsized", int, lambda pair, _: pair[1].unsized),
+)
+_MOVES = JsonShape(
+    tuple,
+    JsonKey("level", Level, _SECOND),
+    JsonKey("kind", str, lambda pair, _: pair[0].kind),
+    JsonKey("space", str, lambda pair, _: pair[0].space),
+    JsonKey("differs", bool, lambda pair, _: pair[0].differs(pair[1])),
+    JsonKey("values", [Maybe(_MOVED)], lambda pair, _: _moved(*pair)),
+)
+_COMPARISON = JsonShape(
+    Comparison,
+    "name",
+    JsonKey("kernels", list[int], lambda each, lines: [*map(lines.index, each.kernels)]),
+    items_of("quantities", JsonShape(Quantity, "topic name differs values")),
+    JsonKey(
+        "accesses",
+        [_MOVES],
+        lambda each, _: [(moves, level) for moves in each.moves for level in moves.levels],
+    ),
+    JsonKey("findings", [[Maybe(_KERNEL_FINDING)]], lambda each, _: each.findings),
+)
 
 
-def _live_registers(kernel: KernelReport, names: SourceNames) -> dict[str, Any] | None:
-    """The peak of live registers, its place, and the lines that wrote them."""
-    live, sass = kernel.live_registers, kernel.sass
-    if live is None or sass is None or not live.counts:
-        return None
-    at = sass.instructions[live.peak]
-    return {
-        "most": live.most,
-        "opcode": at.opcode,
-        **_source(at.source, names),
-        "holders": [
-            {"registers": count, **_source(source, names), **_variable(source, kernel)}
-            for source, count in live.holders
-        ],
-        "by_instruction": list(live.counts),
-    }
+def _moved(moves: Any, level: Level) -> list[tuple[SourceLine | None, LevelAccesses] | None]:
+    """For each version, the source line of the accesses at a place, and the accesses."""
+    pairs = zip(moves.sources, moves.levels[level], strict=True)
+    return [(source, accesses) if accesses else None for source, accesses in pairs]
 
 
-def _instruction_classes(mix: InstructionMix, names: SourceNames) -> dict[str, Any]:
-    """Instructions by class: in total, per loop, per source line."""
-    hottest = mix.hottest_loop
-    return {
-        "level": mix.level,
-        "classes": dict(mix.counts.by_class),
-        "loops": [
-            {
-                **_source(loop.source, names),
-                "depth": loop.depth,
-                "is_hottest": loop is hottest,
-                "instructions": loop.counts.total,
-                "classes": dict(loop.counts.by_class),
-            }
-            for loop in mix.loops
-        ],
-        "lines": [
-            {
-                **_source(line.source, names),
-                "loop_depth": line.loop_depth,
-                "instructions": line.counts.total,
-                "in_hottest_loop": line.in_hottest_loop,
-                "classes": dict(line.counts.by_class),
-            }
-            for line in mix.lines
-        ],
-    }
+_LISTED = JsonShape(
+    tuple,
+    Keys(_KERNEL, _FIRST),
+    JsonKey("version", str, _SECOND),
+    JsonKey("target", str, partial(_part, at=2)),
+    context=lambda listed, _: _Lines.of(listed[0]),
+)
+_LEFT_OUT = JsonShape(
+    tuple,
+    JsonKey("name", str, lambda pair, _: pair[1].name),
+    JsonKey("version", str, lambda pair, lines: lines.diff.labels[pair[0]]),
+    JsonKey("index", int, lambda pair, lines: lines.index(pair[1])),
+)
+
+
+def _target(diff: Diff, _: _Lines) -> str:
+    targets = [version.report.target for version in diff.versions]
+    return targets[0] if len(set(targets)) == 1 else ", ".join(targets)
+
+
+def _arch(diff: Diff, _: _Lines) -> str | None:
+    archs = {version.report.arch for version in diff.versions}
+    return archs.pop() if len(archs) == 1 else None
+
+
+def _listed(diff: Diff, _: _Lines) -> list[tuple[KernelReport, str, str]]:
+    """The kernels of all versions, each with its version and target."""
+    return [
+        (kernel, label, version.report.target)
+        for label, version in zip(diff.labels, diff.versions, strict=True)
+        for kernel in version.report.kernels
+    ]
+
+
+DIFF = JsonShape(
+    Diff,
+    JsonKey("target", str, _target),
+    JsonKey("arch", str | None, _arch),
+    JsonKey("kernels", [_LISTED], _listed),
+    "option versions=labels",
+    items_of("diff=comparisons", _COMPARISON),
+    items_of("left_out", _LEFT_OUT),
+    context=lambda diff, _: _Lines(names_of(diff), diff=diff),
+)
+
+
+def render_ptx_json(report: PtxReport | Diff, version: str) -> str:
+    """The kernels of a target, or of several versions and their comparison, in ASCII."""
+    shape = DIFF if isinstance(report, Diff) else KERNELS
+    return f"{written(document(shape, report, version))}\n"
+
+
+def as_document(report: PtxReport, version: str) -> dict[str, Any]:
+    """The report as an object for `json.dumps`. `version` is traceview's own."""
+    cleaned: dict[str, Any] = clean(document(KERNELS, report, version))
+    return cleaned

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
-from traceview.ptx.model import Argument, How
-from traceview.render.kernels.details import hottest_loop, named_line, pipeline, spilled
-from traceview.render.kernels.source_names import SourceNames
+from traceview.ptx.async_groups import COPIES
+from traceview.ptx.model import Argument, How, SourceLine
+from traceview.render.kernels.names import SourceNames
+from traceview.render.kernels.tables import most_first
 
 _MOST_MIX = 8
 _MOST_HOLDERS = 4
 _FULL_PCT = 100.0
+_MOST_SPILLED = 3
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
@@ -121,6 +123,57 @@ def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
     counted = [units.counted(number, name) for number, name in across if number]
     if counted:
         yield "synchronization", " · ".join(counted)
+
+
+def hottest_loop(kernel: KernelReport, names: SourceNames) -> str:
+    """The loop that likely takes most time, and its instructions; empty without a loop."""
+    mix = kernel.mix
+    loop = mix.hottest_loop if mix else None
+    if mix is None or loop is None:
+        return ""
+    of_all = f"of {units.count(mix.counts.total)} {mix.level.upper()} instructions"
+    share = f"{units.count(loop.counts.total)} {of_all}"
+    place = f"{names.of_line(loop.source)}, " if loop.source else ""
+    return f"{place}{share}, {most_first(loop.counts)}"
+
+
+def pipeline(kernel: KernelReport, names: SourceNames) -> str:
+    """The requested stages, the buffers allocated for them, and the copies in flight."""
+    parts = []
+    for count in dict.fromkeys(buffer.count for buffer in kernel.pipeline_buffers):
+        # Not added up: buffers of different loops may share memory.
+        held: Counter[str] = Counter()
+        for buffer in kernel.pipeline_buffers:
+            if buffer.count == count:
+                held[buffer.variable or names.of_line(buffer.source)] += buffer.size_bytes
+        sizes = (f"{name} ({units.size(size)})" for name, size in held.items())
+        parts.append(f"{units.counted(count, 'buffer')} of {' and '.join(sizes)}")
+    for wait in kernel.async_waits:
+        if wait.kind in COPIES:
+            waits = f"waits for {wait.in_flight - wait.left} of {wait.in_flight}"
+            parts.append(f"{names.of_line(wait.source)} {waits} {wait.kind} groups in flight")
+    stages = kernel.compiled.num_stages
+    if stages and parts:
+        parts.insert(0, f"num_stages={stages}")
+    return " · ".join(parts)
+
+
+def spilled(kernel: KernelReport, names: SourceNames) -> str:
+    """The values with most spilled bytes."""
+    parts = []
+    for value in kernel.spilled_values[:_MOST_SPILLED]:
+        again = value.in_hottest_loop
+        loop = f", loaded {units.count(again)} × in the hottest loop" if again else ""
+        size = units.size(value.store_bytes)
+        parts.append(f"{size} of {named_line(kernel, value.source, names)}{loop}")
+    more = len(kernel.spilled_values) - len(parts)
+    return " · ".join([*parts, *([f"{more} more lines"] if more > 0 else [])])
+
+
+def named_line(kernel: KernelReport, source: SourceLine | None, names: SourceNames) -> str:
+    """A line with the variable that it computes: `total (matmul.py:84)`."""
+    variable = kernel.variables.get(source) if source else None
+    return f"{variable} ({names.of_line(source)})" if variable else names.of_line(source)
 
 
 def live(kernel: KernelReport) -> str:

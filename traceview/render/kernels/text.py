@@ -1,8 +1,10 @@
-"""The kernels of a target in a terminal: figures, accesses by source line, findings."""
+"""Kernels in a terminal: figures, accesses by source line, findings, and their annotated code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,9 +13,15 @@ from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.findings import Finding
 from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.sass_vs_ptx import widths, widths_text
+from traceview.inspect.source_text import Excerpt, excerpts
 from traceview.inspect.target_report import PtxReport
+from traceview.ptx import accesses as ptx_accesses
+from traceview.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.ptx.sass import accesses as sass_accesses
+from traceview.ptx.stages import STAGES, stage_lines
 from traceview.render.base.columns import fitting
-from traceview.render.base.safe_text import visible
+from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import (
     SENTENCE,
     SEVERITY_STYLES,
@@ -24,10 +32,7 @@ from traceview.render.base.text_blocks import (
     heading,
     note_block,
 )
-from traceview.render.kernels.configurations import what_if_rows, what_if_spec
-from traceview.render.kernels.details import detail_tables
-from traceview.render.kernels.rows import ACCESSES, access_rows
-from traceview.render.kernels.source_names import SourceNames
+from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.summary import (
     circumstances,
     differences,
@@ -35,6 +40,12 @@ from traceview.render.kernels.summary import (
     limited,
     made_of,
     shown_name,
+)
+from traceview.render.kernels.tables import (
+    ACCESSES,
+    access_table,
+    detail_tables,
+    what_if_table,
 )
 from traceview.tables import Table
 
@@ -76,9 +87,9 @@ def _kernel(
         lines = (note_block("", line) for line in differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
     if kernel.what_if:
-        yield _what_if(kernel, width)
+        yield _detail(*what_if_table(kernel), width)
     if details:
-        yield from _details(kernel, names, width)
+        yield from (_detail(*each, width) for each in detail_tables(kernel, names))
     yield _findings(kernel.findings)
     texts = (*kernel.compiled.notes, *kernel.notes)
     notes = [note_block("Note: ", text, "dim", _LONGEST_NOTE) for text in texts]
@@ -98,21 +109,10 @@ def _made_of(kernel: KernelReport) -> list[RenderableType]:
 
 
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:
-    rows = list(access_rows(kernel, names))
-    if not rows:
+    table = access_table(kernel, names)
+    if not len(table):
         return Text("no memory accesses")
-    return cells(fitting(ACCESSES, Table.from_rows(ACCESSES.columns, rows), width, _LEAST_TEXT))
-
-
-def _what_if(kernel: KernelReport, width: int) -> RenderableType:
-    spec = what_if_spec(kernel)
-    table = Table.from_rows(spec.columns, list(what_if_rows(kernel)))
-    return _detail(spec, table, width)
-
-
-def _details(kernel: KernelReport, names: SourceNames, width: int) -> Iterator[RenderableType]:
-    for spec, table in detail_tables(kernel, names):
-        yield _detail(spec, table, width)
+    return cells(fitting(ACCESSES, table, width, _LEAST_TEXT))
 
 
 def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:
@@ -128,3 +128,157 @@ def _findings(findings: Iterable[Finding]) -> RenderableType:
         text.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")
         rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), text)
     return rows if rows.row_count else Text("No findings.")
+
+
+_WIDE_BITS = 128
+_ORDER = {"load": "ld", "store": "st", "async-copy": "cp", "atomic": "atom", "reduction": "red"}
+_INDENT = 2
+_MARGIN_SHARE = 0.45
+
+
+def render_views(
+    report: PtxReport, views: Sequence[str], *, width: int = 80, color: bool = False
+) -> str:
+    """The views of all kernels, in lines of at most `width` cells.
+
+    Views are `source`, `ttir`, `ttgir`, `llir`, `ptx` and `sass`.
+    """
+    names = SourceNames.of(report.kernels)
+    blocks = [b for k in report.kernels for b in _views(k, report, views, names, width)]
+    return drawn(blocks, width, color)
+
+
+def _views(
+    kernel: KernelReport,
+    report: PtxReport,
+    views: Sequence[str],
+    names: SourceNames,
+    width: int,
+) -> Iterator[RenderableType]:
+    yield title(kernel, report)
+    if "source" in views:
+        yield from _source(kernel, width)
+    for stage in STAGES:
+        if stage in views:
+            yield _stage(kernel, stage, names, width)
+    if "ptx" in views:
+        yield _listing(kernel.ptx, "PTX", names, width)
+    if "sass" in views:
+        yield _listing(kernel.sass, "SASS", names, width)
+    yield from (note_block("Note: ", note, "dim") for note in kernel.notes)
+
+
+def _source(kernel: KernelReport, width: int) -> Iterator[RenderableType]:
+    by_line = accesses_by_line(kernel)
+    if not by_line:
+        yield Text("The code has no line information.")
+    for excerpt in excerpts(by_line, kernel.compiled.texts):
+        yield _excerpt(excerpt, by_line, width)
+
+
+def accesses_by_line(kernel: KernelReport) -> dict[SourceLine, list[Access]]:
+    """The PTX and SASS accesses of each line of the user's source."""
+    by_line: dict[SourceLine, list[Access]] = defaultdict(list)
+    for access in kernel.accesses:
+        if access.source:
+            by_line[access.source].append(access)
+    return dict(by_line)
+
+
+def _excerpt(
+    excerpt: Excerpt,
+    by_line: Mapping[SourceLine, Sequence[Access]],
+    width: int,
+) -> RenderableType:
+    if excerpt.missing:
+        return note_block("", f"{excerpt.file}: {excerpt.missing}")
+    margins = {n: margin(by_line.get(SourceLine(excerpt.file, n), ())) for n, _ in excerpt.lines}
+    room = min(max(map(len, margins.values()), default=0), int(_MARGIN_SHARE * width))
+    digits = len(str(excerpt.lines[-1][0]))
+    lines = [Text(visible(excerpt.file), "bold")]
+    gaps = {second for first, second in pairwise(n for n, _ in excerpt.lines) if second > first + 1}
+    for number, code in excerpt.lines:
+        lines += [Text("…", "dim")] if number in gaps else []
+        narrow = is_narrow(by_line.get(SourceLine(excerpt.file, number), ()))
+        line = Text(
+            f"{shortened(margins[number], room):>{room}}", "bold yellow" if narrow else "green"
+        )
+        line.append(f"  {number:>{digits}}  ", "dim")
+        lines.append(line.append(_cut(visible(code.expandtabs(4)), width - room - digits - 4)))
+    return Group(*lines)
+
+
+def margin(accesses: Sequence[Access]) -> str:
+    """The accesses of a line, such as `ld 2 × 128 bits`, with the SASS ones if they differ."""
+    parts = []
+    kinds = dict.fromkeys((a.kind, a.space) for a in accesses if a.kind in _ORDER and a.width_bits)
+    for kind, space in kinds:
+        same = [a for a in accesses if (a.kind, a.space) == (kind, space)]
+        ptx = widths([access for access in same if access.level == "ptx"])
+        sass = widths([access for access in same if access.level == "sass"])
+        differ = ptx and sass and max(ptx) != max(sass)
+        shown = f"{widths_text(ptx)} → {widths_text(sass)}" if differ else widths_text(ptx or sass)
+        where = "" if space == "global" else f" {space}"
+        parts.append(f"{_ORDER[kind]}{where} {shown}")
+    return ", ".join(parts)
+
+
+def is_narrow(accesses: Iterable[Access]) -> bool:
+    """Whether a global load or store is narrower than 128 bits."""
+    moved = [a for a in accesses if a.space == "global" and a.kind in ("load", "store")]
+    return any(a.width_bits and a.width_bits < _WIDE_BITS for a in moved)
+
+
+def _listing(
+    function: Function | None, level: str, names: SourceNames, width: int
+) -> RenderableType:
+    if function is None:
+        return Text(f"No {level} available.")
+    find = access_finder(function)
+    rows = [instruction_row(i, find(i), names) for i in function.instructions]
+    room = max((len(row[1]) for row in rows), default=0)
+    lines = [Text(level, "bold")]
+    for text, margin, wide in rows:
+        line = Text(f"{margin:<{room}}", "green" if wide else "bold yellow")
+        lines.append(line.append(_cut(f"  {text}", width - room)))
+    return Group(*lines)
+
+
+def _stage(kernel: KernelReport, stage: str, names: SourceNames, width: int) -> RenderableType:
+    """The code of a stage, with the source line in front of each line."""
+    text = kernel.compiled.stages.get(stage)
+    if text is None:
+        return Text(f"No {stage.upper()} available: it is Triton's, of a kernel compiled here.")
+    rows = [
+        (names.of_line(line.source) if line.source else "", visible(line.text))
+        for line in stage_lines(stage, text)
+    ]
+    room = max((len(place) for place, _ in rows), default=0)
+    lines = [Text(stage.upper(), "bold")]
+    for place, code in rows:
+        lines.append(Text(f"{place:<{room}}", "dim").append(_cut(f"  {code}", width - room)))
+    return Group(*lines)
+
+
+def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
+    """The function that returns the access of an instruction of this listing."""
+    return ptx_accesses.access_of if function.level == "ptx" else sass_accesses.access_of
+
+
+def instruction_row(
+    instruction: Instruction, access: Access | None, names: SourceNames
+) -> tuple[str, str, bool]:
+    """The text of an instruction, its margin, and False if it is a narrow access."""
+    guard = f"@{instruction.predicate.lstrip('@')} " if instruction.predicate else ""
+    indent = " " * (_INDENT * instruction.loop_depth)
+    operands = " ".join(instruction.operands.split())
+    text = visible(f"{indent}{guard}{instruction.opcode} {operands}".rstrip())
+    place = names.of_line(instruction.source) if instruction.source else ""
+    if access is None:
+        return text, place, True
+    bits = f"{access.width_bits} bits" if access.width_bits else ""
+    return text, f"{place} {access.space} {bits}".strip(), not is_narrow([access])
+
+
+def _cut(text: str, width: int) -> Text:
+    return Text(shortened(text, max(width, 1)), no_wrap=True)

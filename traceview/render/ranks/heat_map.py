@@ -13,7 +13,7 @@ import numpy as np
 from traceview.ranks.job import PARTS, HeatMap, JobReport
 from traceview.records import record
 from traceview.render.base.safe_text import visible
-from traceview.render.ranks.chosen import step_columns
+from traceview.render.ranks.aligned import step_columns
 from traceview.render.timeline.packing import packed_numbers
 from traceview.tables import NULL, Array, Integers
 

@@ -1,8 +1,4 @@
-"""The answer for a job as one self-contained HTML page: no network, no other file.
-
-Verdict, findings, groups and tables need no scripts; the script in `render/script` draws the heat
-map and the aligned timeline.
-"""
+"""A job of many ranks as one self-contained HTML page, with the membership of its groups."""
 
 from __future__ import annotations
 
@@ -16,26 +12,80 @@ from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
+from traceview.ranks.process_groups import ProcessGroups, process_groups
 from traceview.ranks.tables import TABLES
 from traceview.records import record
 from traceview.render.base.page import STYLES, Style, key, rendered
+from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import MOST_ROWS, TableView, row_id, table_view
 from traceview.render.ranks.aligned import aligned_document
-from traceview.render.ranks.figures import job_tiles, ranked_findings
-from traceview.render.ranks.group_matrix import group_matrix
-from traceview.render.ranks.header import (
+from traceview.render.ranks.document import (
     job_facts,
+    job_tiles,
     job_title,
     nothing_found,
+    ranked_findings,
     remedies,
     warnings,
 )
 from traceview.render.ranks.heat_map import heat_document
-from traceview.render.report.evidence import EvidenceView, evidence_figures, shown_row
-from traceview.render.report.source_excerpt import source_view
-from traceview.render.report.views import FindingEntry, finding_view
+from traceview.render.report.evidence import EvidenceView, evidence_figures, shown_row, source_view
+from traceview.render.report.html import FindingEntry, finding_view
 from traceview.render.timeline.packing import script_json
-from traceview.tables import Cell, Column, Table
+from traceview.tables import NULL, Cell, Column, Table
+
+MOST_RANKS, MOST_SHAPES = 64, 24
+_COLOURS = 6
+
+
+@record
+class GroupCell:
+    """The numbers of a rank's groups within the row, and the CSS class of the cell's colour."""
+
+    text: str
+    style: str
+
+
+@record
+class GroupMatrix:
+    """One row per shape of group, with a cell for each rank."""
+
+    ranks: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[GroupCell, ...]], ...]
+
+
+def group_matrix(job: JobReport) -> GroupMatrix | None:
+    """The matrix of a job; None if all groups consist of all ranks, or if it is too large."""
+    if not 1 < len(job.ranks) <= MOST_RANKS:
+        return None
+    shapes = [(each.label, _sets(job, each)) for each in process_groups(job.ranks, job.matched)]
+    if all(len(places) == len(job.ranks) for _, sets in shapes for places in sets):
+        return None
+    numbers = tuple(rank.name.rank for rank in job.ranks)
+    rows = (
+        (visible(label, 120), _cells(sets, len(numbers))) for label, sets in shapes[:MOST_SHAPES]
+    )
+    return GroupMatrix(numbers, tuple(rows))
+
+
+def _sets(job: JobReport, groups: ProcessGroups) -> list[tuple[int, ...]]:
+    """The places of the ranks in each group of one shape, sorted."""
+    sets: dict[object, set[int]] = {}
+    for place in groups.members:
+        each = job.matched[place]
+        key = tuple(sorted(each.ranks)) if each.number == NULL else each.number
+        sets.setdefault(key, set()).update(each.ranks)
+    return sorted(tuple(sorted(places)) for places in sets.values())
+
+
+def _cells(sets: list[tuple[int, ...]], ranks: int) -> tuple[GroupCell, ...]:
+    cells = [GroupCell("", "")] * ranks
+    for number, members in enumerate(sets):
+        for place in members:
+            more = f"{cells[place].text} " if cells[place].text else ""
+            cells[place] = GroupCell(f"{more}{number}", f"g-{number % _COLOURS + 1}")
+    return tuple(cells)
+
 
 BUNDLE = "ranks.js"
 _OWN = TableSpec(

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
 
 from traceview.ranks.figures import RankFigures, RankName
 from traceview.ranks.job import JobReport
 from traceview.ranks.membership import missing_ranks, world_size
-from traceview.ranks.tables import chosen
+from traceview.ranks.tables import TABLES, chosen
 from traceview.records import record
-from traceview.render.base.json_shape import JsonKey, JsonShape
-from traceview.render.base.json_text import SCHEMA_VERSION, pieces
+from traceview.render.base.json_shape import JsonKey, JsonShape, Keys, document, items_of
+from traceview.render.base.json_text import pieces
 from traceview.render.base.row_limit import MOST_ROWS
-from traceview.render.ranks.figures import ranked_findings
-from traceview.render.report.json import finding_document, tables_document
+from traceview.render.ranks.document import ranked_findings
+from traceview.render.report.json import RANKED_FINDING, tables_document, tables_shape
 from traceview.tables import NULL
 
 
@@ -53,16 +52,33 @@ def _reference(job: JobReport) -> int | None:
     return job.ranks[job.clocks.reference].name.rank if job.ranks else None
 
 
-RANK = JsonShape(
+_RANK = JsonShape(
     RankFigures,
     *(f"{each.name}=name.{each.name}" for each in fields(RankName)),
     "path recorder verdict limit step_median_ns busy_pct findings warnings",
 )
-CLOCKS = JsonShape(
+_CLOCKS = JsonShape(
     JobReport,
     "basis=clocks.basis",
     JsonKey("reference_rank", int | None, lambda job, _: _reference(job)),
     JsonKey("ranks", list[ClockOfRank], lambda job, _: _clocks(job)),
+)
+_JOB = JsonShape(
+    JobReport,
+    JsonKey("world_size", int, lambda job, _: world_size(job.ranks)),
+    JsonKey("missing_ranks", list[int], lambda job, _: missing_ranks(job.ranks)),
+    "verdict",
+    JsonKey("findings", [RANKED_FINDING], lambda job, _: ranked_findings(job)),
+    # All tables, unless --only names some.
+    Keys(
+        tables_shape(TABLES, [spec.name for spec in TABLES]),
+        lambda job, limits: tables_document(chosen(limits[1]), job.result, limits[0]),
+    ),
+    "summary=result.summary notes=result.notes warnings",
+    JsonKey("clocks", _CLOCKS, lambda job, _: job),
+)
+JOB = JsonShape(
+    JobReport, JsonKey("job", _JOB, lambda job, _: job), items_of("ranks", _RANK), "failed"
 )
 
 
@@ -78,26 +94,5 @@ def json_pieces(
     only: Sequence[str] = (),
 ) -> Iterator[str]:
     """The JSON document in pieces; if `only` names tables, it has only these."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "traceview_version": version,
-        "job": _job(job, most_rows, only),
-        "ranks": [RANK.written(rank) for rank in job.ranks],
-        "failed": [vars(failed) for failed in job.failed],
-    }
-    yield from pieces(document)
+    yield from pieces(document(JOB, job, version, (most_rows, only)))
     yield "\n"
-
-
-def _job(job: JobReport, most: int | None, only: Sequence[str]) -> dict[str, Any]:
-    return {
-        "world_size": world_size(job.ranks),
-        "missing_ranks": list(missing_ranks(job.ranks)),
-        "verdict": {**vars(job.verdict), "figures": dict(job.verdict.figures)},
-        "findings": [finding_document(finding) for finding in ranked_findings(job)],
-        **tables_document(chosen(only), job.result, most),
-        "summary": dict(job.result.summary),
-        "notes": list(job.result.notes),
-        "warnings": list(job.warnings),
-        "clocks": CLOCKS.written(job),
-    }

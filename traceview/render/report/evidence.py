@@ -1,4 +1,4 @@
-"""The evidence of a finding: its row in a table, its figures, its time window."""
+"""The evidence of a finding: its row in a table, its figures, time window and lines of code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,113 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.errors import InputError, TraceFormatError
 from traceview.facts.steps.warm_up import kernels_in_warm_up
-from traceview.findings import Evidence, Finding
+from traceview.findings import Evidence, Finding, Subject
+from traceview.ptx.model import Compiled
 from traceview.ranking import RankedFinding
 from traceview.records import record
-from traceview.render.base.code_block import CodeBlock
+from traceview.render.base.code import CodeBlock, CodeLine
 from traceview.render.base.page import key
+from traceview.render.base.safe_text import visible
 from traceview.render.base.table_view import TableView, row_id, table_view
-from traceview.render.report.source_excerpt import SourceView, source_view
 from traceview.report import Report
 from traceview.tables import Mask, Table
+from traceview.trace import Trace
 from traceview.units import Value
+
+_AROUND = 4
+_THE_LINE = "here"
+"""Class of the line that the finding is about."""
+
+
+@record
+class SourceView:
+    """A place such as `train.py:31`, and its lines if they were recorded."""
+
+    place: str
+    code: CodeBlock
+
+
+def source_view(
+    trace: Trace | None, subject: Subject, row: Mapping[str, Value]
+) -> SourceView | None:
+    """The source of a finding; None if it is about no line. `row` is its row in its table.
+
+    Source files are not read: whoever wrote the trace chose their names.
+    """
+    if not subject.file:
+        return None
+    place = f"{subject.file}:{subject.line}" if subject.line else subject.file
+    lines = _recorded_lines(trace, subject) or _line_of_row(subject, row)
+    return SourceView(place, CodeBlock(place, lines))
+
+
+def _recorded_lines(trace: Trace | None, subject: Subject) -> tuple[CodeLine, ...]:
+    """The subject's line and those around it; empty if that line was not recorded."""
+    if trace is None or not subject.line:
+        return ()
+    table = trace.recorded("source_lines")
+    near = np.abs(table["line"].astype(np.int64) - subject.line) <= _AROUND
+    rows = np.flatnonzero(near & table.texts("file").isin([subject.file or ""]))
+    texts = {int(table["line"][row]): str(table.texts("text")[row]) for row in rows.tolist()}
+    if subject.line not in texts:
+        return ()
+    indent = min((len(text) - len(text.lstrip()) for text in texts.values() if text), default=0)
+    return tuple(
+        _code_line(text[indent:], number, is_it=number == subject.line)
+        for number, text in sorted(texts.items())
+    )
+
+
+def _line_of_row(subject: Subject, row: Mapping[str, Value]) -> tuple[CodeLine, ...]:
+    # In other tables, such as that of load-widths, `source` is a place and not a line's text.
+    source = row.get("source") if "line" in row or "call_site" in row else None
+    text = str(source or "").strip()
+    return (_code_line(text, subject.line or 0, is_it=True),) if text and subject.line else ()
+
+
+def _code_line(text: str, number: int, *, is_it: bool) -> CodeLine:
+    mark = _THE_LINE if is_it else None
+    return CodeLine(visible(text), "", narrow=False, mark=mark, number=number)
+
+
+_MOST_LINES = 600
+"""Instructions of a kernel on the page; `traceview ptx TRACE` shows all."""
+
+
+def listings(report: Report) -> Mapping[str, CodeBlock]:
+    """The annotated PTX of each kernel that a finding names, by the name of the kernel.
+
+    Of several variants, the one with the longest launches is shown. Source files are not read: the
+    page shows only what the recording contains.
+    """
+    trace = report.recording
+    named = {f.finding.subject.name for f in report.findings if f.finding.subject.kind == "kernel"}
+    if trace is None or not named or "kernel_code" not in trace.tables:
+        return {}
+    # Imported late, here and below: most recordings have no code, and the import takes a fifth of
+    # the time of a page.
+    from traceview.facts.code.gathered import gathered_code
+
+    blocks: dict[str, CodeBlock] = {}
+    for code in gathered_code(trace).launched:
+        name = code.compiled.name
+        block = _listing(code.compiled) if name in named and name not in blocks else None
+        if block:
+            blocks[name] = block
+    return blocks
+
+
+def _listing(compiled: Compiled) -> CodeBlock | None:
+    from traceview.render.kernels.code import ptx_block
+    from traceview.toolchain.listings import code_of
+
+    try:
+        function = code_of(compiled, sass=False, ptxas=False).ptx
+    except (TraceFormatError, InputError):
+        return None
+    return ptx_block(function, _MOST_LINES) if function else None
 
 
 @record

@@ -11,7 +11,7 @@ from traceview.render.base.links import linked
 from traceview.render.base.paragraphs import joined_within, whole_sentences, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
-from traceview.render.report.saving import claim
+from traceview.render.report.document import claim
 
 INDENT = "  "
 _SEPARATOR, _ARROW = " · ", "→ "

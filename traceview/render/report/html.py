@@ -1,25 +1,232 @@
-"""A report as one self-contained HTML page: no network, no other file.
-
-Tables and figures need no scripts; the script in `render/script` adds interaction.
-"""
+"""A report as one self-contained HTML page; notebooks and jobs use the views of its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
 
+from markupsafe import Markup
+
+from traceview import units
+from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.verdict.parts import RunTime, TimePart
+from traceview.findings import Finding, Forecast
+from traceview.ranking import Outcome
+from traceview.records import record
+from traceview.render.base.colors import color_class
 from traceview.render.base.page import STYLES, Style, compile_templates, key, rendered_pieces
-from traceview.render.base.table_view import MOST_ROWS
-from traceview.render.report.evidence import evidence_view, marked_rows
-from traceview.render.report.header import header_facts, nothing_found
-from traceview.render.report.kernel_code import listings
-from traceview.render.report.scoreboard import tiles
-from traceview.render.report.time_bar import time_bar
-from traceview.render.report.views import FindingEntry, finding_view, section_view
-from traceview.render.timeline.section import timeline_view
+from traceview.render.base.table_view import MOST_ROWS, TableView, table_view
+from traceview.render.charts.layout import layout
+from traceview.render.charts.marks import NEUTRAL
+from traceview.render.charts.svg import draw, rect, svg
+from traceview.render.report.document import Claim, claim, header_facts, nothing_found, tiles
+from traceview.render.report.evidence import (
+    EvidenceView,
+    evidence_view,
+    listings,
+    marked_rows,
+    table_key,
+)
+from traceview.render.timeline.document import timeline_view
 from traceview.report import Report
+from traceview.tables import Table
+
+_HEIGHT_PX = 36.0
+_LEAST_PCT = 1.0
+"""Least percentage to be named in the legend; a smaller part has only a tooltip."""
+
+_PATTERN = Markup(
+    '<defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)"><rect width="2.5" height="6" class="hatch"/></pattern></defs>'
+)
+
+
+@record
+class LegendEntry:
+    """A part of the bar in words. `style` is the CSS class of its colour."""
+
+    name: str
+    style: str
+    share: str
+    time: str
+
+
+@record
+class TimeBarView:
+    """The bar, its named busy and idle parts, and the time that it leaves out."""
+
+    drawn: Markup
+    busy: tuple[LegendEntry, ...]
+    idle: tuple[LegendEntry, ...]
+    busy_pct: str
+    idle_pct: str
+    of: str
+    apart: str
+
+
+def time_bar(time: RunTime) -> TimeBarView:
+    """The bar of one GPU's time after warm-up and first uses."""
+    kinds = {kind: [part for part in time.parts if part.kind == kind] for kind in ("busy", "idle")}
+    sums = {kind: sum(part.time_ns for part in parts) for kind, parts in kinds.items()}
+    gpu = f"GPU {time.device_id}" if time.devices > 1 else "the GPU"
+    apart_ns = max(time.run_ns - time.steady_ns, 0)
+    return TimeBarView(
+        drawn=_bar(time),
+        busy=tuple(_entries(kinds["busy"], time.steady_ns)),
+        idle=tuple(_entries(kinds["idle"], time.steady_ns)),
+        busy_pct=_share(sums["busy"], time.steady_ns),
+        idle_pct=_share(sums["idle"], time.steady_ns),
+        of=f"{units.duration(time.steady_ns)} of {gpu} after warm-up and first uses",
+        apart=f"{units.duration(apart_ns)} of start-up, warm-up and first uses apart"
+        if apart_ns
+        else "",
+    )
+
+
+def _bar(time: RunTime) -> Markup:
+    whole = max(time.steady_ns, 1)
+    marks, start = [_PATTERN], 0.0
+    for part in time.parts:
+        width = part.time_ns / whole
+        idle = "idle: " if part.kind == "idle" else ""
+        tooltip = (
+            f"{idle}{part.name}: {units.duration(part.time_ns)}, {_share(part.time_ns, whole)}"
+        )
+        marks.append(rect(start, 0, width, _HEIGHT_PX, f"part {_style(part)}", tooltip))
+        if part.kind == "idle":
+            marks.append(rect(start, 0, width, _HEIGHT_PX, "hatched", tooltip))
+        start += width
+    return svg(_HEIGHT_PX, marks, "time-bar")
+
+
+def _style(part: TimePart) -> str:
+    return color_class(part.name) or NEUTRAL
+
+
+def _share(part_ns: int, whole_ns: int) -> str:
+    return units.percent(100.0 * part_ns / max(whole_ns, 1))
+
+
+def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
+    """The parts worth a name, and one entry for all others."""
+    named = [part for part in parts if 100.0 * part.time_ns >= _LEAST_PCT * whole_ns]
+    for part in named:
+        time, share = units.duration(part.time_ns), _share(part.time_ns, whole_ns)
+        yield LegendEntry(part.name, _style(part), share, time)
+    rest_ns = sum(part.time_ns for part in parts) - sum(part.time_ns for part in named)
+    if rest_ns:
+        rest = units.counted(len(parts) - len(named), "smaller part")
+        yield LegendEntry(rest, NEUTRAL, _share(rest_ns, whole_ns), units.duration(rest_ns))
+
+
+MarkedRows = Mapping[tuple[str, str], Sequence[int]]
+"""Rows to mark in tables, by the names of analysis and table."""
+
+
+@record
+class ChartView:
+    """A chart as HTML and SVG; `left_out` counts the rows that it does not show."""
+
+    title: str
+    drawn: Markup
+    left_out: int
+
+
+@record
+class FindingEntry:
+    """A finding; `section` is the id of its analysis on the page, empty if there is none.
+
+    `key` is the finding's own id.
+    """
+
+    severity: str
+    claim: Claim | None
+    message: str
+    action: str
+    title: str = ""
+    section: str = ""
+    key: str = ""
+    evidence: EvidenceView | None = None
+
+
+@record
+class SectionView:
+    """One analysis; `skipped` is None if it was answered. `key` is its id on the page."""
+
+    key: str
+    title: str
+    question: str
+    figures: tuple[tuple[str, str], ...] = ()
+    charts: tuple[ChartView, ...] = ()
+    tables: tuple[TableView, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: Skipped | None = None
+
+
+def finding_view(
+    finding: Finding,
+    title: str = "",
+    section: str = "",
+    forecast: Forecast | None = None,
+) -> FindingEntry:
+    """A finding with its possible saving."""
+    return FindingEntry(
+        severity=finding.severity,
+        claim=claim(finding, forecast),
+        message=finding.message,
+        action=finding.action,
+        title=title,
+        section=section,
+    )
+
+
+def section_view(
+    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
+) -> SectionView:
+    """One analysis with at most `most` rows of each table, all if that is None.
+
+    On a page, `marked` has the rows that findings link to, and elements have ids.
+    """
+    names = (key(analysis.name), analysis.title, analysis.question)
+    if isinstance(outcome, Skipped):
+        return SectionView(*names, skipped=outcome)
+    return SectionView(
+        *names,
+        figures=tuple(
+            (units.stem(name), units.quantity(name, value))
+            for name, value in outcome.summary.items()
+        ),
+        charts=_charts(analysis, outcome),
+        tables=tuple(
+            _table(analysis.name, spec, table, most, marked)
+            for spec, table in outcome.shown(analysis.tables)
+        ),
+        notes=outcome.notes,
+    )
+
+
+def _table(
+    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
+) -> TableView:
+    if marked is None:
+        return table_view(spec, table, most)
+    rows = marked.get((analysis, spec.name), ())
+    return table_view(spec, table, most, table_key(analysis, spec.name), rows)
+
+
+def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
+    views = (_chart(chart, result.tables[chart.table]) for chart in analysis.charts)
+    return tuple(view for view in views if view)
+
+
+def _chart(chart: Chart, table: Table) -> ChartView | None:
+    drawing = layout(chart, table)
+    if drawing is None:
+        return None
+    return ChartView(chart.title, draw(drawing, chart.title), drawing.left_out)
+
 
 _PAGE = "report.html"
 _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "timeline.html")

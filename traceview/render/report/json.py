@@ -10,12 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from traceview.analyses.base import Analysis, Result, Skipped, TableSpec
-from traceview.analyses.verdict import RunTime
+from traceview.analyses.base import Analysis, Failed, Result, Skipped, TableSpec
+from traceview.analyses.verdict import SCOREBOARD
 from traceview.findings import Forecast
-from traceview.ranking import Outcome, RankedFinding
-from traceview.render.base.json_shape import JsonKey, JsonShape
-from traceview.render.base.json_text import SCHEMA_VERSION, clean, finding_fields, pieces
+from traceview.ranking import RankedFinding
+from traceview.render.base import json_shape
+from traceview.render.base.json_shape import (
+    FINDING,
+    JsonKey,
+    JsonShape,
+    Keys,
+    Schema,
+    document,
+    items_of,
+    object_of,
+)
+from traceview.render.base.json_text import SCHEMA_VERSION, clean, pieces
 from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
 from traceview.report import Report, TraceFacts
 from traceview.trace import Selection
@@ -33,49 +43,8 @@ def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS)
 
 def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
     """The JSON document in pieces: for a long recording it may not fit into memory."""
-    yield from pieces(_document(report, version, most_rows))
+    yield from pieces(document(REPORT, report, version, most_rows))
     yield "\n"
-
-
-def _document(report: Report, version: str, most: int | None) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "traceview_version": version,
-        "trace": TRACE.written(report.trace),
-        "analyses": {a.name: _analysis(a, report.outcomes[a.name], most) for a in report.analyses},
-        "findings": [finding_document(finding) for finding in report.findings],
-        "verdict": vars(report.verdict) if report.verdict else None,
-        "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
-        "run_time": RUN_TIME.written(report.run_time) if report.run_time else None,
-    }
-
-
-_SELECTION = JsonShape(Selection, "ranges=include exclude_ranges=exclude")
-TRACE = JsonShape(
-    TraceFacts,
-    "path recorder recorder_version export_schema_version duration_ns gpus processes",
-    "row_counts run",
-    JsonKey("selection", _SELECTION, lambda trace, _: trace.selection),
-    "strict peaks warnings",
-)
-RUN_TIME = JsonShape(RunTime, "*")
-FORECAST = JsonShape(
-    Forecast,
-    "saved_per_step_ns step_ns loop share_of_run_pct speedup_at_most saving is_partial is_mean",
-)
-
-
-def _analysis(analysis: Analysis, outcome: Outcome, most: int | None) -> dict[str, Any]:
-    if isinstance(outcome, Skipped):
-        return {"status": outcome.status, "reason": outcome.reason, "remedy": outcome.remedy}
-    return {
-        "status": "ok",
-        "title": analysis.title,
-        "question": analysis.question,
-        **tables_document(analysis.tables, outcome, most),
-        "summary": dict(outcome.summary),
-        "notes": list(outcome.notes),
-    }
 
 
 def tables_document(specs: Sequence[TableSpec], result: Result, most: int | None) -> dict[str, Any]:
@@ -90,11 +59,102 @@ def _left_out(part: LimitedTable) -> dict[str, Any]:
     return {"rows": part.left_out, "kept": part.kept, **part.sums}
 
 
-def finding_document(ranked: RankedFinding) -> dict[str, Any]:
-    """A finding with the time that acting on it can save."""
-    forecast = ranked.forecast
+def tables_shape(specs: Sequence[TableSpec], optional: Sequence[str] = ()) -> JsonShape:
+    """The keys of a `tables_document`, of which `optional` tables may be absent."""
+
+    def tables() -> Schema:
+        rows = {spec.name: json_shape.many(json_shape.row(spec.columns)) for spec in specs}
+        return json_shape.required(rows, optional)
+
+    def left_out() -> Schema:
+        counted = json_shape.required({"rows": json_shape.WHOLE, "kept": json_shape.TEXT})
+        return json_shape.mapping({**counted, "additionalProperties": json_shape.of(float)})
+
+    return JsonShape(
+        dict,
+        JsonKey("tables", tables, lambda given, _: given["tables"]),
+        JsonKey("left_out", left_out, lambda given, _: given.get("left_out"), optional=True),
+    )
+
+
+def _answer(analysis: Analysis) -> JsonShape:
+    return JsonShape(
+        Result,
+        JsonKey("status", lambda: {"const": "ok"}, lambda *_: "ok"),
+        JsonKey("title", str, lambda *_: analysis.title),
+        JsonKey("question", lambda: {"const": analysis.question}, lambda *_: analysis.question),
+        Keys(
+            tables_shape(analysis.tables),
+            lambda result, most: tables_document(analysis.tables, result, most),
+        ),
+        "summary notes",
+    )
+
+
+_STATUSES = {"enum": [Skipped.status, Failed.status]}
+_SKIPPED = JsonShape(
+    Skipped,
+    JsonKey("status", lambda: _STATUSES, lambda skipped, _: skipped.status),
+    "reason remedy",
+)
+
+
+def _answers(report: Report, most: int | None) -> dict[str, Any]:
+    outcomes = ((analysis, report.outcomes[analysis.name]) for analysis in report.analyses)
     return {
-        "analysis": ranked.analysis,
-        **finding_fields(ranked.finding, ranked.analysis),
-        "forecast": forecast and FORECAST.written(forecast),
+        analysis.name: (_SKIPPED if isinstance(outcome, Skipped) else _answer(analysis)).written(
+            outcome, most
+        )
+        for analysis, outcome in outcomes
     }
+
+
+def _answers_schema() -> Schema:
+    from traceview.analyses import ALL
+
+    answers = {
+        analysis.name: {
+            "description": analysis.question,
+            "oneOf": [_answer(analysis).schema(), _SKIPPED.schema()],
+        }
+        for analysis in ALL
+    }
+    return {"type": "object", "properties": answers}
+
+
+_FORECAST = JsonShape(
+    Forecast,
+    "saved_per_step_ns step_ns loop share_of_run_pct speedup_at_most saving is_partial is_mean",
+)
+RANKED_FINDING = JsonShape(
+    RankedFinding,
+    "analysis",
+    Keys(FINDING, lambda ranked, _: ranked.finding),
+    object_of("forecast", _FORECAST),
+    context=lambda ranked, _: ranked,
+)
+"""A finding with the time that acting on it can save."""
+_TRACE = JsonShape(
+    TraceFacts,
+    "path recorder recorder_version export_schema_version duration_ns gpus processes",
+    "row_counts run",
+    JsonKey(
+        "selection",
+        JsonShape(Selection, "ranges=include exclude_ranges=exclude"),
+        lambda trace, _: trace.selection,
+    ),
+    "strict peaks warnings",
+)
+REPORT = JsonShape(
+    Report,
+    JsonKey("trace", _TRACE, lambda report, _: report.trace),
+    JsonKey("analyses", _answers_schema, _answers),
+    items_of("findings", RANKED_FINDING),
+    "verdict",
+    JsonKey(
+        "scoreboard",
+        lambda: json_shape.maybe(json_shape.row(SCOREBOARD)),
+        lambda report, _: vars(report.scoreboard) if report.scoreboard else None,
+    ),
+    "run_time",
+)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from traceview.analyses.base import Skipped, TableSpec
 from traceview.ranking import RankedFinding
 from traceview.records import record
-from traceview.render.report.scoreboard import ScoreTile
 from traceview.tables import Table
 
 
@@ -61,6 +60,16 @@ class Section:
     title: str
     parts: tuple[Sheet | Grid | Entries | Skipped, ...]
     aside: bool = True
+
+
+@record
+class ScoreTile:
+    """One figure: name, value, and a detail such as its whole. `field` is its Scoreboard field."""
+
+    field: str
+    name: str
+    value: str
+    detail: str = ""
 
 
 @record

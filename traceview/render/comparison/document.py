@@ -1,4 +1,5 @@
-"""The parts of a difference, as all outputs show them: grouped, and rounded consistently.
+"""A comparison of runs as every output shows it: its sides, the parts of the difference, and its
+document.
 
 The printed differences of a group's parts sum to the group's difference, those of the groups to the
 total, and before plus difference is after, digit by digit.
@@ -9,10 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import PurePath
 
 from traceview import units
-from traceview.comparison.changes import RunChange
-from traceview.comparison.comparison import PartDifference, RunComparison
+from traceview.comparison import wording
+from traceview.comparison.changes import RunChange, main_changes
+from traceview.comparison.comparison import (
+    CountDifference,
+    EnvironmentDifference,
+    PartDifference,
+    RunComparison,
+)
+from traceview.comparison.figures import RunFigures
 from traceview.comparison.wording import (
     group_title,
     has_steps,
@@ -21,6 +30,44 @@ from traceview.comparison.wording import (
     shape_values,
 )
 from traceview.records import record
+from traceview.render.base.safe_text import visible
+from traceview.render.document import Document, Entries, Grid, GridRow, Section
+
+_MOST_NAMED = 2
+
+
+def sides(comparison: RunComparison) -> tuple[str, str]:
+    """The names of the runs of each side."""
+    return _named(comparison.before), _named(comparison.after)
+
+
+def _named(runs: Sequence[RunFigures]) -> str:
+    names = [PurePath(run.name).name or run.name for run in runs]
+    if len(names) > _MOST_NAMED:
+        return f"{names[0]} and {len(names) - 1} more"
+    return ", ".join(names)
+
+
+def compared_sides(comparison: RunComparison) -> list[str]:
+    """The GPU, and the runs and steps of both sides."""
+    gpus = {run.environment.get("gpu", "") for run in (*comparison.before, *comparison.after)}
+    steps = [sum(run.steps for run in runs) for runs in (comparison.before, comparison.after)]
+    runs = [len(comparison.before), len(comparison.after)]
+    stepped = all(run.has_steps for run in (*comparison.before, *comparison.after))
+    return [
+        *(gpus if len(gpus) == 1 and all(gpus) else ()),
+        both_sides(runs, "run"),
+        *([both_sides(steps, "steady step")] if stepped else []),
+    ]
+
+
+def both_sides(numbers: Sequence[int], noun: str) -> str:
+    """Counts of both sides: `5 runs per side`, `4 and 5 runs`."""
+    one, other = numbers
+    if one == other:
+        return f"{units.counted(one, noun)} per side"
+    return f"{units.count(one)} and {units.counted(other, noun)}"
+
 
 LEAST_SHARE = Fraction(1, 100)
 """Parts below this fraction of the difference (or of the largest part if that is larger) are
@@ -234,3 +281,64 @@ def _number(value: Fraction) -> str:
 
 def _each(time: Fraction, calls: Fraction) -> str:
     return units.duration(float(time / calls)) if calls else units.ABSENT
+
+
+MOST_PARTS = 30
+_MOST_NAME = 120
+
+
+def comparison_document(comparison: RunComparison) -> Document:
+    """Two sides, with at most MOST_PARTS parts listed individually."""
+    return Document(
+        facts=(" → ".join(map(_name, sides(comparison))), *compared_sides(comparison)),
+        headline=wording.headline(comparison),
+        warnings=tuple(map(_difference, comparison.environment)),
+        sections=(Section("", tuple(_parts(comparison)), aside=False),),
+        notes=tuple(wording.notes(comparison)),
+    )
+
+
+def _name(name: str) -> str:
+    """Both of two names in one text have to be seen."""
+    return visible(name, _MOST_NAME)
+
+
+def _difference(each: EnvironmentDifference) -> tuple[str, str]:
+    text = f"{_name(each.before)} before, {_name(each.after)} after"
+    return f"Different {wording.environment_name(each)}", text
+
+
+def _parts(comparison: RunComparison) -> Iterator[Entries | Grid]:
+    changes = main_changes(comparison)
+    differences = change_differences(comparison, changes)
+    texts = (change.text for change in changes)
+    yield Entries(tuple(zip(differences, texts, strict=True)), figures=True)
+    table = parts_table(comparison, MOST_PARTS)
+    numbers = ("before", "after", "difference", *(["share"] if table.has_shares else []))
+    heading = f"part, {per_step(comparison, table)}"
+    yield Grid((heading, "where"), tuple(_rows(table)), numbers)
+    if counts := tuple(map(_count, wording.changed_counts(comparison))):
+        per = wording.PER_STEP if wording.has_steps(comparison) else ""
+        yield Grid((f"count{per}",), counts, ("before", "after"))
+
+
+def _count(count: CountDifference) -> GridRow:
+    values = (wording.count_text(count, value) for value in (count.before, count.after))
+    return GridRow((wording.count_name(count), *values))
+
+
+def _rows(table: PartsTable) -> Iterator[GridRow]:
+    for group in table.groups:
+        yield _row(group.title, "", group.amounts, strong=True)
+        for line in group.parts:
+            name = f"{line.title} ({line.change})" if line.change else line.title
+            yield _row(name, line.part.place, line.amounts)
+        if group.rest and group.parts:
+            yield _row(f"{units.count(group.left_out)} smaller", "", group.rest)
+    yield _row("sum", "", table.total, strong=True)
+
+
+def _row(name: str, place: str, amounts: Amounts, strong: bool = False) -> GridRow:
+    share = [amounts.share] if amounts.share else []
+    numbers = (amounts.before, amounts.after, amounts.difference, *share)
+    return GridRow((name, place, *numbers), strong)

@@ -1,1 +1,0 @@
-"""Charts as HTML and SVG for pages, drawn without matplotlib."""

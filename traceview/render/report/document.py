@@ -1,0 +1,287 @@
+"""A report as every output shows it: facts, scoreboard, savings, and its document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from pathlib import PurePath
+
+import numpy as np
+
+from traceview import analyses, units
+from traceview.analyses.base import Skipped, TableSpec
+from traceview.analyses.verdict import Scoreboard
+from traceview.findings import Finding, Forecast, Saving, shortened
+from traceview.records import record
+from traceview.render.document import Document, ScoreTile, Section, Sheet
+from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
+from traceview.tables import Column, Table
+
+_MOST_NAMED = 4
+_ON_GPU = ("kernels", "copies", "sets", "graph_launches")
+_COUNTED = {
+    "kernels": ("kernel", "kernels"),
+    "copies": ("copy", "copies"),
+    "sets": ("memset", "memsets"),
+    "graph_launches": ("graph launch", "graph launches"),
+    "api_calls": ("API call", "API calls"),
+    "ranges": ("range", "ranges"),
+}
+
+
+def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
+    """The recorded facts, as pairs of name and value."""
+    hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
+    facts = [
+        ("recorded by", _recorder(trace)),
+        ("GPU", _listed(Counter(_gpu(gpu) + _on(gpu.host_id, hosts) for gpu in trace.gpus))),
+        (
+            "process",
+            _listed(Counter(_process(each) + _on(each.host_id, hosts) for each in trace.processes)),
+        ),
+        ("duration", units.duration(trace.duration_ns)),
+        ("contains", _rows(trace)),
+        ("only ranges", ", ".join(trace.selection.include)),
+        ("without ranges", ", ".join(trace.selection.exclude)),
+        ("strict", "no range is inferred" if trace.strict else ""),
+        ("peaks given", ", ".join(f"{name}={value:g}" for name, value in trace.peaks.items())),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _recorder(trace: TraceFacts) -> str:
+    schema = trace.export_schema_version
+    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
+    return " ".join(word for word in words if word)
+
+
+def _gpu(gpu: RecordedGpu) -> str:
+    details = [f"compute capability {gpu.compute_capability}"] if gpu.compute_capability else []
+    details += [f"{gpu.sm_count} SMs"] if gpu.sm_count is not None else []
+    name = gpu.name or "GPU of unknown model"
+    return f"{name} ({', '.join(details)})" if details else name
+
+
+def _process(process: RecordedProcess) -> str:
+    """Name and id of a process; if the recorder gives a path, its last part."""
+    if not process.name:
+        return f"process {process.process_id}"
+    return f"{PurePath(process.name).name} ({process.process_id})"
+
+
+def _on(host: int, hosts: Set[int]) -> str:
+    return f" on host {host}" if len(hosts) > 1 else ""
+
+
+def _listed(named: Counter[str]) -> str:
+    names = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rows(trace: TraceFacts) -> str:
+    return ", ".join(
+        units.counted(trace.row_counts[table], *words)
+        for table, words in _COUNTED.items()
+        if trace.row_counts.get(table)
+    )
+
+
+def nothing_found(report: Report) -> str:
+    """The sentence to show if there are no findings."""
+    if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
+        return (
+            "No GPU work was recorded, so there is no GPU time to save. If the program should "
+            "use a GPU, check that it finds one (PyTorch: torch.cuda.is_available()), and run "
+            "traceview doctor."
+        )
+    where = " in the selected ranges" if report.trace.selection else ""
+    if len(report.analyses) < len(analyses.ALL):
+        return f"Nothing found{where} by {', '.join(report)}; the whole report asks more."
+    return f"Nothing found{where} that would save time."
+
+
+_LAUNCH = {
+    "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
+    "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
+    "data-loading": ("data-bound", "the CPU loads data, then launches late"),
+    "sync-drained": ("drained", "the CPU waits, then the GPU runs dry"),
+    "queue-full": ("GPU-bound", "the launch queue is full"),
+    "unknown": ("unknown", "work was launched that was not recorded"),
+    "mixed": ("mixed", "the GPU runs dry for several reasons"),
+}
+"""Value and detail to show for each verdict on run-ahead."""
+
+
+def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
+    """GPU busy, step, launches, communication, copies and memory peak, each as text."""
+    return tuple(_tiles(board))
+
+
+def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
+    steady = f"of {units.duration(board.steady_ns)}" if board.steady_ns else ""
+    most = f"{steady}, GPU {board.device_id} of {board.devices}" if board.devices > 1 else steady
+    lost = board.launch == "unknown"
+    busy = "unknown" if lost else units.percent(board.gpu_busy_pct)
+    yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
+    of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
+    yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
+    # Without any recorded GPU work, it is unknown whether there was communication or a copy.
+    none = "none" if board.gpu_busy_pct is not None or lost else units.ABSENT
+    launch, how = _LAUNCH.get(board.launch or "", (units.ABSENT, ""))
+    yield ScoreTile("launch", "Launches", launch, how)
+    for field, name, ns, pct in (
+        ("communication_pct", "Communication", board.communication_ns, board.communication_pct),
+        ("copies_pct", "Copies", board.copies_ns, board.copies_pct),
+    ):
+        value = units.percent(pct) if ns is not None else none
+        exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
+        yield ScoreTile(field, name, value, "" if ns is None else exposed)
+    peak, total = board.memory_peak_bytes, board.memory_total_bytes
+    if peak is None:
+        yield ScoreTile("memory_peak_bytes", "Memory peak", "not recorded")
+    else:
+        of = f"of {units.size(total)}" if total else "allocated"
+        yield ScoreTile("memory_peak_bytes", "Memory peak", units.size(peak), of)
+
+
+LEAST_SPEEDUP = 1.1
+"""Least speed-up to show: a smaller one adds nothing to the time saved."""
+QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
+PARTIAL = "part of"
+"""Qualifier of a general loss listed behind a smaller one: one change seldom saves all of it."""
+
+
+@record
+class Claim:
+    """A saving such as `up to` `12.3 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
+
+    Without steps, or if the time is lost outside them, the amount refers to the steady time: `of`
+    is `of 2.63 ms after warm-up`. Without a forecast `of` is empty, and `share` includes its whole:
+    `13.9 % of the time after warm-up`. If a few steps take most of the time, all refer to an
+    average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3 of 20.3 ms per
+    step`.
+    """
+
+    qualifier: str
+    amount: str
+    of: str = ""
+    sum: str = ""
+    share: str = ""
+    speedup: str = ""
+
+    def parts(self) -> list[str]:
+        """The claim in parts for one line, most important first: `save up to 12.3 of 20.3 ms …`."""
+        share = f" ({self.share})" if self.share else ""
+        saved = f"save {self.qualifier} {self.sum}{share}"
+        return [part for part in (saved, self.speedup) if part]
+
+    def below(self) -> list[str]:
+        """The one or two lines below the amount."""
+        lines = (self.of, self.share, self.speedup)
+        if self.of:
+            lines = (self.of, " · ".join(part for part in lines[1:] if part), "")
+        return [line for line in lines if line]
+
+
+def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
+    """The possible saving of a finding; None if it claims none."""
+    at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
+    if not at_stake:
+        return None
+    lead = QUALIFIERS[forecast.saving if forecast else finding.saving]
+    lead = PARTIAL if forecast and forecast.is_partial else lead
+    if forecast and forecast.saved_per_step_ns is not None and forecast.step_ns:
+        saved, step = forecast.saved_per_step_ns, forecast.step_ns
+        on_average = " on average" if forecast.is_mean else ""
+        per = f"per {shortened(forecast.loop) or 'step'}{on_average}"
+        return _of_whole(lead, (saved, step), per, share, forecast)
+    if forecast and forecast.share_of_run_pct:
+        share = forecast.share_of_run_pct
+        steady = round(100.0 * at_stake / share)
+        return _of_whole(lead, (at_stake, steady), "after warm-up", share, forecast)
+    amount = units.duration(at_stake)
+    of_steady = "" if share is None else f"{units.percent(share)} of the time after warm-up"
+    return Claim(lead, amount, "", amount, of_steady, _speedup(forecast))
+
+
+def _of_whole(
+    lead: str, part_of_ns: tuple[int, int], which: str, share: float | None, forecast: Forecast
+) -> Claim:
+    """The claim of a part of a whole, both in ns; `which` says of which whole: `per step`."""
+    part_ns, whole_ns = part_of_ns
+    return Claim(
+        lead,
+        units.duration(part_ns),
+        f"of {units.duration(whole_ns)} {which}",
+        f"{units.part_of(part_ns, whole_ns)} {which}",
+        units.percent(share),
+        _speedup(forecast),
+    )
+
+
+def _speedup(forecast: Forecast | None) -> str:
+    """The speed-up, such as `1.6× as fast`; empty below LEAST_SPEEDUP, or for a partial loss."""
+    factor = forecast.speedup_at_most if forecast and not forecast.is_partial else None
+    if factor is None or factor < LEAST_SPEEDUP:
+        return ""
+    return f"{units.quantity('speedup_factor', factor)} as fast"
+
+
+_FACTS = ("only ranges", "without ranges", "GPU", "duration", "contains", "recorded by")
+
+
+def report_document(report: Report) -> Document:
+    """A recording's answers. Tables of details are left to the formats that show every table."""
+    facts = dict(header_facts(report.trace))
+    return Document(
+        title=report.trace.path.rpartition("/")[2],
+        facts=tuple(facts[name] for name in _FACTS if name in facts),
+        headline=report.verdict.text if report.verdict else "",
+        tiles=tiles(report.scoreboard) if report.scoreboard else (),
+        warnings=tuple(("Warning", text) for text in report.trace.warnings),
+        findings=report.findings,
+        nothing_found=nothing_found(report),
+        sections=tuple(_sections(report)),
+    )
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    single = single_ids(report.trace)
+    for analysis in report.analyses:
+        outcome = report.outcomes[analysis.name]
+        if isinstance(outcome, Skipped):
+            yield Section(analysis.title, (outcome,))
+            continue
+        shown = outcome.shown(analysis.tables)
+        sheets = [Sheet(*each, single) for each in shown if len(each[1]) and not each[0].detail]
+        if sheets:
+            yield Section(f"{analysis.title}: {analysis.question}", tuple(sheets))
+
+
+def single_ids(trace: TraceFacts) -> frozenset[str]:
+    """Names of the id columns that have one value in the whole recording."""
+    hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
+    few = {
+        "device_id": len(trace.gpus),
+        "process_id": len(trace.processes),
+        "host_id": len(hosts),
+    }
+    return frozenset(name for name, count in few.items() if count <= 1)
+
+
+def telling_columns(spec: TableSpec, table: Table, single: Set[str]) -> Iterator[Column]:
+    """The informative columns; the first brief column stays unless it is a single id."""
+    for position, column in enumerate(spec.columns):
+        silent = column.name in single or _is_zero(table, column)
+        # Without any other column, ids are all that the table shows.
+        first = spec.brief[0] if spec.brief else column.name
+        keeps = column.name == first and column.name not in single
+        if not silent or keeps or (len(spec.columns) == 1 and position == 0):
+            yield column
+
+
+def _is_zero(table: Table, column: Column) -> bool:
+    if column.dtype in ("text", "bytes", "bool") or units.is_moment(column.name):
+        return False
+    return not np.any(np.nan_to_num(table[column.name].astype(float))[~table.is_null(column.name)])

@@ -1,0 +1,44 @@
+"""JSON Schemas of all JSON outputs, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceview.errors import InputError, suggestion
+from traceview.recorders import MachineCheck
+from traceview.records import record
+from traceview.render.base.json_shape import DRAFT, JsonShape, Schema, document_schema
+from traceview.render.base.json_text import SCHEMA_VERSION
+from traceview.render.bench.json import BENCH, PROGRAM
+from traceview.render.comparison.json import COMPARISON
+from traceview.render.gate import GATE
+from traceview.render.kernels.json import DIFF, KERNELS
+from traceview.render.ranks.json import JOB
+from traceview.render.report.json import REPORT
+
+
+@record
+class _Doctor:
+    checks: list[MachineCheck]
+
+
+SCHEMAS: Mapping[str, JsonShape] = {
+    "report": REPORT,
+    "ranks": JOB,
+    "compare": COMPARISON,
+    "gate": GATE,
+    "ptx": KERNELS,
+    "ptx-diff": DIFF,
+    "bench": BENCH,
+    "bench-program": PROGRAM,
+    "doctor": JsonShape(_Doctor, "checks"),
+}
+"""The shape of each output."""
+
+
+def schema(name: str) -> Schema:
+    """The schema of the JSON output `name`. Raises InputError if there is none."""
+    if name not in SCHEMAS:
+        raise InputError(f"no JSON output is named {name!r}", suggestion(name, [*SCHEMAS]))
+    title = f"traceview {name}, schema_version {SCHEMA_VERSION}"
+    return {"$schema": DRAFT, "title": title, **document_schema(SCHEMAS[name])}

@@ -1,1 +1,0 @@
-"""JSON Schemas of all JSON outputs, derived from the same declarations as the outputs."""
