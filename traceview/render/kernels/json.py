@@ -10,7 +10,7 @@ from typing import Any
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff
-from traceview.inspect.compare.lines import PlaceAccesses
+from traceview.inspect.compare.matching import PlaceAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.instruction_mix import InstructionMix

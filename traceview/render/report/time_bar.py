@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from traceview import units
-from traceview.analyses.verdict.parts import RunTime, TimePart
+from traceview.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.records import record
 from traceview.render.base.colors import color_class
 from traceview.render.charts.svg.marks import NEUTRAL, rect, svg

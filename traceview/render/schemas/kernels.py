@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.inspect.expectations.verdicts import ExpectationResult
+from traceview.inspect.expectations import ExpectationResult
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.async_groups import AsyncWait
 from traceview.ptx.model import Access, Argument, RequestCost
