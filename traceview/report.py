@@ -14,7 +14,7 @@ from traceview import display, stages
 from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
-from traceview.analyses.verdict.loops import loop_times
+from traceview.analyses.verdict.parts import loop_times
 from traceview.errors import InputError, suggestion
 from traceview.facts.idle import causes, gaps, stream_order
 from traceview.facts.kernel_labels import kernel_labels

@@ -54,8 +54,7 @@ def assert_kernel(
 
     from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import as_written
-    from traceview.inspect.expectations.grammar import parse_all
-    from traceview.inspect.expectations.verdicts import judge, unmet
+    from traceview.inspect.expectations import judge, parse_all, unmet
 
     expected = parse_all(expectations)
     if not expected:

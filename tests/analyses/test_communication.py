@@ -7,8 +7,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.analyses.communication.sizes import known_rates
+from traceview.analyses.communication.analysis import ANALYSIS, known_rates
 from traceview.facts.collectives.transfers import kind_of_kernel
 from traceview.findings import Subject
 from traceview.tables import NULL

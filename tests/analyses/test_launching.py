@@ -3,7 +3,7 @@
 import pytest
 
 from tests.facts.arrays import ints
-from traceview.analyses.verdict.launching import judge
+from traceview.facts.idle.launching import judge
 from traceview.vocabulary.causes import CAUSE_NAMES
 
 

@@ -23,8 +23,8 @@ from traceview.analyses import memory_copies, run_ahead
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
 from traceview.analyses.sync_stalls import analysis as sync_stalls
-from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.waits.stalls import stalls
 from traceview.tables import Table
 from traceview.trace import Selection, Trace
 from traceview.trace.load import load

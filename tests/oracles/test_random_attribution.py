@@ -16,7 +16,7 @@ from tests.examples import examples
 from tests.oracles.brute_force import FOREVER
 from tests.oracles.brute_force_steps import Attributed, Range, busy_within, steps_by_loop
 from traceview.analyses.kernel_share import analysis
-from traceview.analyses.steps.parts import step_parts
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.trace import Trace
 from traceview.trace.load import load

@@ -11,8 +11,8 @@ from tests.places import DATA
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
 from traceview.analyses.steps import analysis as steps_analysis
-from traceview.analyses.steps.parts import step_parts
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace, steps
 from traceview.trace.load import load
 

@@ -10,7 +10,7 @@ import pytest
 from tests.places import DATA, REPOSITORY
 from tests.recordings.reports import report_of
 from traceview import intervals
-from traceview.analyses.verdict.loops import loop_times
+from traceview.analyses.verdict.parts import loop_times
 
 pytestmark = pytest.mark.slow
 

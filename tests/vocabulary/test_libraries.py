@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.places import DATA
-from traceview.vocabulary.libraries import readable
+from traceview.vocabulary.libraries import architecture, readable
 
 
 def named() -> list[tuple[str, str]]:
@@ -25,6 +25,22 @@ def test_what_a_name_leaves_out_stays_out():
         "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nt_align4>()"
     ) == ("CUTLASS GEMM 128×128×32 NT align4")
     assert readable("void at::native::vectorized_elementwise_kernel<(int)4>(int)") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "built_for"),
+    [
+        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", 70),
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 80),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nt_align4>()", 80),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x64x32_warpgroupsize1x1x1", 90),
+        ("nvjet_tst_192x192_64x3_1x2_h_bz_coopB_NTN", 90),
+        ("nvjet_sm120_tst_mma_64x64x128_3_TNNN", 120),
+        ("void at::native::vectorized_elementwise_kernel<(int)4>(int)", None),
+    ],
+)
+def test_what_a_kernel_was_built_for(name, built_for):
+    assert architecture(name) == built_for
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def _inspect(
     if unused:
         note(f"{target} is not a Triton source, so it does not use {unused}")
     if is_trace(Path(target)):
-        from traceview.inspect.recorded_kernels import inspect_trace
+        from traceview.inspect.target_report import inspect_trace
 
         return inspect_trace(load(target), options, sm_count=sm_count, note=note)
     return inspect_target(

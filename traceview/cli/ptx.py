@@ -27,7 +27,7 @@ from traceview.cli.output import (
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
-    from traceview.inspect.expectations.grammar import Expectation
+    from traceview.inspect.expectations import Expectation
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
@@ -84,7 +84,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 def _expectations(
     _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> list[Expectation]:
-    from traceview.inspect.expectations.grammar import parse_all
+    from traceview.inspect.expectations import parse_all
 
     with misuse(parameter):
         return parse_all(values)

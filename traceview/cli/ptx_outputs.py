@@ -14,7 +14,7 @@ from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
-    from traceview.inspect.expectations.grammar import Expectation
+    from traceview.inspect.expectations import Expectation
     from traceview.inspect.target_report import PtxReport
 
 
@@ -70,7 +70,7 @@ def put_expectations(
     report: PtxReport | Diff, expectations: list[Expectation], outputs: Outputs
 ) -> None:
     """Print a line per expectation that is not met, and exit with 1 if there is one."""
-    from traceview.inspect.expectations.verdicts import judge, unmet
+    from traceview.inspect.expectations import judge, unmet
     from traceview.inspect.target_report import PtxReport
     from traceview.render.base.safe_text import visible
 

@@ -10,6 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.code import compilers
 from traceview.facts.operations.blocking_calls import waits
+from traceview.findings import Subject
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
@@ -253,17 +254,27 @@ LEAST_SAMPLES, LEAST_FRACTION = 5, 2 / 3
 
 
 class SampledLine(NamedTuple):
-    """A line of the program, and how many of the samples during some waits were at it."""
+    """A line of the program, and how many of some samples were at it.
+
+    `source` is its text, None where that was not recorded; `frame` a row of python_frames.
+    """
 
     file: str
     line: int
     function: str
     samples: int
+    source: str | None = None
+    frame: int = -1
 
     @property
     def place(self) -> str:
         """Such as `train.py:31`."""
         return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+    @property
+    def subject(self) -> Subject:
+        """The line as the subject of a finding."""
+        return Subject("line", self.place, self.file, self.line)
 
 
 @fact
@@ -286,18 +297,25 @@ def sample_waits(trace: Trace) -> Integers:
 
 def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
     """The line with most of the samples during some waits, if these are enough to name it."""
-    samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
+    samples = trace.recorded("python_samples")
     inside = np.flatnonzero(groups.isin(sample_waits(trace), rows))
     frame = stack_lines(trace).frame[samples["stack"][inside]]
-    known = frame[frame >= 0]
-    if not len(known):
+    return line_of(trace, frame[frame >= 0], max(LEAST_SAMPLES, LEAST_FRACTION * len(inside)))
+
+
+def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:
+    """The line with most of the samples at these frames; None if fewer than `least` are at it."""
+    frames = trace.recorded("python_frames")
+    if not len(frame):
         return None
-    each = groups.group(frames.texts("file").codes[known], frames["line"][known])
+    files, lines = frames.texts("file"), frames["line"]
+    each = groups.group(files.codes[frame], lines[frame])
     count = groups.count(each)
     most = int(np.argmax(count))
-    number = int(count[most])
-    if number < LEAST_SAMPLES or number < LEAST_FRACTION * len(inside):
+    if count[most] < least:
         return None
-    row = int(known[each.first[most]])
-    file, function = (str(frames.texts(name)[row]) for name in ("file", "function"))
-    return SampledLine(file, int(frames["line"][row]), function, number)
+    row, texts = int(frame[each.first[most]]), (frames.texts("function"), frames.texts("source"))
+    function, source = (text[row] for text in texts)
+    return SampledLine(
+        str(files[row]), int(lines[row]), str(function), int(count[most]), source, row
+    )

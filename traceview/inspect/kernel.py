@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from traceview.findings import Finding
 from traceview.hardware.waves import waves_of
-from traceview.inspect.inlined_lines import with_helper_lines
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.occupancy import SmCount, occupancy_of, sm_count_of, static_shared
 from traceview.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.inspect.rules import findings_of
+from traceview.inspect.source_text import with_helper_lines
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread

@@ -13,6 +13,7 @@ from traceview.errors import TraceviewError
 from traceview.findings import Finding
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.rules import ranked
+from traceview.inspect.rules.engine import advice_by
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx.addresses.thread_traffic import Traffic, traffic_of
@@ -137,7 +138,7 @@ def _of_code(compiled: Compiled, code: listings.Code) -> RunningWidths:
         loads=main_width(main, _LOADS),
         stores=main_width(main, _STORES),
         traffic=traffic_of(code.ptx, code.sass),
-        narrow=ranked(each.finding for each in narrow_global_accesses(kernel)),
+        narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
         notes=code.notes,
     )
 

@@ -49,6 +49,8 @@ class TimeClaim:
     span_ns: int = 0
     window: tuple[int | None, int | None] = (None, None)
     work: LostTime | None = None
+    cause: str = ""
+    lost: LostTime | None = None
     figures: Mapping[str, Value] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     remedy: str = ""
@@ -71,7 +73,8 @@ class FindingRule:
     """A kind of finding: its claims, and what it says of each.
 
     `message`, `clauses` and `remedy` are sentences (see `rules.sentences`); `remedy` may be
-    one in the terms of the framework. `saving` says how exact the time is.
+    one in the terms of the framework. `saving` says how exact the time is; `general` is as in
+    `Finding`.
     """
 
     claims: Claims
@@ -79,6 +82,7 @@ class FindingRule:
     remedy: str | Callable[[Framework], str] = ""
     clauses: tuple[Clause, ...] = ()
     saving: Saving = "at-most"
+    general: bool = False
 
 
 def findings(trace: Trace, rules: Iterable[FindingRule]) -> Iterator[Finding]:
@@ -113,6 +117,9 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         claim.subject,
         Evidence({**figures, **claim.values}, claim.table, claim.row, *claim.window),
         share_pct(claim.saved_ns, claim.span_ns) if claim.saved_ns else None,
+        claim.cause,
+        claim.lost,
+        rule.general,
         saving="at-most" if limited else claim.saving or rule.saving,
         work=claim.work,
     )

@@ -33,7 +33,7 @@ class Clause:
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether to say it, by the figures of a claim."""
-        names = field_names(self.text)
+        names = field_names(_OPTIONAL.sub("", self.text))
         first, whole = (values.get(name) or 0 for name in (names[0], self.of_ns))
         if not self.least:
             return all(values.get(name) for name in names)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import every_configuration
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import kernel_classes
@@ -20,6 +19,7 @@ from traceview.facts.operations.operations import (
     operations_by_device,
     operations_by_stream,
 )
+from traceview.facts.waves.configurations import every_configuration
 from traceview.records import record
 from traceview.tables import (
     Integers,

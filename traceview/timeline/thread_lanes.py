@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations import blocking_calls, cuda_api
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.facts.samples import stack_lines
+from traceview.facts.waits.stalls import stalls
 from traceview.tables import Integers, RowNumbers, Texts, picked, unbroken
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER, RowNames

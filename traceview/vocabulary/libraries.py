@@ -505,6 +505,37 @@ def is_fp32_gemm_on_cuda_cores(name: str) -> bool:
     return parts.get("product") == "s" or (parts.get("unit"), kernel.stored) == ("ffma", "f32")
 
 
+def aligned_elements(name: str) -> int | None:
+    """Elements that a row must be a multiple of, for a GEMM kernel that is unaligned; else None.
+
+    16 bytes hold so many. Kernels for CUDA cores are always align1, which is no fault.
+    """
+    kernel = read(name)
+    parts, align = kernel.parts, kernel.parts.get("align")
+    if not align or parts.get("conv") or not (parts.get("unit") or "").endswith("tensorop"):
+        return None
+    multiplied = parts.get("stored") or parts.get("inputs")
+    needed = 8 if multiplied in ("bf16", "f16") else 4
+    return needed if int(align.removeprefix("align")) < needed else None
+
+
+_BUILT_FOR = re.compile(
+    r"(?:\b|nvjet_)(?:(?P<made>volta|turing|ampere)_|(?:cutlass_|sm)(?P<sm>\d{2,3})_)"
+)
+_FIRST_SM = {"volta": 70, "turing": 75, "ampere": 80}
+
+
+def architecture(name: str) -> int | None:
+    """The first architecture, such as 90, that a library's kernel was built for; None if unknown.
+
+    nvjet's names may leave it out: it is not built for older ones than 90.
+    """
+    match = _BUILT_FOR.search(name[:LONGEST])
+    if match is None:
+        return 90 if "nvjet" in name else None
+    return _FIRST_SM.get(match["made"] or "") or int(match["sm"])
+
+
 _TYPES = {
     "f64": (8, "fp64-tensor"),
     "f32": (4, "fp32"),

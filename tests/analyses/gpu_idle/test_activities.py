@@ -21,8 +21,8 @@ from tests.analyses.gpu_idle.test_lines import (
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.analyses.gpu_idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
 from traceview.analyses.verdict import verdict
+from traceview.facts.idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview import units
 from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.fp32_gemms import (
+from traceview.analyses.kernel_share.gemms import (
     Fp32Gemms,
     GemmLaunches,
     estimate,

@@ -5,8 +5,8 @@ import pytest
 from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.unaligned_gemms import aligned_elements
 from traceview.findings import Subject
+from traceview.vocabulary.libraries import aligned_elements
 
 
 def steps_of(*launches: tuple[str, int], steps: int = 4) -> Export:

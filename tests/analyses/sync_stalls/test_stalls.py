@@ -4,8 +4,8 @@ import numpy as np
 
 from tests.facts.arrays import ints, operations, waits
 from traceview.analyses.sync_stalls.findings import without_copies
-from traceview.analyses.sync_stalls.stalls import Stalls, benign_time, outermost_waits
 from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.waits.stalls import Stalls, benign_time, outermost_waits
 from traceview.intervals import Intervals
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.build import Export
 from tests.inspect.rules.written_ptx import need
 from traceview.analyses.wave_quantization import analysis
-from traceview.analyses.wave_quantization.configurations import configurations
+from traceview.facts.waves.configurations import configurations
 from traceview.ptx.sass.cubin import resources
 from traceview.toolchain.ptxas import assemble
 

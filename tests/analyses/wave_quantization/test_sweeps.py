@@ -5,22 +5,19 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from traceview.analyses.wave_quantization.configurations import (
-    Configuration,
-    Configurations,
-    GpuLimits,
-    UnknownLimits,
-)
-from traceview.analyses.wave_quantization.grid_waves import (
+from traceview.analyses.wave_quantization.losses import capped_losses
+from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
+from traceview.facts.waves.configurations import Configuration, Configurations
+from traceview.facts.waves.grid_waves import (
     CONFIGURED,
     NO_STEP,
     VERDICTS,
+    GpuLimits,
     LaunchedGrids,
     Neighbours,
+    UnknownLimits,
     grid_columns,
 )
-from traceview.analyses.wave_quantization.losses import capped_losses
-from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
 from traceview.hardware import limits_of
 from traceview.tables import Texts
 

@@ -8,7 +8,7 @@ from tests.build import Export
 from traceview.errors import InputError, MissingTableError
 from traceview.facts.code.gathered import gathered_code
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.recorded_kernels import inspect_trace
+from traceview.inspect.target_report import inspect_trace
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import KERNELS_TABLE
 

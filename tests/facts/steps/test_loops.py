@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.analyses.steps.parts import step_parts
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.ranges.lanes import Lanes
 from traceview.facts.steps.loops import numbers
 from traceview.facts.steps.names import loop_names

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.analyses.steps.parts import step_parts
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.build import Export
 from traceview.analyses import gpu_idle, run_ahead, sync_stalls
-from traceview.analyses.recorder_wording import warm_up_notes
+from traceview.analyses.wording import warm_up_notes
 from traceview.facts.idle.gaps import device_work, gaps, steady_span_ns
 from traceview.facts.steps.warm_up import (
     in_warm_up_range,

@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.errors import InputError
-from traceview.inspect.expectations.grammar import AccessWidth, parse_all, parse_expectation
+from traceview.inspect.expectations import AccessWidth, parse_all, parse_expectation
 
 
 def quantities(text):

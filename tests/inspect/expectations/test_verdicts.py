@@ -4,8 +4,7 @@ import pytest
 
 import traceview
 from tests.places import DATA, PTX_FILES
-from traceview.inspect.expectations.grammar import FIGURES, parse_all
-from traceview.inspect.expectations.verdicts import _FIGURE, judge, unmet
+from traceview.inspect.expectations import _FIGURE, FIGURES, judge, parse_all, unmet
 
 NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"
 

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.inspect.retried import Retried, allow
+from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.rules.products.fp32_products import fp32_products
+from traceview.inspect.rules.tensor_cores import fp32_products
 from traceview.toolchain.listings import code_of
 
 FLOATS = "*fp32:16, *fp32:16, *fp32:16, i32:16, 32"
@@ -55,4 +56,4 @@ def test_outside_of_loops_and_before_tf32(arch, severities):
     ptx = f".version 8.7\n.target {arch}\n.visible .entry k() {{ ret; }}"
     compiled = a_compiled(ptx, arch=arch, stages={"ttgir": TTGIR})
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
-    assert [each.severity for each in fp32_products(kernel)] == severities
+    assert [each.severity for each in findings_by(fp32_products, kernel)] == severities

@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.rules.shared_memory.layout_conversions import layout_conversions_in_loops
+from traceview.inspect.rules.shared_memory import layout_conversions_in_loops
 from traceview.toolchain.listings import code_of
 
 ROWS = (
@@ -54,7 +55,7 @@ def findings(inside="", outside="", size="64x64", to="#columns", loc="loc1"):
     text = text.replace("LOC", loc).replace("SIZE", size).replace("TO", to)
     compiled = a_compiled(PTX, stages={"ttgir": text})
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
-    return kernel.layout_conversions, list(layout_conversions_in_loops(kernel))
+    return kernel.layout_conversions, findings_by(layout_conversions_in_loops, kernel)
 
 
 def test_a_conversion_in_the_hottest_loop_is_told_with_its_bytes():
@@ -89,4 +90,4 @@ def test_without_ttgir_there_is_nothing():
     compiled = a_compiled(PTX)
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
     assert kernel.layout_conversions == ()
-    assert list(layout_conversions_in_loops(kernel)) == []
+    assert findings_by(layout_conversions_in_loops, kernel) == []

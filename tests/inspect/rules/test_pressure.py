@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.retried import Retried, allow
+from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
 from traceview import units
 from traceview.errors import TraceviewError
@@ -15,13 +16,11 @@ from traceview.hardware import limits_of, occupancy
 from traceview.headless.change import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
-from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.local_memory import local_memory
-from traceview.inspect.rules.low_occupancy import low_occupancy
+from traceview.inspect.rules.local_memory import local_memory, spills
+from traceview.inspect.rules.occupancy import low_occupancy
 from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
-from traceview.inspect.rules.serialized_wgmma import serialized_wgmma
-from traceview.inspect.rules.shared_memory.shared_width import narrow_shared_accesses
-from traceview.inspect.rules.spills import spills
+from traceview.inspect.rules.shared_memory import narrow_shared_accesses
+from traceview.inspect.rules.tensor_cores import serialized_wgmma
 from traceview.ptx.model import Argument, Function, Instruction, Resources
 from traceview.toolchain.listings import Code
 
@@ -114,11 +113,6 @@ def test_low_occupancy_by_registers_is_tried_with_fewer_of_them(kernels):
     assert occupancy(limits_of("9.0"), 128, limit + 8).blocks_per_sm == before
 
 
-def findings_of(rule, kernel):
-    """What a rule finds, before its remedies are tried together with those of other rules."""
-    return [each.finding if isinstance(each, Advice) else each for each in rule(kernel)]
-
-
 def test_a_remedy_that_brings_spills_is_not_recommended():
     low = occupancy(limits_of("sm_90"), 128, 255)
     lean = a_compiled(num_warps=4)
@@ -130,7 +124,7 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     trials = Recompilations(does_not_compile)
     trials._outcomes = {Change(max_registers=168): Spilling()}
     kernel = a_kernel(compiled=lean, occupancy=low, trials=trials, registers=255)
-    (finding,) = findings_of(low_occupancy, kernel)
+    (finding,) = findings_by(low_occupancy, kernel)
     assert "likely" in finding.action
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
@@ -158,7 +152,7 @@ def test_shared_loads_that_more_warps_make_unnecessary():
     trials._outcomes = {Change(num_warps=8): Wide()}
     narrow = an_access(32, 64, space="shared", opcode="ld.shared.b32", loop_depth=1)
     kernel = a_kernel(compiled=a_compiled(num_warps=4), trials=trials, accesses=(narrow,))
-    (finding,) = findings_of(narrow_shared_accesses, kernel)
+    (finding,) = findings_by(narrow_shared_accesses, kernel)
     assert finding.action == "Use num_warps=8"
     assert finding.evidence.basis.endswith("num_warps=8: those in loops are 4 × 128 bits")
 
@@ -173,19 +167,19 @@ def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):
 
 
 def test_a_kernel_without_recompiling_is_told_what_is_likely():
-    (spilled,) = findings_of(spills, a_kernel(512, 512))
+    (spilled,) = findings_by(spills, a_kernel(512, 512))
     assert (spilled.severity, "spills 512 bytes" in spilled.message) == ("high", True)
     assert spilled.evidence.values == {"spill_bytes": 512, "proven": False}
     assert "likely" in spilled.action
     assert "recompil" not in spilled.evidence.basis
-    (mild,) = findings_of(spills, a_kernel(8, 8))
+    (mild,) = findings_by(spills, a_kernel(8, 8))
     assert mild.severity == "medium"
-    (array,) = findings_of(local_memory, a_kernel(64))
+    (array,) = findings_by(local_memory, a_kernel(64))
     assert "likely an array" in array.message
     assert (
-        list(findings_of(local_memory, a_kernel())) == list(findings_of(spills, a_kernel())) == []
+        list(findings_by(local_memory, a_kernel())) == list(findings_by(spills, a_kernel())) == []
     )
-    assert list(findings_of(local_memory, a_kernel(512, 512))) == []
+    assert list(findings_by(local_memory, a_kernel(512, 512))) == []
 
 
 @pytest.mark.parametrize(
@@ -221,7 +215,7 @@ def test_what_lies_in_local_memory(kernels, kernel, line, holds, remedy, shown):
 )
 def test_only_cuda_has_arrays_of_its_own(file, holds, remedy):
     store = Instruction("st.local.b32", "[%r1], %r2", None, 1, a_line(2, f"/x/{file}"))
-    (finding,) = findings_of(local_memory, a_kernel(64, ptx=Function("k", "ptx", True, (store,))))
+    (finding,) = findings_by(local_memory, a_kernel(64, ptx=Function("k", "ptx", True, (store,))))
     assert holds in finding.message
     assert finding.action.startswith(remedy)
 
@@ -240,7 +234,7 @@ def test_the_sine_of_few_digits_needs_no_local_memory(kernels):
 
 
 def test_trials_that_do_not_compile_prove_nothing():
-    (spilled,) = findings_of(spills, a_kernel(512, 512, trials=Recompilations(does_not_compile)))
+    (spilled,) = findings_by(spills, a_kernel(512, 512, trials=Recompilations(does_not_compile)))
     assert "likely" in spilled.action
     assert "recompil" not in spilled.evidence.basis
 
@@ -256,7 +250,7 @@ def test_trials_that_do_not_compile_prove_nothing():
 )
 def test_serialized_wgmma_quotes_ptxas(reason, action):
     notes = ("something else", SERIALISED + reason)
-    (finding,) = findings_of(serialized_wgmma, a_kernel(compiled=a_compiled(notes=notes)))
+    (finding,) = findings_by(serialized_wgmma, a_kernel(compiled=a_compiled(notes=notes)))
     assert (finding.severity, finding.evidence.basis) == ("high", SERIALISED + reason)
     assert finding.action.startswith(action)
     assert "likely" in finding.action
@@ -265,7 +259,7 @@ def test_serialized_wgmma_quotes_ptxas(reason, action):
 def on_occupancy(known, tensor=None, accesses=()):
     ops = (Instruction(tensor, "", None, 1),) if tensor else ()
     kernel = a_kernel(occupancy=known, ptx=Function("k", "ptx", True, ops), accesses=accesses)
-    return list(findings_of(low_occupancy, kernel))
+    return list(findings_by(low_occupancy, kernel))
 
 
 def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
@@ -297,7 +291,7 @@ def test_a_block_that_fits_nowhere_fails_to_launch():
 @pytest.mark.parametrize(("count", "depth", "found"), [(8, 1, 1), (7, 1, 0), (8, 0, 0)])
 def test_many_narrow_shared_accesses_in_a_loop(count, depth, found):
     access = an_access(32, count, space="shared", opcode="ld.shared.b32", loop_depth=depth)
-    assert len(list(findings_of(narrow_shared_accesses, a_kernel(accesses=(access,))))) == found
+    assert len(list(findings_by(narrow_shared_accesses, a_kernel(accesses=(access,))))) == found
 
 
 def test_what_is_tried():

@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from tests.ptx.test_async_groups import COPY, LOOP, MMA
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import Recompilations
-from traceview.inspect.rules.serialized_copies import serialized_copies
+from traceview.inspect.rules.shared_memory import serialized_copies
 from traceview.toolchain.listings import code_of
 
 
@@ -17,7 +18,7 @@ def compiled_of(body, before="", num_stages=2):
 def findings(body, before="", trials=None):
     compiled = compiled_of(body, before)
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False), trials=trials)
-    return [advice.finding for advice in serialized_copies(kernel)]
+    return findings_by(serialized_copies, kernel)
 
 
 def test_a_copy_that_nothing_overlaps_is_told():

@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.findings import filled
-from traceview.inspect.rules.source_lines import lines_in_message
+from traceview.inspect.rules.engine import lines_in_message
 from traceview.ptx.model import SourceLine
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.occupancy import SmCount, sm_count_of
-from traceview.inspect.rules.tail_wave import tail_wave
+from traceview.inspect.rules.occupancy import tail_wave
 from traceview.toolchain.listings import Code
 
 # 128 threads of 32 registers: 16 blocks an SM of 9.0.
@@ -19,7 +20,7 @@ NO_CODE = Code(None, None, None, (), ())
 
 def found(blocks, sms=SMS, known=SIXTEEN):
     compiled = a_compiled(grid=(blocks, 1, 1))
-    return list(tail_wave(KernelContext(compiled, NO_CODE, (), known, sms)))
+    return findings_by(tail_wave, KernelContext(compiled, NO_CODE, (), known, sms))
 
 
 def test_a_tail_by_hand():
@@ -53,7 +54,7 @@ def test_a_persistent_grid_is_no_tail():
 
 def test_nothing_is_said_of_what_is_not_known():
     assert found(2640, sms=None) == found(2640, known=None) == found(0) == []
-    assert list(tail_wave(KernelContext(a_compiled(), NO_CODE, (), SIXTEEN, SMS))) == []
+    assert findings_by(tail_wave, KernelContext(a_compiled(), NO_CODE, (), SIXTEEN, SMS)) == []
     fits_nowhere = occupancy(limits_of("9.0"), 128, 32, 300_000)
     assert found(2640, known=fits_nowhere) == []
 

@@ -8,19 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.gpu_idle.lines import (
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
+from traceview.facts.idle.lines import (
     IdleLines,
     IdleSamples,
-    calls_jax,
     idle_samples,
     line_cells,
     lines_of,
     sum_lines,
 )
-from traceview.analyses.gpu_idle.native_lines import function_name
-from traceview.analyses.gpu_idle.stack_sites import stack_sites
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
+from traceview.facts.idle.native_lines import function_name
+from traceview.facts.idle.stack_sites import calls_jax, stack_sites
 from traceview.facts.samples import UNNAMED_FUNCTIONS
 from traceview.findings import Subject
 from traceview.tables import Array, Cell, Mask, Texts

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.analyses.gpu_idle.lines import idle_samples
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.facts.idle.lines import idle_samples
 from traceview.facts.steps.steps import pace
 from traceview.findings import MEDIUM
 from traceview.trace import Trace, fact

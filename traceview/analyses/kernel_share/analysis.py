@@ -11,18 +11,16 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
-from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.kernel_share.range_totals import entered_ranges, inclusive
 from traceview.analyses.kernel_share.rules import RULES
-from traceview.analyses.kernel_share.tables import CLASSES, INCLUSIVE, KERNELS, PATTERNS, RANGES
+from traceview.analyses.wording import AS_NODES
 from traceview.facts.idle.gaps import busy_ns
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.hosts import device_hosts
+from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_operations, selected_ranges
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.rules.engine import findings
 from traceview.tables import (
@@ -41,6 +39,129 @@ from traceview.tables import (
 )
 from traceview.trace import Trace
 from traceview.vocabulary.libraries import tile
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row per kernel, longest total time first",
+    (
+        Column("name", "text", "demangled, whole"),
+        Column("short_name", "text", "base name, without templates and arguments"),
+        Column("label", "text", "base name, with what distinguishes it from others of that name"),
+        Column(
+            "tile",
+            "text",
+            "tile of a library GEMM, from its name: rows x columns per block (column-major), depth "
+            "x pipeline stages, input type",
+            nullable=True,
+        ),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("mean_ns", "int64", "mean time per call, rounded"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("min_ns", "int64", "shortest call"),
+        Column("max_ns", "int64", "longest call"),
+        Column("share_pct", "float64", "percentage of the time of all kernels"),
+        Column("processes", "int64", "processes that launched it, on all hosts"),
+        Column("steady_total_ns", "int64", "part of total after warm-up"),
+    ),
+    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
+    adds=("calls", "total_ns", "share_pct", "steady_total_ns"),
+)
+CLASSES = TableSpec(
+    "classes",
+    "one row per GPU and kernel class, inferred from kernel names; longest total time first",
+    (
+        Column("device_id", "int64", "GPU"),
+        HOST,
+        Column(
+            "class",
+            "text",
+            "gemm, attention, convolution, normalization, elementwise, cast-copy, reduction, "
+            "softmax, gather-scatter, sort-scan, optimizer (all foreach kernels of torch), random, "
+            "communication, autotuner, other",
+        ),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
+        Column("steady_total_ns", "int64", "part of total after warm-up"),
+    ),
+    brief=("device_id", "class", "calls", "total_ns", "share_pct", "median_ns"),
+    adds=("calls", "total_ns", "steady_total_ns"),
+)
+RANGES = TableSpec(
+    "ranges",
+    "one row per kernel and range; each call counts once, under the innermost range around its "
+    "launch",
+    (
+        Column("range_path", "text", "range names, outermost first, joined by /"),
+        Column("short_name", "text", "base name of the kernel"),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("share_pct", "float64", "percentage of the time of all kernels"),
+        Column(
+            "inferred_calls",
+            "int64",
+            "calls launched from a thread without ranges (autograd's, say) and attributed to the "
+            "range open on the main thread at that moment; 0 with --strict",
+        ),
+        Column("inferred_ns", "int64", "GPU time of the inferred calls"),
+        Column("processes", "int64", "processes that launched it, on all hosts"),
+    ),
+    brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
+    detail=True,
+    adds=("calls", "total_ns", "share_pct", "inferred_calls", "inferred_ns"),
+)
+PATTERNS = TableSpec(
+    "range_patterns",
+    "one row per range pattern (numbers become #, so that all steps add up); a call counts under "
+    "every range around it, so shares overlap",
+    (
+        Column("range_pattern", "text", "range path with # for numbers"),
+        Column("instances", "int64", "times such a range was entered", nullable=True),
+        Column("calls", "int64", "kernel launches"),
+        Column("total_ns", "int64", "GPU time of these kernels"),
+        Column("share_pct", "float64", "percentage of the time of all kernels"),
+        Column("per_instance_ns", "int64", "GPU time per instance, rounded", nullable=True),
+    ),
+    brief=("range_pattern", "instances", "total_ns", "share_pct", "per_instance_ns", "calls"),
+)
+INCLUSIVE = TableSpec(
+    "ranges_inclusive",
+    "one row per range; a call counts under every range around it, so shares overlap",
+    (
+        Column("range_path", "text", "range names, outermost first, joined by /"),
+        Column("calls", "int64", "kernel launches"),
+        Column("total_ns", "int64", "GPU time of these kernels"),
+        Column("share_pct", "float64", "percentage of the time of all kernels"),
+    ),
+    brief=("range_path", "calls", "total_ns", "share_pct"),
+    detail=True,
+)
+
+
+def inclusive(
+    tree: RangeTree, path: RowNumbers, duration_ns: Integers
+) -> tuple[Integers, Integers]:
+    """Calls and time of each path and all paths below it.
+
+    `path` and `duration_ns` have one entry per launch; path is -1 outside all ranges.
+    """
+    paths = tree.paths
+    calls = groups.added(path, np.ones(len(path), np.int64), len(paths))
+    total = groups.added(path, duration_ns, len(paths))
+    for numbers in (calls, total):
+        paths.add_up(numbers)
+    return calls, total
+
+
+def entered_ranges(trace: Trace, tree: RangeTree) -> Mask:
+    """True for selected ranges and for ranges around selected work."""
+    chosen = selected_ranges(trace)
+    ranges = attributed_operations(trace).range[selected_operations(trace)]
+    has_work = np.zeros(len(chosen), bool)
+    has_work[ranges[ranges >= 0]] = True
+    return chosen | tree.around(has_work)
 
 
 def compute(trace: Trace) -> Result:

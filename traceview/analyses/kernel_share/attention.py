@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.kernel_share.fusion import steady_in_order
+from traceview.analyses.kernel_share.elementwise import steady_in_order
 from traceview.facts.operations.frameworks import terms
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.rules.engine import FindingRule, TimeClaim

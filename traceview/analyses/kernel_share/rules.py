@@ -5,7 +5,6 @@ Shorter kernels shorten a step only where the GPU is what limits it: see facts/i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -15,13 +14,15 @@ from traceview import groups
 from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.kernel_share.attention import UNFUSED_ATTENTION, unfused_attention
 from traceview.analyses.kernel_share.convolutions import CONVOLUTIONS
-from traceview.analyses.kernel_share.fp32_gemms import FP32_GEMMS
-from traceview.analyses.kernel_share.fusion import unfused_kernels, unfused_optimizer
-from traceview.analyses.kernel_share.memsets import MEMSETS
+from traceview.analyses.kernel_share.elementwise import (
+    MEMSETS,
+    TENSOR_UPDATES,
+    unfused_kernels,
+    unfused_optimizer,
+)
+from traceview.analyses.kernel_share.gemms import FP32_GEMMS, UNALIGNED
 from traceview.analyses.kernel_share.recomputation import RECOMPUTATION
-from traceview.analyses.kernel_share.tensor_updates import TENSOR_UPDATES
-from traceview.analyses.kernel_share.unaligned_gemms import UNALIGNED, aligned_elements
-from traceview.analyses.recorder_wording import on_amd
+from traceview.analyses.wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_labels import kernel_labels
@@ -43,12 +44,9 @@ from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_subject
 from traceview.rules.kernels import faster, named, steady
 from traceview.trace import Trace
+from traceview.vocabulary.libraries import aligned_elements, architecture, classify, read
 
-_OLD_GEMM = re.compile(
-    r"\b(?:volta|turing|ampere)_\w*gemm|\bsm[78]\d_xmma_gemm_|\bcutlass_[78]\d_tensorop_\w*gemm"
-)
-_SIXTEEN_BIT = re.compile(r"(?:bf16|[fh]p?16|s16816)")
-_NEWER = r"nvjet|\bsm(?:9|1\d)\d_|cutlass3x_sm(?:9|1\d)\d"
+_HOPPER = 90
 _PER_TENSOR = r"elementwise_kernel<.*\baddcdiv_cuda_kernel"
 _MANY_TENSORS = 20
 _OWN_KERNEL_PCT = 10.0
@@ -65,8 +63,12 @@ _FUSED_REAL = (
 
 
 def _is_old_gemm(name: str) -> bool:
-    old = _OLD_GEMM.search(name) and _SIXTEEN_BIT.search(name)
-    return bool(old) and aligned_elements(name) is None
+    """Whether a kernel multiplies aligned matrices of 16 bits, and was built before Hopper."""
+    made, kernel = architecture(name), read(name)
+    if made is None or made >= _HOPPER or classify(name) is not KernelClass.GEMM:
+        return False
+    narrow = kernel.inputs in ("f16", "bf16") or "16816" in (kernel.parts.get("product") or "")
+    return narrow and aligned_elements(name) is None
 
 
 def _old_gemms(trace: Trace) -> Iterable[TimeClaim]:
@@ -74,7 +76,8 @@ def _old_gemms(trace: Trace) -> Iterable[TimeClaim]:
     # certain is a recording that has none of the GPU's own, as with a CUDA version older than it.
     # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
     old = faster(_is_old_gemm, 1.6, since=9.0, least_ns=20_000)
-    return () if named(trace, _NEWER).any() else old(trace)
+    newer = named(trace, lambda name: (architecture(name) or 0) >= _HOPPER)
+    return () if newer.any() else old(trace)
 
 
 def _rotations(trace: Trace) -> Iterable[TimeClaim]:

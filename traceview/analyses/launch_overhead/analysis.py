@@ -15,7 +15,6 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
@@ -27,6 +26,7 @@ from traceview.facts.operations.operations import (
 from traceview.facts.queue import QueueFull, queue_full
 from traceview.facts.ranges import ranges, selection
 from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import (
     Array,
     Cell,

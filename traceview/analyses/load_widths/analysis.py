@@ -12,18 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
-from traceview.analyses.load_widths.bounds import (
-    WidthBound,
-    time_by_width,
-    width_bounds,
-)
-from traceview.analyses.load_widths.findings import label, line, narrow_main, width_findings
-from traceview.analyses.recorder_wording import OF_WARM_UP
+from traceview.analyses.load_widths.bounds import WidthBound, time_by_width, width_bounds
+from traceview.analyses.load_widths.findings import RULES, label, line, narrow_main
+from traceview.analyses.wording import OF_WARM_UP
 from traceview.facts.code.gathered import GatheredCode, gathered_code
-from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.findings import shortened
 from traceview.ptx.model import Kind, Level, SourceLine
+from traceview.rules import engine
 from traceview.tables import Cell, Column, Table
 from traceview.trace import Trace
 
@@ -139,7 +135,7 @@ def compute(trace: Trace) -> Result | Skipped:
             "costs": Table.from_rows(COSTS.columns, (_cost(each, all_ns) for each in bounds)),
             "kernels": Table.from_rows(KERNELS.columns, _accesses(bounds, all_ns)),
         },
-        tuple(width_findings(bounds, all_ns, steady_span_ns(trace))),
+        tuple(engine.findings(trace, RULES)),
         _summary(code, bounds),
         tuple(_notes(trace, code, bounds)),
     )

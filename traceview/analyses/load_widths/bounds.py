@@ -215,23 +215,21 @@ def why_unknown(bound: WidthBound, twins: Sequence[RunningWidths], known: Peaks)
     `twins` are the widths of the variants that share the launches.
     """
     traffic, timed = bound.widths.traffic, bound.timed
-    if any(_compared(bound.widths) != _compared(twin) for twin in twins):
-        return "variants of different widths share its launches"
-    if traffic.unknown:
-        return traffic.unknown
-    if not traffic.bytes_moved:
-        return "no thread moves data of its own"
-    if traffic.issue_slots is None:
-        return "its arithmetic is in loops of unknown trip counts"
-    if timed is None:
-        return "it never ran alone on the GPU"
-    if bound.peak_bytes_per_s is None:
-        return "the peak bandwidth of the GPU is not known"
-    if "sms" in known and timed.blocks_least < known["sms"].value:
-        return "it has fewer blocks than the GPU has SMs"
-    if timed.total_ns < _SHORTEST_NS * timed.calls:
-        return f"its calls take less than {units.duration(_SHORTEST_NS)}"
-    return ""
+    sms = known["sms"].value if "sms" in known else 0
+    reasons = {
+        "variants of different widths share its launches": any(
+            _compared(bound.widths) != _compared(twin) for twin in twins
+        ),
+        traffic.unknown: bool(traffic.unknown),
+        "no thread moves data of its own": not traffic.bytes_moved,
+        "its arithmetic is in loops of unknown trip counts": traffic.issue_slots is None,
+        "it never ran alone on the GPU": timed is None,
+        "the peak bandwidth of the GPU is not known": bound.peak_bytes_per_s is None,
+        "it has fewer blocks than the GPU has SMs": timed and timed.blocks_least < sms,
+        f"its calls take less than {units.duration(_SHORTEST_NS)}": timed
+        and timed.total_ns < _SHORTEST_NS * timed.calls,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def _compared(widths: RunningWidths) -> tuple[int | None, ...]:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from traceview.analyses.load_widths.bounds import (
-    WARM_UP_ALONE,
-    WIDE_BITS,
-    TimedLaunches,
-    WidthBound,
-)
+from traceview.analyses.load_widths.bounds import WARM_UP_ALONE, WIDE_BITS, WidthBound, width_bounds
+from traceview.facts.code.gathered import gathered_code
+from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.kernel_classes import KernelOwner, owner_of
-from traceview.findings import (
-    Evidence,
-    Finding,
-    Severity,
-    Subject,
-    field_names,
-    share_pct,
-    shortened,
-)
-from traceview.rules.engine import gain_sentence, severity_of_part
+from traceview.findings import Evidence, Severity, Subject, field_names, shortened
+from traceview.rules.engine import FindingRule, TimeClaim, severity_of_part
+from traceview.trace import Trace
 from traceview.units import Value
 
 if TYPE_CHECKING:
@@ -37,143 +27,100 @@ _UNKNOWN_CAUSE = (
 )
 
 
-def width_findings(bounds: Sequence[WidthBound], kernel_ns: int, span_ns: int) -> Iterator[Finding]:
-    """Kernels whose narrow accesses cost time, then kernels where the cost is unknown.
-
-    `kernel_ns` is the time of all kernels, `span_ns` the steady time of the GPUs.
-    """
-    counted = [bound for bound in bounds if bound.counted and _is_own(bound)]
+def _costly(trace: Trace) -> Iterator[TimeClaim]:
+    """Kernels whose narrow accesses cost time, those that gain most first."""
+    span_ns, bounds = steady_span_ns(trace), width_bounds(trace)
     costly = [
-        bound for bound in counted if severity_of_part(bound.saved_ns, bound.at_stake_ns, span_ns)
+        bound
+        for bound in _of_program(trace)
+        if severity_of_part(bound.saved_ns, bound.at_stake_ns, span_ns)
     ]
-    for bound in sorted(costly, key=lambda each: (-each.saved_ns, -each.at_stake_ns))[
-        :_MOST_FINDINGS
-    ]:
-        if bound.timed and bound.bound_ns is not None:
-            yield _costly(bound, bound.timed, bound.bound_ns, bounds, kernel_ns, span_ns)
+    costly.sort(key=lambda bound: (-bound.saved_ns, -bound.at_stake_ns))
+    for bound in costly[:_MOST_FINDINGS]:
+        if not bound.timed or bound.bound_ns is None:
+            continue
+        calls, total_ns = bound.timed.calls, bound.timed.total_ns
+        wide = _wide_example(bound, bounds)
+        values = {
+            "bytes_per_s": bound.bytes_per_s,
+            "peak_bytes_per_s": bound.peak_bytes_per_s,
+            "call_ns": total_ns / calls,
+            "call_bound_ns": bound.bound_ns / calls,
+            "speedup_factor": total_ns / max(bound.bound_ns, 1),
+            **({"wide_kernel": label(wide), "wide_bytes_per_s": wide.bytes_per_s} if wide else {}),
+            "saved_ns": bound.saved_ns,
+        }
+        yield _claim(trace, bound, values, lost_ns=bound.at_stake_ns)
+
+
+def _unknown_cost(trace: Trace) -> Iterator[TimeClaim]:
     unknown = [
         bound
-        for bound in counted
+        for bound in _of_program(trace)
         if bound.bits and bound.widths.traffic.unknown and bound.why != WARM_UP_ALONE
     ]
     for bound in unknown[:_MOST_FINDINGS]:
-        if _kernel_pct(bound, kernel_ns) >= _REPORTED_FROM_PCT:
-            yield _of_unknown_cost(bound, kernel_ns)
+        if _kernel_pct(trace, bound) >= _REPORTED_FROM_PCT:
+            yield _claim(trace, bound, {"why_unknown": bound.why})
 
 
-def _is_own(bound: WidthBound) -> bool:
-    """Whether the program's author can edit the kernel, as opposed to a compiler's."""
-    return owner_of(bound.code.runs[0].name) is KernelOwner.PROGRAM
+def _of_program(trace: Trace) -> Iterable[WidthBound]:
+    """The variants of kernels that the program's author can edit, as opposed to a compiler's."""
+    for bound in width_bounds(trace):
+        if bound.counted and owner_of(bound.code.runs[0].name) is KernelOwner.PROGRAM:
+            yield bound
 
 
-def _costly(
-    bound: WidthBound,
-    timed: TimedLaunches,
-    bound_ns: int,
-    bounds: Sequence[WidthBound],
-    kernel_ns: int,
-    span_ns: int,
-) -> Finding:
-    template, values = _narrow(bound, kernel_ns)
-    template += (
-        " It reaches {bytes_per_s} of the GPU's {peak_bytes_per_s}. A call takes {call_ns}; at "
-        f"{WIDE_BITS} bits it could take {{call_bound_ns}} ({{speedup_factor}} faster) at best."
-    )
-    values |= {
-        "bytes_per_s": bound.bytes_per_s,
-        "peak_bytes_per_s": bound.peak_bytes_per_s,
-        "call_ns": timed.total_ns / timed.calls,
-        "call_bound_ns": bound_ns / timed.calls,
-        "speedup_factor": timed.total_ns / max(bound_ns, 1),
-    }
-    example = _wide_example(bound, bounds)
-    if example:
-        template += (
-            f" {{wide_kernel}} reaches {{wide_bytes_per_s}} in this run with {WIDE_BITS} bits."
-        )
-        values |= {"wide_kernel": label(example), "wide_bytes_per_s": example.bytes_per_s}
-    severity = severity_of_part(bound.saved_ns, bound.at_stake_ns, span_ns) or "low"
-    template += gain_sentence(bound.saved_ns, bound.at_stake_ns)
-    values |= {"saved_ns": bound.saved_ns}
-    share = share_pct(bound.saved_ns, span_ns) if bound.saved_ns else None
-    return _finding(bound, severity, template, values, share)
-
-
-def _of_unknown_cost(bound: WidthBound, kernel_ns: int) -> Finding:
-    template, values = _narrow(bound, kernel_ns)
-    severity: Severity = "low" if _kernel_pct(bound, kernel_ns) >= _LOW_FROM_PCT else "info"
-    template += " The cost is unknown: {why_unknown}."
-    return _finding(bound, severity, template, values | {"why_unknown": bound.why}, None)
-
-
-def _finding(
-    bound: WidthBound,
-    severity: Severity,
-    template: str,
-    values: dict[str, Value],
-    share: float | None,
-) -> Finding:
-    remedy, remedy_values = _remedy(bound)
-    main = narrow_main(bound)
+def _claim(
+    trace: Trace, bound: WidthBound, values: dict[str, Value], lost_ns: int | None = None
+) -> TimeClaim:
+    run, widths, narrow = bound.code.runs[0], bound.widths, narrow_widths(bound)
+    main, pct = narrow_main(bound), _kernel_pct(trace, bound)
     source = main.source if main else None
-    run = bound.code.runs[0]
-    return Finding(
-        severity,
-        template,
-        remedy,
-        bound.saved_ns,
+    moves = {verb: f"{{{verb}_bits:bit}}" for verb in narrow}
+    if len({main.bits for main in narrow.values()}) == 1:
+        moves = {" and ".join(narrow): next(iter(moves.values()))}
+    lines = dict.fromkeys(line(main.source) for main in narrow.values() if main.source)
+    places = {f"line_{number}": name for number, name in enumerate(lines, 1)}
+    rules = [finding for finding in widths.narrow if finding.severity != "low"]
+    evidence = rules[0].evidence.values if rules else Evidence().values
+    # The remedy of the kernel rule; of SASS alone, the likely one.
+    remedy = _UNKNOWN_CAUSE
+    if rules:
+        remedy = shortened(rules[0].remedy.rstrip("."), _LONGEST_REMEDY) + "."
+    cause = {"cause": evidence["cause"]} if evidence.get("cause") else {}
+    severity: Severity = "low" if pct >= _LOW_FROM_PCT else "info"
+    return TimeClaim(
         Subject(
             "kernel", run.name, source.file if source else None, source.line if source else None
         ),
-        Evidence(
-            {**remedy_values, **values},
-            "costs",
-            {
-                "name": run.name,
-                "total_ns": bound.code.total_ns,
-                "load_bits": bound.widths.loads.bits if bound.widths.loads else None,
-                "store_bits": bound.widths.stores.bits if bound.widths.stores else None,
-            },
-        ),
-        share,
+        {
+            **{name: evidence[name] for name in field_names(remedy) if name in evidence},
+            "kernel": label(bound),
+            "kernel_pct": pct,
+            **{f"{verb}_bits": main.bits for verb, main in narrow.items()},
+            **cause,
+            **places,
+            **values,
+        },
+        "costs",
+        {
+            "name": run.name,
+            "total_ns": bound.code.total_ns,
+            "load_bits": widths.loads.bits if widths.loads else None,
+            "store_bits": widths.stores.bits if widths.stores else None,
+        },
+        bound.saved_ns,
+        lost_ns,
+        steady_span_ns(trace),
+        words={
+            "moves": " and ".join(f"{verb} {bits}" for verb, bits in moves.items()),
+            "places": " and ".join(f"{{{name}}}" for name in places),
+            "because": "because" if evidence.get("proven") else "likely because",
+        },
+        remedy=remedy,
+        severity=severity if lost_ns is None else None,
     )
-
-
-def _narrow(bound: WidthBound, kernel_ns: int) -> tuple[str, dict[str, Value]]:
-    """The first sentence: which kernel moves how few bits at a time, where, and why."""
-    narrow = narrow_widths(bound)
-    values: dict[str, Value] = {
-        "kernel": label(bound),
-        "kernel_pct": _kernel_pct(bound, kernel_ns),
-        **{f"{verb}_bits": main.bits for verb, main in narrow.items()},
-    }
-    verbs = {verb: f"{{{verb}_bits:bit}}" for verb in narrow}
-    if len({main.bits for main in narrow.values()}) == 1:
-        verbs = {" and ".join(narrow): next(iter(verbs.values()))}
-    moves = " and ".join(f"{verb} {bits}" for verb, bits in verbs.items())
-    template = f"{{kernel}} ({{kernel_pct}} of kernel time) {moves} per thread per instruction"
-    lines = dict.fromkeys(line(main.source) for main in narrow.values() if main.source)
-    places = {f"line_{number}": name for number, name in enumerate(lines, 1)}
-    if places:
-        template += f" at {' and '.join(f'{{{name}}}' for name in places)}"
-    evidence = next((f.evidence for f in bound.widths.narrow if f.severity != "low"), Evidence())
-    cause = evidence.values.get("cause")
-    if cause:
-        template += (
-            ", because {cause}" if evidence.values.get("proven") else ", likely because {cause}"
-        )
-        values["cause"] = cause
-    return f"{template}.", {**values, **places}
-
-
-def _remedy(bound: WidthBound) -> tuple[str, dict[str, Value]]:
-    """The remedy of the kernel rule with its values; for SASS alone, the likely remedy."""
-    rules = [finding for finding in bound.widths.narrow if finding.severity != "low"]
-    if not rules:
-        return _UNKNOWN_CAUSE, {}
-    remedy = shortened(rules[0].remedy.rstrip("."), _LONGEST_REMEDY)
-    known = rules[0].evidence.values
-    return f"{remedy}.", {name: known[name] for name in field_names(remedy) if name in known}
 
 
 def _wide_example(bound: WidthBound, bounds: Sequence[WidthBound]) -> WidthBound | None:
@@ -213,5 +160,21 @@ def narrow_main(bound: WidthBound) -> MainWidth | None:
     return next(iter(narrow_widths(bound).values()), None)
 
 
-def _kernel_pct(bound: WidthBound, kernel_ns: int) -> float:
-    return 100.0 * bound.code.total_ns / kernel_ns if kernel_ns > 0 else 0.0
+def _kernel_pct(trace: Trace, bound: WidthBound) -> float:
+    return 100.0 * bound.code.total_ns / max(gathered_code(trace).total_ns, 1)
+
+
+_NARROW = (
+    "{kernel} ({kernel_pct} of kernel time) {moves} per thread per instruction[ at {places}]"
+    "[, {because} {cause}]."
+)
+RULES = (
+    FindingRule(
+        _costly,
+        f"{_NARROW} It reaches {{bytes_per_s}} of the GPU's {{peak_bytes_per_s}}. A call takes "
+        f"{{call_ns}}; at {WIDE_BITS} bits it could take {{call_bound_ns}} ({{speedup_factor}} "
+        f"faster) at best.[ {{wide_kernel}} reaches {{wide_bytes_per_s}} in this run with "
+        f"{WIDE_BITS} bits.]",
+    ),
+    FindingRule(_unknown_cost, f"{_NARROW} The cost is unknown: {{why_unknown}}."),
+)

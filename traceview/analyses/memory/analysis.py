@@ -13,8 +13,8 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.memory.findings import memory_findings
-from traceview.analyses.recorder_wording import by_recorder
+from traceview.analyses.memory.findings import RULES
+from traceview.analyses.wording import by_recorder
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.memory.allocation_calls import allocating_calls, steady_calls
 from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
@@ -34,6 +34,7 @@ from traceview.facts.ranges.paths import UNATTRIBUTED
 from traceview.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.facts.ranges.selection import selected
 from traceview.intervals import by_start, overlap
+from traceview.rules.engine import findings
 from traceview.tables import NULL, Cell, Column, Integers, Table
 from traceview.trace import Trace
 
@@ -125,7 +126,7 @@ def compute(trace: Trace) -> Result:
             "calls": _calls(trace),
             "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
         },
-        tuple(memory_findings(trace)),
+        tuple(findings(trace, RULES)),
         notes=tuple(_notes(trace)),
     )
 

@@ -13,21 +13,17 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.memory_copies.copies import (
     COPIES,
     OVER_THE_LINK,
+    chosen_copies,
+    chosen_rows,
     copies_by_kind,
 )
-from traceview.analyses.memory_copies.findings import copy_findings
-from traceview.analyses.memory_copies.migrations import migration_findings, outer_finding
-from traceview.facts.operations.copies import outer_migrations
-from traceview.facts.operations.exposure import compute_time
-from traceview.facts.operations.operations import Kind, migrations, operations
-from traceview.facts.ranges.selection import selected, selected_operations
-from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
+from traceview.analyses.memory_copies.findings import RULES
+from traceview.facts.operations.operations import Kind
 from traceview.facts.work.peaks import GIVEN, bytes_per_s, peaks
-from traceview.tables import Column, Integers, Mask, Table
+from traceview.rules.engine import findings
+from traceview.tables import Column, Table
 from traceview.trace import Trace
 
-_START_UP_FRACTION = 0.05
 SETS = TableSpec(
     "sets",
     "memsets on all GPUs",
@@ -42,30 +38,12 @@ SETS = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    copies = trace.copies
-    chosen, moved = _chosen(trace, Kind.COPY, len(copies)), np.flatnonzero(migrations(trace))
-    chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
-    early, copies = _early(trace, copies, moved)[chosen], copies.take(chosen)
-    used = ~outer_migrations(trace)[chosen]
-    findings = (
-        *copy_findings(trace, copies, early),
-        *migration_findings(trace, copies.take(used), early[used]),
-        *outer_finding(trace, copies, chosen),
-    )
+    copies = chosen_copies(trace).copies
     return Result(
         {"copies": copies_by_kind(trace, copies), "sets": _sets(trace)},
-        findings,
+        tuple(findings(trace, RULES)),
         notes=_notes(trace, copies),
     )
-
-
-def _chosen(trace: Trace, kind: Kind, rows: int) -> Mask:
-    """True for the selected operations among the rows of the table of that kind."""
-    ops = operations(trace)
-    of_kind = ops.kind == kind
-    chosen = np.zeros(rows, bool)
-    chosen[ops.row[of_kind]] = selected_operations(trace)[of_kind]
-    return chosen
 
 
 def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
@@ -95,7 +73,7 @@ def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
 
 def _sets(trace: Trace) -> Table:
     sets = trace.recorded("sets")
-    sets = sets.take(_chosen(trace, Kind.SET, len(sets)))
+    sets = sets.take(chosen_rows(trace, Kind.SET, len(sets)))
     if not len(sets):
         return Table.empty(SETS.columns)
     size, time = (
@@ -107,33 +85,6 @@ def _sets(trace: Trace) -> Table:
     return Table(
         SETS.columns, {"calls": calls, "bytes": size, "total_ns": time, "bytes_per_s": rate}
     )
-
-
-def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
-    """True for the copies of warm-up and start-up; `moved` are the rows of page migrations."""
-    early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
-    warm, ops = operations_in_warm_up_ranges(trace), operations(trace)
-    copied = ops.kind == Kind.COPY
-    if warm is not None:
-        early[ops.row[copied]] |= warm[copied]
-        early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
-    rows = ops.row[copied]
-    early[rows] |= copies["start_ns"][rows] < _compute_begins_ns(trace)[copies["device"][rows]]
-    return early
-
-
-def _compute_begins_ns(trace: Trace) -> Integers:
-    """When each device has done a twentieth of its kernel time; its start-up is over by then.
-
-    A program uploads its weights and data before it computes; without steps nothing else tells
-    these copies from those of a loop. The least int64 for a device without kernels.
-    """
-    begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
-    for device, compute in compute_time(trace).items():
-        so_far = np.cumsum(compute.length)
-        if len(so_far):
-            begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
-    return begins
 
 
 ANALYSIS = Analysis(

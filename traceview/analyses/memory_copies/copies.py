@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import TableSpec
-from traceview.facts.operations.exposure import exposure
+from traceview.facts.operations.copies import outer_migrations
+from traceview.facts.operations.exposure import compute_time, exposure
+from traceview.facts.operations.operations import Kind, migrations, operations
+from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
 from traceview.facts.work.peaks import bytes_per_s, peaks
-from traceview.findings import LostTime
+from traceview.findings import RECORDING, LostTime
+from traceview.records import record
+from traceview.rules.engine import TimeClaim
 from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
 
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
+_START_UP_FRACTION = 0.05
+_KEYS = ("direction", "host_memory", "migration_cause")
+_FIGURES = ("calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
 COPIES = TableSpec(
     "copies",
     "one row per direction, kind of host memory and cause of migration, longest time first",
@@ -60,6 +70,65 @@ COPIES = TableSpec(
         *("exposed_ns", "bytes_per_s", "link_pct", "median_bytes"),
     ),
 )
+
+
+@record
+class ChosenCopies:
+    """The selected copies and migrations.
+
+    `early` is True for those of warm-up and start-up, `outer` for pages that move while their GPU
+    has no work at all.
+    """
+
+    copies: Table
+    early: Mask
+    outer: Mask
+
+
+@fact
+def chosen_copies(trace: Trace) -> ChosenCopies:
+    """The selected copies."""
+    copies, moved = trace.copies, np.flatnonzero(migrations(trace))
+    chosen = chosen_rows(trace, Kind.COPY, len(copies))
+    chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
+    early = _early(trace, copies, moved)[chosen]
+    return ChosenCopies(copies.take(chosen), early, outer_migrations(trace)[chosen])
+
+
+def chosen_rows(trace: Trace, kind: Kind, rows: int) -> Mask:
+    """True for the selected operations among the rows of the table of that kind."""
+    ops = operations(trace)
+    of_kind = ops.kind == kind
+    chosen = np.zeros(rows, bool)
+    chosen[ops.row[of_kind]] = selected_operations(trace)[of_kind]
+    return chosen
+
+
+def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
+    """True for the copies of warm-up and start-up; `moved` are the rows of page migrations."""
+    early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
+    warm, ops = operations_in_warm_up_ranges(trace), operations(trace)
+    copied = ops.kind == Kind.COPY
+    if warm is not None:
+        early[ops.row[copied]] |= warm[copied]
+        early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
+    rows = ops.row[copied]
+    early[rows] |= copies["start_ns"][rows] < _compute_begins_ns(trace)[copies["device"][rows]]
+    return early
+
+
+def _compute_begins_ns(trace: Trace) -> Integers:
+    """When each device has done a twentieth of its kernel time; its start-up is over by then.
+
+    A program uploads its weights and data before it computes; without steps nothing else tells
+    these copies from those of a loop. The least int64 for a device without kernels.
+    """
+    begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
+    for device, compute in compute_time(trace).items():
+        so_far = np.cumsum(compute.length)
+        if len(so_far):
+            begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
+    return begins
 
 
 def copies_by_kind(trace: Trace, copies: Table) -> Table:
@@ -151,3 +220,18 @@ def time_of(copies: Table) -> LostTime:
     device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
     on_gpu = copies.take(copies["device"] == device)
     return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))
+
+
+def copy_claim(
+    copies: Table,
+    row: Mapping[str, Cell],
+    values: Mapping[str, Cell],
+    saved_ns: int,
+    figures: Sequence[str] = _FIGURES,
+    without: Sequence[str] = (),
+) -> TimeClaim:
+    """A claim on copies, with cells of their row of the table and the time of the longest."""
+    keys = {name: row[name] for name in _KEYS}
+    of_row = {name: row[name] for name in figures if name not in without}
+    when = longest_of(copies, row)
+    return TimeClaim(RECORDING, {**keys, **of_row, **values}, "copies", keys, saved_ns, window=when)

@@ -1,4 +1,4 @@
-"""Findings on copies that no kernel hides."""
+"""Copies that no kernel hides: between host and GPU, and within the memory of a GPU."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
+from traceview.analyses import framework_wording
+from traceview.analyses.memory_copies import migrations
 from traceview.analyses.memory_copies.copies import (
+    chosen_copies,
     copies_by_kind,
+    copy_claim,
     exposed_by,
     longest_of,
     rows_of,
     time_of,
 )
-from traceview.analyses.memory_copies.on_gpu import copies_on_gpu
-from traceview.analyses.memory_copies.staging import STAGING, STAGING_OF_ONE, staging_idle_ns
-from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
+from traceview.facts.idle.gaps import every_gap, steady_span_ns, steady_spans_ns
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
 from traceview.facts.operations.frameworks import framework, terms
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
-from traceview.findings import (
-    RECORDING,
-    Evidence,
-    Finding,
-    Severity,
-    Subject,
-    severity_of,
-    share_pct,
-)
+from traceview.facts.waits.call_sites import wait_sites
+from traceview.facts.waits.stalls import stalls
+from traceview.findings import RECORDING, LostTime, severity_of
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.gpus import gpu_name, gpu_subject
+from traceview.rules.sentences import Clause
 from traceview.tables import Cell, Mask, Table
-from traceview.trace import Trace
+from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 
 _ONLY_COPIES_FRACTION = 0.5
@@ -46,66 +46,156 @@ _FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
 _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
 # A program that runs on after its last step for more than this part of its time has other work.
 _TAIL_FRACTION = 0.2
+_SLOW_UPLOAD = ("H2D", "pageable")
 _KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
 _OF_NUMBA = (
     "Pass kernels arrays of cuda.to_device, as Numba copies NumPy arrays up before each launch and "
     "back after it. "
 )
-_OTHERS = "Where they are other arrays, "
-_SLOW_UPLOAD = ("H2D", "pageable")
+_REMEDIES = {
+    ("small", "H2D"): "Make the values on the GPU, or copy many at once: each copy takes "
+    "microseconds, whatever its size.",
+    ("small", "D2H"): "Read values on the CPU less often: each copy takes microseconds, whatever "
+    "its size.",
+    ("pageable", "H2D"): "{pinned}, so that the next data arrives while kernels run.",
+    ("pageable", "D2H"): "{pinned}, or copy less often: results can stay on the GPU.",
+    ("pinned", "H2D"): "Start the copies earlier on a stream of their own, so that the next data "
+    "arrives while kernels run. Keep on the GPU what is copied more than once, or copy fewer "
+    "bytes.",
+    ("pinned", "D2H"): "Start the copies on a stream of their own while kernels run, or copy less "
+    "often: results can stay on the GPU.",
+}
+_OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
+_IN_BUCKETS = (
+    " DistributedDataParallel copies gradients into its buckets unless "
+    "gradient_as_bucket_view=True is set."
+)
+_OF_PACKED = (
+    " cuDNN's recurrent layers copy between time steps where sequences are packed "
+    "(pack_padded_sequence): pad them instead where the results allow."
+)
 
 
-def copy_findings(trace: Trace, copies: Table, early: Mask) -> tuple[Finding, ...]:
-    """Copies that no kernel hides; pageable ones of warm-up, for information."""
-    steady = copies.take(~early & ~_after_the_loop(trace, copies))
-    return (
-        *_exposed(trace, steady),
-        *copies_on_gpu(trace, steady),
-        *_of_warm_up(trace, copies.take(early)),
-    )
+@fact
+def _steady_copies(trace: Trace) -> Table:
+    """The selected copies but those of warm-up, and those after the last step of the loop.
+
+    Weights and results are copied once there, such as by a trainer that moves its model away.
+    Copies of sizes seen before belong to the last step, as an inferred step ends with its
+    optimizer. A program that goes on for long after its steps has no such end.
+    """
+    chosen, all_steps, ops = chosen_copies(trace), steps(trace), operations(trace)
+    copies = chosen.copies
+    last_ns = int(all_steps.gpu_end_ns.max(initial=0))
+    tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
+    if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
+        return copies.take(~chosen.early)
+    after: Mask = copies["start_ns"] >= last_ns
+    alike = groups.group(copies.texts("direction").codes, copies["bytes"])
+    usual = np.zeros(alike.size, bool)
+    usual[alike.ids[~after]] = True
+    return copies.take(~chosen.early & ~(after & ~usual[alike.ids]))
 
 
-def _of_warm_up(trace: Trace, copies: Table) -> Iterator[Finding]:
-    for row in copies_by_kind(trace, copies).rows():
-        if row["host_memory"] == "pageable" and severity_of(
-            int(row["total_ns"] or 0), steady_span_ns(trace)
-        ):
-            yield _early_pageable(row, longest_of(copies, row))
-
-
-def _exposed(trace: Trace, copies: Table) -> Iterator[Finding]:
+def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
-    spans = steady_spans_ns(trace)
+    spans, copies = steady_spans_ns(trace), _steady_copies(trace)
     for row in copies_by_kind(trace, copies).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
         own = copies.take(rows_of(copies, row))
-        by_device = groups.group(own["device"])
-        parts = exposed_by(trace, own, by_device)
-        worst = int(np.argmax(parts))
-        device = int(own["device"][by_device.first[worst]])
+        device, exposed_ns = _most_exposed(trace, own)
         span_ns = spans.get(device, 0)
-        exposed_ns = min(int(parts[worst]), span_ns)
         # Copies of other GPUs run at the same time: their sum would be longer than the run.
         on_gpu = own.take(own["device"] == device)
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
-        staging_ns = staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
-        severity = severity_of(exposed_ns + staging_ns, span_ns)
-        if severity:
-            [of_gpu] = copies_by_kind(trace, on_gpu).rows()
-            longest = longest_of(on_gpu, row)
+        staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
+        if severity_of(exposed_ns + staging_ns, span_ns):
+            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns))
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
-            alone = _in_steps(trace, own) and not _beside_others(copies, row, device)
-            lost_ns = exposed_ns, staging_ns
-            finding = _exposed_finding(trace, of_gpu, longest, severity, lost_ns, device, alone)
-            if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
-                why = _OF_NUMBA if framework(trace) == "numba" else ""
-                otherwise = f"{finding.remedy[0].lower()}{finding.remedy[1:]}"
-                remedy = f"{_KEEP}{why}{_OTHERS}{otherwise}"
-                finding = replace(finding, remedy=remedy)
-            yield replace(finding, work=time_of(on_gpu))
+            needless = row["direction"] == "D2H" and _in_steps(trace, own)
+            about = needless and not _beside_others(copies, row, device)
+            yield replace(claim, saving="about" if about else None)
+
+
+def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
+    """The GPU on which most time of these copies is hidden by no kernel, and its steady part."""
+    by_device = groups.group(copies["device"])
+    parts = exposed_by(trace, copies, by_device)
+    worst = int(np.argmax(parts))
+    device = int(copies["device"][by_device.first[worst]])
+    return device, min(int(parts[worst]), steady_spans_ns(trace).get(device, 0))
+
+
+def _exposed_claim(
+    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int]
+) -> TimeClaim:
+    """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
+    exposed_ns, staging_ns = lost_ns
+    [row] = copies_by_kind(trace, on_gpu).rows()
+    spans, gpu = steady_spans_ns(trace), "{gpu}" if len(steady_spans_ns(trace)) > 1 else ""
+    slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+    line = _upload_line(trace, device) if slow else None
+    subject = gpu_subject(trace, device) if gpu else RECORDING
+    values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    if staging_ns:
+        values["staging_ns"] = staging_ns
+    if line:
+        values |= {"site": line.place, "function": line.function}
+        subject = line.subject
+    only = exposed_ns >= _ONLY_COPIES_FRACTION * spans[device]
+    whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
+    remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
+    if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
+        why = _OF_NUMBA if framework(trace) == "numba" else ""
+        remedy = f"{_KEEP}{why}Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
+    return replace(
+        copy_claim(on_gpu, row, values, sum(lost_ns)),
+        subject=subject,
+        span_ns=spans[device],
+        work=time_of(on_gpu),
+        # The GPU also idles before such a copy: one cause, and one remedy.
+        cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
+        remedy=remedy,
+        words={
+            "only": (gpu or "The GPU") if only else "",
+            "idle": idle if not only and not whole else "",
+            "idle_all_the_time": idle if not only and whole else "",
+            "meanwhile": "meanwhile" if row["host_memory"] == "pageable" else "",
+            "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
+        },
+    )
+
+
+def _kind(row: Mapping[str, Cell]) -> str:
+    """The kind of remedy: by host memory, or for copies so small that latency slows them.
+
+    Not where a few large copies among them take the time.
+    """
+    median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
+    pinned = "pageable" if row["host_memory"] == "pageable" else "pinned"
+    if int(row["bytes"] or 0) > _SMALL_BYTES * int(row["calls"] or 1):
+        return pinned
+    slow = link_pct is not None and float(link_pct) < _SLOW_PCT and row["host_memory"] == "pinned"
+    return "small" if median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES) else pinned
+
+
+def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) -> int:
+    """Steady idle time of a device that ended with these uploads, spent inside their calls.
+
+    There CUDA moves the bytes through pinned memory of its own. 0 where it is too small for a
+    finding. Time of calls that a mark of the program locates is left out, because `sync-stalls`
+    reports it at their line.
+    """
+    every, wait = every_gap(trace), stalls(trace).wait
+    located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
+    staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
+    staged &= (every.device == device) & groups.isin(every.end_ns, uploads["start_ns"])
+    idle_ns = int(every.idle_ns[staged].sum())
+    return idle_ns if severity_of(idle_ns, span_ns) else 0
 
 
 def _in_steps(trace: Trace, copies: Table) -> bool:
@@ -127,25 +217,6 @@ def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
     return intervals.intersection(own_time, other_time).total() > _BESIDE * own_time.total()
 
 
-def _after_the_loop(trace: Trace, copies: Table) -> Mask:
-    """True for copies after the last step of a program that ends soon, of sizes not seen before.
-
-    Weights and results are copied once there, such as by a trainer that moves its model away.
-    Copies of sizes seen before belong to the last step, as an inferred step ends with its
-    optimizer.
-    """
-    all_steps, ops = steps(trace), operations(trace)
-    last_ns = int(all_steps.gpu_end_ns.max(initial=0))
-    tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
-    if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
-        return np.zeros(len(copies), bool)
-    after: Mask = copies["start_ns"] >= last_ns
-    alike = groups.group(copies.texts("direction").codes, copies["bytes"])
-    usual = np.zeros(alike.size, bool)
-    usual[alike.ids[~after]] = True
-    return after & ~usual[alike.ids]
-
-
 def _comes_back(copies: Table) -> bool:
     """Whether about as many bytes come back from a GPU as go to it, again and again."""
     directions = copies.texts("direction")
@@ -156,72 +227,6 @@ def _comes_back(copies: Table) -> bool:
     return more <= _ABOUT_EQUAL * less
 
 
-def _exposed_finding(
-    trace: Trace,
-    row: Mapping[str, Cell],
-    longest: tuple[int, int],
-    severity: Severity,
-    lost_ns: tuple[int, int],
-    device: int,
-    in_steps_alone: bool,
-) -> Finding:
-    """The finding; `lost_ns` is the time of the copies, and the idle time before them."""
-    exposed_ns, staging_ns = lost_ns
-    spans = steady_spans_ns(trace)
-    span_ns, several = spans[device], len(spans) > 1
-    slow_upload = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
-    line = _upload_line(trace, device) if slow_upload else None
-    subject = gpu_subject(trace, device) if several else RECORDING
-    evidence = _evidence(row, longest)
-    values = {**evidence.values, "exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
-    message = _exposed_message(row, exposed_ns, span_ns, several)
-    if staging_ns:
-        values["staging_ns"] = staging_ns
-        message += STAGING_OF_ONE if row["calls"] == 1 else STAGING
-    if line:
-        values |= {"site": line.place, "function": line.function}
-        subject = Subject("line", line.place, line.file, line.line)
-    return Finding(
-        severity,
-        message + _made_at(row, line),
-        _overlap_remedy(trace, row),
-        sum(lost_ns),
-        subject,
-        replace(evidence, values=values),
-        share_pct(sum(lost_ns), span_ns),
-        # The GPU also idles before such a copy: one cause, and one remedy.
-        CAUSE_NAMES[COPY_WAIT] if slow_upload else "",
-        saving="about" if row["direction"] == "D2H" and in_steps_alone else "at-most",
-    )
-
-
-def _exposed_message(row: Mapping[str, Cell], exposed_ns: int, span_ns: int, several: bool) -> str:
-    """The message: the time of the copies, and how long no kernel runs meanwhile.
-
-    It names the GPU if there are `several`.
-    """
-    take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
-    copies = (
-        "{calls:copy|copies} of {host_memory} memory ({direction}, {bytes}) "
-        f"{take} {{total_ns}} at {{bytes_per_s}}"
-    )
-    if row["host_memory"] == "pageable":
-        copies += f" and {block} the CPU meanwhile"
-    if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
-        return f"{'{gpu}' if several else 'The GPU'} only copies for {{exposed_ns}}. {copies}."
-    idle = "{gpu} runs no kernel" if several else "No kernel runs"
-    all_of_it = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
-    return f"{copies}. {idle} {'in that time' if all_of_it else 'for {exposed_ns} of it'}."
-
-
-def _made_at(row: Mapping[str, Cell], line: SampledLine | None) -> str:
-    """The sentence on the line of the program that makes the copies; empty where it is unknown."""
-    if line is None:
-        return ""
-    within = "" if line.function in UNNAMED_FUNCTIONS else " in {function}"
-    return f" {'It is' if row['calls'] == 1 else 'They are'} made at {{site}}{within}."
-
-
 def _upload_line(trace: Trace, device: int) -> SampledLine | None:
     """The line of the program that uploads pageable memory after warm-up, from Python samples."""
     ops = operations(trace)
@@ -230,63 +235,88 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
     return sampled_line(trace, np.flatnonzero(groups.isin(waits(trace).call, calls)))
 
 
-def _overlap_remedy(trace: Trace, row: Mapping[str, Cell]) -> str:
-    """The remedy that hides the copies, or avoids them."""
-    if _is_small(row):
-        return (
-            "Make the values on the GPU, or copy many at once: each copy takes microseconds, "
-            "whatever its size."
-            if row["direction"] == "H2D"
-            else "Read values on the CPU less often: each copy takes microseconds, whatever its "
-            "size."
-        )
-    ahead = "so that the next data arrives while kernels run"
-    if row["host_memory"] == "pageable":
-        return (
-            f"{terms(trace).pinned}, {ahead}."
-            if row["direction"] == "H2D"
-            else (f"{terms(trace).pinned}, or copy less often: results can stay on the GPU.")
-        )
-    if row["direction"] == "H2D":
-        return (
-            f"Start the copies earlier on a stream of their own, {ahead}. Keep on the GPU what is "
-            "copied more than once, or copy fewer bytes."
-        )
-    return (
-        "Start the copies on a stream of their own while kernels run, or copy less often: results "
-        "can stay on the GPU."
+def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
+    """Copies within the memory of a GPU, which take turns with kernels."""
+    copies = _steady_copies(trace)
+    own = copies.take(copies.texts("direction").isin(["D2D"]))
+    if not len(own):
+        return
+    device, exposed_ns = _most_exposed(trace, own)
+    on_gpu = own.take(own["device"] == device)
+    row = next(copies_by_kind(trace, on_gpu).rows())
+    whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    spans, in_loops = steady_spans_ns(trace), _mostly_in_loops(trace, device)
+    values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    yield replace(
+        copy_claim(on_gpu, row, values, exposed_ns, without=("median_bytes",)),
+        subject=gpu_subject(trace, device),
+        span_ns=spans.get(device, 0),
+        work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),
+        remedy=_remedy_within(trace, in_loops),
+        # The pauses before the copies go with them: measured in docs/accuracy.md.
+        saving="at-least" if in_loops else "about",
+        words={
+            "where": "{gpu}" if len(spans) > 1 else "the GPU",
+            "how_long": "in that time" if whole else "for {exposed_ns} of it",
+        },
     )
 
 
-def _is_small(row: Mapping[str, Cell]) -> bool:
-    """Whether these copies are so small that latency keeps them far below the rate of their link.
-
-    False where a few large copies among them take the time.
-    """
-    median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
-    if int(row["bytes"] or 0) > _SMALL_BYTES * int(row["calls"] or 1):
-        return False
-    slow = link_pct is not None and float(link_pct) < _SLOW_PCT and row["host_memory"] == "pinned"
-    return median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES)
+def _mostly_in_loops(trace: Trace, device: int) -> bool:
+    """Whether most copies within the memory of a GPU are in loops of XLA."""
+    ops = operations(trace)
+    own = (ops.kind == Kind.COPY) & (ops.device == device)
+    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
+    return bool(in_xla_loops(trace)[own].mean() > 0.5)
 
 
-def _early_pageable(row: Mapping[str, Cell], longest: tuple[int, int]) -> Finding:
-    take, block = ("takes", "blocks") if row["calls"] == 1 else ("take", "block")
-    return Finding(
-        "info",
-        f"{{calls:copy|copies}} of pageable memory ({{direction}}) {take} {{total_ns}} of warm-up "
-        f"or start-up at {{bytes_per_s}} and {block} the CPU meanwhile.",
+def _remedy_within(trace: Trace, in_loops: bool) -> str:
+    if in_loops:
+        return _OF_LOOPS + framework_wording.UNROLL_LOOPS
+    remedy, is_torch = terms(trace).copies_on_gpu, terms(trace).name == "torch"
+    if is_torch and communication_operations(trace).any():
+        remedy += _IN_BUCKETS
+    if is_torch and framework_wording.has_recurrent_layers(trace):
+        remedy += _OF_PACKED
+    return remedy
+
+
+def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
+    """Pageable copies of warm-up, for information."""
+    chosen = chosen_copies(trace)
+    copies = chosen.copies.take(chosen.early)
+    for row in copies_by_kind(trace, copies).rows():
+        total_ns = int(row["total_ns"] or 0)
+        if row["host_memory"] == "pageable" and severity_of(total_ns, steady_span_ns(trace)):
+            claim = copy_claim(copies, row, {}, total_ns)
+            yield replace(claim, window=longest_of(copies, row), severity="info")
+
+
+RULES = (
+    FindingRule(
+        _exposed,
+        "[{only} only copies for {exposed_ns}. ]{calls:copy|copies} of {host_memory} memory "
+        "({direction}, {bytes}) {calls?takes|take} {total_ns} at {bytes_per_s}[ and "
+        "{calls?blocks|block} the CPU {meanwhile}].[ {idle} for {exposed_ns} of it.]"
+        "[ {idle_all_the_time} in that time.]",
+        clauses=(
+            Clause(
+                " Before {calls?it|them}, the GPU idles for {staging_ns} more while the CPU moves "
+                "the bytes to pinned memory."
+            ),
+            Clause(" {calls?It is|They are} made at {site}[ in {within}]."),
+        ),
+    ),
+    FindingRule(
+        _within_gpu,
+        "{calls:copy|copies} within the memory of {where} ({direction}, {bytes}) "
+        "{calls?takes|take} {total_ns} at {bytes_per_s}. No kernel runs {how_long}.",
+    ),
+    FindingRule(
+        _of_warm_up,
+        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
+        "warm-up or start-up at {bytes_per_s} and {calls?blocks|block} the CPU meanwhile.",
         "Pin the host memory if the program is often started: a longer run pays this once.",
-        int(row["total_ns"] or 0),
-        RECORDING,
-        _evidence(row, longest),
-    )
-
-
-def _evidence(row: Mapping[str, Cell], longest: tuple[int, int]) -> Evidence:
-    """The row of the table, and the time of its longest copy."""
-    keys = ("direction", "host_memory", "migration_cause")
-    names = (*keys, "calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
-    return Evidence(
-        {name: row[name] for name in names}, "copies", {name: row[name] for name in keys}, *longest
-    )
+    ),
+    *migrations.RULES,
+)

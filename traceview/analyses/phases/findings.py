@@ -7,40 +7,39 @@ any case and only reported. Also: kernels that a CUDA graph replays faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_wording import gpu_subject
-from traceview.analyses.phases.compile_calls import compile_call
-from traceview.analyses.phases.phases import Phase, Phases
+from traceview.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.analyses.phases.replays import Replayed, replayed_sequences
-from traceview.analyses.recorder_wording import by_recorder
+from traceview.analyses.wording import by_recorder
 from traceview.facts.code import compilers
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
+from traceview.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
 from traceview.facts.steps.recompilation import recompilation
 from traceview.facts.steps.steps import steps
-from traceview.findings import (
-    Evidence,
-    Finding,
-    LostTime,
-    Severity,
-    Subject,
-    severity_of,
-    share_pct,
-)
-from traceview.intervals import Intervals
+from traceview.findings import LostTime, Severity, Subject, severity_of, share_pct
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.gpus import gpu_subject
+from traceview.rules.sentences import Clause
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
 from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 
-HIGH, MEDIUM, LOW, LEAST = 0.50, 0.25, 0.10, 0.01
+_LEAST_SAMPLES, _LEAST_FRACTION = 5, 0.5
+"""A line with fewer samples, or a smaller part of those in the program, is not named."""
+_SEVERITIES: tuple[tuple[float, Severity], ...] = (
+    (0.50, "high"),
+    (0.25, "medium"),
+    (0.10, "low"),
+    (0.01, "info"),
+)
 """Fractions of the run, without start-up and shut-down, from which compilation counts."""
 
 _REMEDIES = {
@@ -78,150 +77,102 @@ _RECOMPILATION_OF_ALL = (
 )
 
 
-def compilation_findings(trace: Trace, every: Phases) -> tuple[Finding, ...]:
-    """The findings for the process that compiled longest; others usually compile the same."""
+def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
+    """Compilation in a loop, which every step pays for."""
+    process, own = _longest_compiling(trace)
+    chosen = own & recompilation(trace) if own.any() else own
+    if not chosen.any():
+        return
+    windows, end = compilation(trace), last_work_ns(trace, process)
+    span_ns = end - int(windows.start_ns[chosen].min())
+    # What is still being compiled when the recording ends delays no work.
+    compile_ns = int((np.minimum(windows.end_ns, end) - windows.start_ns)[chosen].sum())
+    severity, hit = severity_of(compile_ns, span_ns), _steps_hit(trace, process, chosen)
+    if severity is None:
+        return
+    values: dict[str, Cell] = {
+        "compile_ns": compile_ns,
+        "compile_pct": share_pct(compile_ns, span_ns),
+        **hit,
+    }
+    call = _compiled_line(trace, process, chosen)
+    if call:
+        values |= {"site": call.place, **({"source": call.source} if call.source else {})}
+    claim = _claim(trace, process, chosen, severity, values)
+    yield replace(
+        claim,
+        subject=call.subject if call else claim.subject,
+        saved_ns=compile_ns,
+        span_ns=span_ns,
+        words={
+            **claim.words,
+            "times": "in {steps_hit} of {steps:step}" if hit else "{stretches:time}",
+        },
+        remedy=_RECOMPILATION.get(_total(trace, chosen)[1], _RECOMPILATION_OF_ALL),
+    )
+
+
+def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
+    """Compilation before a loop, which a run pays for once."""
+    process, own = _longest_compiling(trace)
+    chosen = own & ~recompilation(trace) if own.any() else own
+    if not chosen.any():
+        return
+    whole_ns, since = _working(trace, process)
+    compile_ns, tool = _total(trace, chosen)
+    fraction = compile_ns / max(whole_ns, 1)
+    severity = next((name for least, name in _SEVERITIES if fraction >= least), None)
+    if severity is None:
+        return
+    remedy, trials = _REMEDIES[tool], tool == compilers.CUDNN
+    if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
+        ours = "traceview record --python-samples"
+        how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
+        remedy += f" Record with {how} to see which compiler this is."
+    values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
+    claim = _claim(trace, process, chosen, "info" if trials else severity, values)
+    idle = "idle" if _gpus_idle(trace, chosen) else ""
+    lead = "" if trials else "Compilation by "
+    words = {**claim.words, "lead": lead, "since": since, "idle": idle}
+    yield replace(claim, words=words, remedy=remedy)
+
+
+def _longest_compiling(trace: Trace) -> tuple[int, Mask]:
+    """The process that compiled longest, and its windows; others usually compile the same."""
     windows = compilation(trace)
-    if not len(windows):
-        return ()
+    if not len(windows) or not selected_phases(trace).any():
+        return -1, np.zeros(len(windows), bool)
     duration = windows.end_ns - windows.start_ns
     by_process = np.bincount(windows.process, duration, minlength=max(working_processes(trace)) + 1)
     process = int(np.argmax(by_process))
-    own = windows.process == process
-    again = own & recompilation(trace)
-    findings = (
-        _recompilation(trace, process, again),
-        _once(trace, every, process, own & ~again),
-    )
-    return tuple(finding for finding in findings if finding is not None)
+    return process, windows.process == process
 
 
-def replay_finding(trace: Trace) -> Iterator[Finding]:
-    """Passes launched kernel by kernel after warm-up that a graph of the program replays faster."""
-    lost = [(_slower_ns(each), each) for each in replayed_sequences(trace)]
-    excess_ns, worst = max(lost, key=lambda pair: pair[0], default=(0, None))
-    if worst is None:
-        return
-    device = int(operations(trace).device[worst.launched[0]])
-    span_ns = steady_spans_ns(trace).get(device, 0)
-    severity = severity_of(excess_ns, span_ns)
-    if severity is None:
-        return
-    longest = int(np.argmax(np.where(worst.steady, worst.launched_ns, -1)))
-    start_ns = int(operations(trace).start_ns[worst.launched[longest]])
-    yield Finding(
-        severity,
-        "{kernels:kernel} take {pass_ns} where the CPU launches each ({passes:time} after "
-        "warm-up), and {replay_ns} where a CUDA graph replays them.",
-        "Replay the graph there as well, if the sizes are the same.",
-        min(excess_ns, span_ns),
-        gpu_subject(trace, device),
-        Evidence(
-            {
-                "kernels": worst.kernels,
-                "pass_ns": int(np.median(worst.launched_ns[worst.steady])),
-                "passes": int(worst.steady.sum()),
-                "replay_ns": worst.replay_ns,
-            },
-            "replays",
-            {"kernels": worst.kernels, "replays": worst.replays},
-            start_ns,
-            start_ns + int(worst.launched_ns[longest]),
-        ),
-        share_pct(min(excess_ns, span_ns), span_ns),
-        CAUSE_NAMES[LAUNCH_LATE],
-        work=LostTime(device, _passes(trace, worst)),
-    )
-
-
-def _passes(trace: Trace, passes: Replayed) -> Intervals:
-    """The time of the steady passes that are launched kernel by kernel."""
-    start_ns = operations(trace).start_ns[passes.launched[passes.steady]]
-    return intervals.union(start_ns, start_ns + passes.launched_ns[passes.steady])
-
-
-def _slower_ns(passes: Replayed) -> int:
-    """Time of the passes after warm-up beyond that of as many replays."""
-    return int(np.maximum(passes.launched_ns[passes.steady] - passes.replay_ns, 0).sum())
-
-
-def _once(trace: Trace, every: Phases, process: int, chosen: Mask) -> Finding | None:
-    if not chosen.any():
-        return None
-    whole_ns, since = _working(every, process)
+def _claim(
+    trace: Trace, process: int, chosen: Mask, severity: Severity, values: Mapping[str, Cell]
+) -> TimeClaim:
+    """A claim on some windows of one process; its window is the longest of them."""
+    windows = compilation(trace)
     compile_ns, tool = _total(trace, chosen)
-    fraction = compile_ns / max(whole_ns, 1)
-    if fraction < LEAST:
-        return None
-    bounds: tuple[tuple[float, Severity], ...] = ((HIGH, "high"), (MEDIUM, "medium"), (LOW, "low"))
-    severity: Severity = next((name for least, name in bounds if fraction >= least), "info")
-    severity = "info" if tool == compilers.CUDNN else severity
-    template = "{compiler} took" if tool == compilers.CUDNN else "Compilation by {compiler} took"
-    template += f" {{compile_ns}}, {{compile_pct}} of the {{working_ns}} {since}"
-    template += " ({stretches:stretch|stretches})."
-    template += " The GPU was mostly idle then." if _gpus_idle(trace, chosen) else ""
-    values: dict[str, Cell] = {
-        "compile_pct": min(100.0 * fraction, 100.0),
-        "working_ns": whole_ns,
-    }
-    remedy = _REMEDIES[tool]
-    if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
-        how = by_recorder(
-            trace,
-            "traceview record --python-samples",
-            "torch.profiler.profile(with_stack=True)",
-            "traceview record --python-samples",
-        )
-        remedy += f" Record with {how} to see which compiler this is."
-    return _finding(trace, process, chosen, severity, _Wording(template, remedy, values))
-
-
-def _recompilation(trace: Trace, process: int, chosen: Mask) -> Finding | None:
-    if not chosen.any():
-        return None
-    windows, end = compilation(trace), last_work_ns(trace, process)
-    begin = int(windows.start_ns[chosen].min())
-    # What is still being compiled when the recording ends delays no work.
-    compile_ns = int((np.minimum(windows.end_ns, end) - windows.start_ns)[chosen].sum())
-    severity = severity_of(compile_ns, end - begin)
-    if severity is None:
-        return None
-    share, tool = share_pct(compile_ns, end - begin), _total(trace, chosen)[1]
-    values: dict[str, Cell] = {"compile_ns": compile_ns, "compile_pct": share}
-    times = "{stretches:time}"
-    if hit := _steps_hit(trace, process, windows.start_ns[chosen]):
-        times, values = "in {steps_hit} of {steps:step}", {**values, **hit}
-    template = (
-        f"Code was compiled again inside the loop by {{compiler}}: {times}, {{compile_ns}} in "
-        "all, {compile_pct} of the loop."
+    longest = int(np.argmax(np.where(chosen, windows.end_ns - windows.start_ns, -1)))
+    number = int(trace.processes["process_id"][process])
+    several = len(groups.different(windows.process)) > 1
+    return TimeClaim(
+        Subject("process", str(trace.processes.texts("name")[process] or number)),
+        {
+            "compiler": compilers.TOOLS[tool],
+            "compile_ns": compile_ns,
+            "stretches": int(chosen.sum()),
+            "process": str(number),
+            **values,
+        },
+        "totals",
+        {"process_id": number, "phase": Phase.COMPILATION.label},
+        compile_ns,
+        window=(int(windows.start_ns[longest]), int(windows.end_ns[longest])),
+        words={"number": "{process}" if several else ""},
+        severity=severity,
     )
-    call = compile_call(trace, process, chosen)
-    if call:
-        where, named = call.place()
-        template, values = f"{template} The call is{where}.", {**values, **named}
-    wording = _Wording(template, _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL), values)
-    finding = _finding(trace, process, chosen, severity, wording, share)
-    subject = call.subject() if call else finding.subject
-    return replace(finding, subject=subject, time_at_stake_ns=compile_ns)
-
-
-def _steps_hit(trace: Trace, process: int, start: Integers) -> dict[str, Cell]:
-    """The steps of a process in which something began, and all of them; empty without steps."""
-    all_steps = steps(trace)
-    own = np.flatnonzero(all_steps.process == process)
-    if not len(own):
-        return {}
-    own = own[all_steps.series[own] == np.bincount(all_steps.series[own]).argmax()]
-    at = np.searchsorted(all_steps.cpu_start_ns[own], start, side="right") - 1
-    inside = (at >= 0) & (start < all_steps.cpu_end_ns[own[at]])
-    return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
-
-
-def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
-    """Whether recorded GPU work fills less than half of some windows."""
-    ops, windows = operations(trace), compilation(trace)
-    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
-    work = intervals.union(ops.start_ns, ops.end_ns)
-    return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
 
 def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
@@ -232,11 +183,12 @@ def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
     return int(duration.sum()), int(np.argmax(tool))
 
 
-def _working(every: Phases, process: int) -> tuple[int, str]:
+def _working(trace: Trace, process: int) -> tuple[int, str]:
     """Time of a process from its first phase but start-up to its shut-down, and since when.
 
     Start-up that goes on after a first compilation counts: the program may not have got further.
     """
+    every = phases(trace)
     own = every.process == process
     begun = every.start_ns[own & (every.phase != Phase.START_UP)]
     ended = every.end_ns[own & (every.phase != Phase.SHUT_DOWN)]
@@ -248,49 +200,96 @@ def _working(every: Phases, process: int) -> tuple[int, str]:
     return int(ended.max() - begun.min()), since
 
 
-class _Wording(NamedTuple):
-    """A message as a template, its remedy, and its own values."""
+def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
+    """Whether recorded GPU work fills less than half of some windows."""
+    ops, windows = operations(trace), compilation(trace)
+    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    work = intervals.union(ops.start_ns, ops.end_ns)
+    return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
-    template: str
-    remedy: str
-    values: dict[str, Cell]
+
+def _steps_hit(trace: Trace, process: int, chosen: Mask) -> dict[str, Cell]:
+    """The steps of a process in which a window began, and all of them; empty without steps."""
+    all_steps, start_ns = steps(trace), compilation(trace).start_ns[chosen]
+    own = np.flatnonzero(all_steps.process == process)
+    if not len(own):
+        return {}
+    own = own[all_steps.series[own] == np.bincount(all_steps.series[own]).argmax()]
+    at = np.searchsorted(all_steps.cpu_start_ns[own], start_ns, side="right") - 1
+    inside = (at >= 0) & (start_ns < all_steps.cpu_end_ns[own[at]])
+    return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
 
 
-def _finding(
-    trace: Trace,
-    process: int,
-    chosen: Mask,
-    severity: Severity,
-    wording: _Wording,
-    share: float | None = None,
-) -> Finding:
-    """A finding about some windows of one process; its window is the longest of them."""
-    template, remedy, values = wording
-    windows = compilation(trace)
-    compile_ns, tool = _total(trace, chosen)
-    duration = np.where(chosen, windows.end_ns - windows.start_ns, -1)
-    longest = int(np.argmax(duration))
-    number = int(trace.processes["process_id"][process])
-    if len(groups.different(windows.process)) > 1:
-        template = template.replace("{compiler}", "{compiler} in process {process}")
-    return Finding(
-        severity,
-        template,
-        remedy,
-        compile_ns,
-        Subject("process", str(trace.processes.texts("name")[process] or number)),
-        Evidence(
-            {
-                "compiler": compilers.TOOLS[tool],
-                "compile_ns": compile_ns,
-                "stretches": int(chosen.sum()),
-                "process": str(number),
-                **values,
-            },
-            "totals",
-            {"process_id": number, "phase": Phase.COMPILATION.label},
-            int(windows.start_ns[longest]),
-            int(windows.end_ns[longest]),
-        ),
-        share,
+def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | None:
+    """The line that called the compiler in most samples of the chosen windows.
+
+    In a stack, that is the innermost line of the program outside of the compiler. Stacks of threads
+    that autograd starts have none.
+    """
+    samples, windows = trace.recorded("python_samples"), compilation(trace)
+    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    rows = np.flatnonzero(samples["process"] == process)
+    stack = samples["stack"][rows[intervals.inside(covered, samples["time_ns"][rows])]]
+    compiler, caller = compiler_frames(trace).row[stack], stack_lines(trace).frame[stack]
+    # By stack, innermost frame first: callers of the compiler come after it.
+    known: Integers = caller[(compiler >= 0) & (caller > compiler)]
+    return line_of(trace, known, max(_LEAST_SAMPLES, _LEAST_FRACTION * len(known)))
+
+
+def _replayed(trace: Trace) -> Iterator[TimeClaim]:
+    """Passes launched kernel by kernel after warm-up that a graph of the program replays faster."""
+
+    def slower_ns(passes: Replayed) -> int:
+        over_ns = passes.launched_ns[passes.steady] - passes.replay_ns
+        return int(np.maximum(over_ns, 0).sum())
+
+    worst = max(replayed_sequences(trace), key=slower_ns, default=None)
+    if worst is None:
+        return
+    ops = operations(trace)
+    device = int(ops.device[worst.launched[0]])
+    span_ns = steady_spans_ns(trace).get(device, 0)
+    severity = severity_of(slower_ns(worst), span_ns)
+    if severity is None:
+        return
+    longest = int(np.argmax(np.where(worst.steady, worst.launched_ns, -1)))
+    begun, took = ops.start_ns[worst.launched], worst.launched_ns
+    passes = intervals.union(begun[worst.steady], (begun + took)[worst.steady])
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        {
+            "kernels": worst.kernels,
+            "pass_ns": int(np.median(took[worst.steady])),
+            "passes": int(worst.steady.sum()),
+            "replay_ns": worst.replay_ns,
+        },
+        "replays",
+        {"kernels": worst.kernels, "replays": worst.replays},
+        min(slower_ns(worst), span_ns),
+        span_ns=span_ns,
+        window=(int(begun[longest]), int((begun + took)[longest])),
+        work=LostTime(device, passes),
+        cause=CAUSE_NAMES[LAUNCH_LATE],
+        severity=severity,
     )
+
+
+RULES = (
+    FindingRule(
+        _recompiled,
+        "Code was compiled again inside the loop by {compiler}[ in process {number}]: {times}, "
+        "{compile_ns} in all, {compile_pct} of the loop.",
+        clauses=(Clause(" The call is at {site}[ (`{source}`)]."),),
+    ),
+    FindingRule(
+        _compiled_once,
+        "{lead}{compiler}[ in process {number}] took {compile_ns}, {compile_pct} of the "
+        "{working_ns} {since} ({stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
+    ),
+    FindingRule(
+        _replayed,
+        "{kernels:kernel} take {pass_ns} where the CPU launches each ({passes:time} after "
+        "warm-up), and {replay_ns} where a CUDA graph replays them.",
+        "Replay the graph there as well, if the sizes are the same.",
+    ),
+)

@@ -29,7 +29,7 @@ from traceview.facts.operations.operations import (
     operations_by_process,
 )
 from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
-from traceview.facts.ranges.selection import issued_ns
+from traceview.facts.ranges.selection import issued_ns, selected_operations
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
@@ -232,6 +232,16 @@ def passes_around(evidence: Mask) -> tuple[Mask, int]:
     np.add.at(edges, last + 1, -1)
     result[:] = np.cumsum(edges[:-1]) > 0
     return result, usual
+
+
+def selected_phases(trace: Trace) -> Mask:
+    """True for the phases of processes that launched selected work."""
+    every = phases(trace)
+    if not trace.selection:
+        return np.ones(len(every), bool)
+    working = groups.different(operations(trace).process[selected_operations(trace)])
+    result: Mask = np.isin(every.process, working)
+    return result
 
 
 @fact

@@ -9,20 +9,25 @@ names the source of bytes and FLOP.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Result, Skipped
-from traceview.analyses.recorder_wording import OF_WARM_UP, by_recorder, on_amd
-from traceview.analyses.roofline.points import MEMORY, RooflinePoint, points
-from traceview.analyses.roofline.tables import KERNELS, ROOFS
-from traceview.analyses.roofline.work_items import WorkItems, work_items
+from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.roofline.points import (
+    MEMORY,
+    NEAR_PCT,
+    RooflinePoint,
+    WorkItems,
+    points,
+    work_items,
+)
+from traceview.analyses.wording import OF_WARM_UP, by_recorder, on_amd
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.hosts import gpu_cells
+from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.kernel_classes import KernelOwner, kernel_owners
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
@@ -30,18 +35,96 @@ from traceview.facts.work.estimate import KINDS
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
-from traceview.findings import (
-    Evidence,
-    Finding,
-    Severity,
-    Subject,
-    severity_of,
-    share_pct,
-    shortened,
-)
-from traceview.tables import Cell, Integers, Mask, Table
-from traceview.trace import Trace
+from traceview.findings import Subject, severity_of, shortened
+from traceview.rules.engine import FindingRule, TimeClaim, finding_of
+from traceview.tables import Cell, Column, Mask, Table
+from traceview.trace import Trace, fact
 from traceview.trace.recording_options import recording_options
+
+KERNELS = TableSpec(
+    "kernels",
+    "one row per kernel, grid, block, registers, declaring range, work per call and basis, longest "
+    "time first; kernels of unknown work are left out",
+    (
+        Column("short_name", "text", "base name; for several kernels in one range, the range's"),
+        Column("label", "text", "base name, with what distinguishes it from others of that name"),
+        Column("device_id", "int32", "GPU"),
+        HOST,
+        Column("grid", "text", "blocks along x, y and z; absent for a range", nullable=True),
+        Column(
+            "block", "text", "threads per block along x, y and z; absent for a range", nullable=True
+        ),
+        Column("registers_per_thread", "int64", "absent for a range", nullable=True),
+        Column("declared_in", "text", "range that declares its work", nullable=True),
+        Column("calls", "int64", "launches of known work"),
+        Column("total_ns", "int64", "GPU time of these calls"),
+        Column(
+            "bytes",
+            "int64",
+            "moved between device memory and the GPU by these calls",
+            nullable=True,
+        ),
+        Column("flop", "int64", "floating-point operations of these calls", nullable=True),
+        Column("achieved_bytes_per_s", "int64", "bytes ÷ time", nullable=True),
+        Column("achieved_flop_per_s", "int64", "FLOP ÷ time", nullable=True),
+        Column("flop_per_byte", "float64", "arithmetic intensity", nullable=True),
+        Column("flop_kind", "text", "type and unit of most of the FLOP", nullable=True),
+        Column(
+            "memory_peak_pct",
+            "float64",
+            "percent of peak bandwidth; absent above 100 %, where caches must have served bytes",
+            nullable=True,
+        ),
+        Column(
+            "compute_peak_pct",
+            "float64",
+            "percent of the peak rate of that kind",
+            nullable=True,
+        ),
+        Column(
+            "bound",
+            "text",
+            f"memory or compute: the greater percentage, if {NEAR_PCT:.0f} % or more; latency: "
+            "both are lower; unknown: one is unknown and the other lower",
+        ),
+        Column("peak_bytes_per_s", "int64", "peak bandwidth of its GPU", nullable=True),
+        Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
+        Column("least_ns", "int64", "time of this work at the nearer ceiling", nullable=True),
+        Column(
+            "at_stake_ns", "int64", "time beyond that: the most that can be saved", nullable=True
+        ),
+        Column("basis", "text", "source of bytes and FLOP", prose=True),
+        Column("beside_pct", "float64", "percentage of the time in calls that overlap other work"),
+        Column("name", "text", "kernel, demangled, whole; for several, the range's"),
+    ),
+    brief=(
+        "label",
+        "calls",
+        "total_ns",
+        "achieved_bytes_per_s",
+        "memory_peak_pct",
+        "achieved_flop_per_s",
+        "compute_peak_pct",
+        "bound",
+        "at_stake_ns",
+        "basis",
+    ),
+)
+ROOFS = TableSpec(
+    "roofs",
+    "peak rates of the GPUs that the kernels above are compared with",
+    (
+        Column("device_id", "int32", "GPU"),
+        HOST,
+        Column("roof", "text", "memory, or a kind of FLOP"),
+        Column("peak_bytes_per_s", "int64", "peak bandwidth", nullable=True),
+        Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
+        Column("source", "text", "where the rate comes from", prose=True),
+    ),
+    brief=("device_id", "roof", "peak_bytes_per_s", "peak_flop_per_s", "source"),
+    detail=True,
+)
+
 
 _MOSTLY_BESIDE_PCT = 50.0
 _MOST = 1 << 62
@@ -58,17 +141,25 @@ def compute(trace: Trace) -> Result | Skipped:
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
     if devices and not any(_has_rates(all_peaks[device]) for device in devices):
         return _peaks_unknown(trace, devices[0])
-    kernel_points = points(items, all_peaks)
-    labels = _labels(kernel_points)
-    rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
-    table = Table.from_rows(KERNELS.columns, rows)
-    reported = _reported(trace, items, kernel_points, table)
+    _, kernel_points, table = _points(trace)
+    claimed = ((point, finding_of(trace, RULE, claim)) for point, claim in _latency_bound(trace))
+    reported = [(point, finding) for point, finding in claimed if finding]
     return Result(
         {"kernels": table, "roofs": _ceilings(trace, kernel_points, all_peaks)},
         tuple(finding for _, finding in reported),
         _summary(table, items, known),
         (*_notes(trace, items, known), *_warm_up_notes([point for point, _ in reported])),
     )
+
+
+@fact
+def _points(trace: Trace) -> tuple[WorkItems, list[RooflinePoint], Table]:
+    """The work items, their points, and the table of these."""
+    items = work_items(trace)
+    kernel_points = points(items, peaks(trace))
+    labels = _labels(kernel_points)
+    rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
+    return items, kernel_points, Table.from_rows(KERNELS.columns, rows)
 
 
 def _work_unknown(trace: Trace) -> Skipped:
@@ -178,39 +269,53 @@ def _ceilings(trace: Trace, points: Sequence[RooflinePoint], all_peaks: tuple[Pe
     return Table.from_rows(ROOFS.columns, rows)
 
 
-def _reported(
-    trace: Trace, items: WorkItems, points: Sequence[RooflinePoint], table: Table
-) -> list[tuple[RooflinePoint, Finding]]:
-    """Findings on kernels far below both ceilings: one near a ceiling needs less work instead.
+def _latency_bound(trace: Trace) -> Iterator[tuple[RooflinePoint, TimeClaim]]:
+    """Kernels far below both ceilings: one near a ceiling needs less work instead.
 
     Kernels that mostly overlap others are left out, as their rates are shared, and so are those of
     libraries and compilers, of which nobody can look at the code.
     """
-    reported, span_ns = [], steady_span_ns(trace)
-    for point, row in zip(points, table.rows(), strict=True):
+    span_ns, (items, kernel_points, table) = steady_span_ns(trace), _points(trace)
+    for point, row in zip(kernel_points, table.rows(), strict=True):
         alone = float(row["beside_pct"] or 0) < _MOSTLY_BESIDE_PCT
         too_long_ns = int(row["at_stake_ns"] or 0)
         if not alone or row["bound"] != "latency" or not severity_of(too_long_ns, span_ns):
             continue
         rows = np.flatnonzero(np.isin(items.of, point.items))
-        saved_ns = _saved_ns(trace, point, rows, too_long_ns)
-        severity = severity_of(saved_ns, span_ns)
-        if severity and (kernel_owners(trace)[rows] == KernelOwner.PROGRAM).any():
-            reported.append((point, _finding(point, row, severity, saved_ns, span_ns)))
-    return reported
-
-
-def _saved_ns(trace: Trace, point: RooflinePoint, rows: Integers, too_long_ns: int) -> int:
-    """The part of `too_long_ns` that the program gains if each call saves the same fraction."""
-    duration_ns = trace.recorded("kernels").duration_ns[rows]
-    fraction = too_long_ns / max(point.total_ns, 1)
-    each_ns = np.ceil(duration_ns * fraction).astype(np.int64)
-    return min(claimable_ns(trace, point.device, rows, each_ns), too_long_ns)
+        if not (kernel_owners(trace)[rows] == KernelOwner.PROGRAM).any():
+            continue
+        # The program gains the same fraction of each call, as far as the GPU is what limits it.
+        duration_ns = trace.recorded("kernels").duration_ns[rows]
+        fraction = too_long_ns / max(point.total_ns, 1)
+        less_ns = np.ceil(duration_ns * fraction).astype(np.int64)
+        claim = TimeClaim(
+            Subject("kernel" if point.grid else "range", point.full_name or ""),
+            {name: row[name] for name in _FIGURES},
+            "kernels",
+            {name: row[name] for name in _KEYS},
+            min(claimable_ns(trace, point.device, rows, less_ns), too_long_ns),
+            span_ns=span_ns,
+            # Of bytes that were not measured, uncoalesced accesses may move more.
+            remedy=_NOT_BUSY if point.bytes_from <= MEASURED else _FEW_USEFUL,
+            words={"kind": point.kind or ""},
+        )
+        yield point, claim
 
 
 _LOOK = (
     "at its occupancy and last wave (wave-quantization) and at the width of its loads "
     "(load-widths, traceview ptx)"
+)
+_NOT_BUSY = f"Look {_LOOK}: it keeps neither memory nor arithmetic busy."
+_FEW_USEFUL = (
+    "Look at whether neighbouring threads access neighbouring addresses (coalescing; ncu counts "
+    f"the bytes that move), {_LOOK}: it moves too few useful bytes per second."
+)
+RULE = FindingRule(
+    lambda trace: (claim for _, claim in _latency_bound(trace)),
+    "{label} reaches {memory_peak_pct} of peak bandwidth ({achieved_bytes_per_s})[ and "
+    "{compute_peak_pct} of the {kind} peak]. It takes {total_ns} in {calls:call}; at the nearer "
+    "peak it would take {least_ns} (basis: {basis}).",
 )
 _FIGURES = (
     *("label", "memory_peak_pct", "achieved_bytes_per_s", "compute_peak_pct", "flop_kind"),
@@ -220,41 +325,6 @@ _KEYS = (
     *("name", "label", "device_id", "grid", "block", "registers_per_thread", "declared_in"),
     *("bytes", "flop", "total_ns"),
 )
-
-
-def _finding(
-    point: RooflinePoint,
-    row: Mapping[str, Cell],
-    severity: Severity,
-    saved_ns: int,
-    span_ns: int,
-) -> Finding:
-    compute_clause = f" and {{compute_peak_pct}} of the {point.kind} peak" if point.kind else ""
-    return Finding(
-        severity,
-        f"{{label}} reaches {{memory_peak_pct}} of peak bandwidth ({{achieved_bytes_per_s}})"
-        f"{compute_clause}. It takes {{total_ns}} in {{calls:call}}; at the nearer peak it would "
-        "take {least_ns} (basis: {basis}).",
-        _action(point),
-        saved_ns,
-        Subject("kernel" if point.grid else "range", point.full_name or ""),
-        Evidence(
-            {name: row[name] for name in _FIGURES},
-            "kernels",
-            {name: row[name] for name in _KEYS},
-        ),
-        share_pct(saved_ns, span_ns),
-    )
-
-
-def _action(point: RooflinePoint) -> str:
-    # Measured bytes are all that moved; beyond other figures, uncoalesced accesses may move more.
-    if point.bytes_from <= MEASURED:
-        return f"Look {_LOOK}: it keeps neither memory nor arithmetic busy."
-    return (
-        "Look at whether neighbouring threads access neighbouring addresses (coalescing; ncu "
-        f"counts the bytes that move), {_LOOK}: it moves too few useful bytes per second."
-    )
 
 
 def _summary(table: Table, items: WorkItems, known: Mask) -> dict[str, Cell]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from traceview.analyses.base import Analysis, Chart, Deferred, Keep, Result, TableSpec
 from traceview.analyses.run_ahead.findings import verdict_findings
-from traceview.analyses.verdict.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.idle.gaps import device_work
+from traceview.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
 from traceview.facts.operations.operations import operations, operations_by_device
 from traceview.facts.queue import depth_of, rows_by_stream, stream_depth, wait_of

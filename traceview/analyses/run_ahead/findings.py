@@ -13,15 +13,15 @@ import numpy as np
 
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.verdict.launching import copying_ns, counted_gaps, work_ns
 from traceview.analyses.verdict.verdict import waits_for_data
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.facts.idle.launching import copying_ns, counted_gaps, work_ns
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
+from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import Cell
 from traceview.trace import Trace
 from traceview.vocabulary.causes import SYNC_DRAIN

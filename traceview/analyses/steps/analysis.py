@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.analyses.recorder_wording import by_recorder
-from traceview.analyses.steps.findings import step_findings
-from traceview.analyses.steps.operators import OPERATORS, operator_table
-from traceview.analyses.steps.parts import PARTS, step_parts
-from traceview.analyses.steps.tables import PART_TABLE, SERIES, STEPS
-from traceview.analyses.steps.wording import reason_texts
+from traceview.analyses.steps.findings import slow_steps
+from traceview.analyses.steps.reasons import reason_texts
+from traceview.analyses.steps.tables import OPERATORS, PART_TABLE, SERIES, STEPS, operator_table
+from traceview.analyses.wording import by_recorder
+from traceview.facts.idle.step_parts import PARTS, step_parts
 from traceview.facts.operations.hosts import process_hosts
 from traceview.facts.ranges.selection import selected
 from traceview.facts.steps.names import loop_names, step_names, steps_source
 from traceview.facts.steps.steps import pace, steps
 from traceview.groups import Groups
+from traceview.rules.engine import findings
 from traceview.tables import (
     NULL,
     Array,
@@ -54,7 +54,7 @@ def compute(trace: Trace) -> Result:
                 "operators": operator_table(trace),
             }
         ),
-        tuple(step_findings(whole, chosen, labels)),
+        tuple(findings(whole, [slow_steps(chosen)])),
         summary={"steps_from": steps_source(whole)},
         notes=_notes(whole, chosen) if len(all_steps) else (_no_steps(whole),),
     )

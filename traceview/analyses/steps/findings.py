@@ -8,30 +8,21 @@ import numpy as np
 
 from traceview import intervals
 from traceview.analyses.lost_time import lost_in
-from traceview.analyses.steps.parts import step_parts
-from traceview.analyses.steps.reasons import reasons
-from traceview.analyses.steps.wording import reason_clause
+from traceview.analyses.steps.reasons import reason_clause, reasons
 from traceview.facts.idle.gaps import gaps, steady_span_ns
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.operations import operations
-from traceview.facts.steps.names import loop_names, selects_alone, steps_source
+from traceview.facts.steps.names import loop_names, selects_alone, step_names, steps_source
 from traceview.facts.steps.steps import pace, step_of_operations, steps
-from traceview.findings import (
-    LONGEST_NAME,
-    Evidence,
-    Finding,
-    LostTime,
-    Severity,
-    Subject,
-    severity_of,
-    share_pct,
-)
-from traceview.tables import Integers, Mask, Texts
+from traceview.findings import LONGEST_NAME, LostTime, Subject, severity_of
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.tables import Integers, Mask
 from traceview.trace import Trace
 
 
-def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding]:
-    """One finding per loop whose outliers cost time, without idle time that comes only once.
+def _slow_steps(trace: Trace, chosen: Mask) -> Iterator[TimeClaim]:
+    """One claim per loop whose outliers cost time, without idle time that comes only once.
 
     Processes that wait for each other have their slow steps at the same time: the one that loses
     most speaks for them. Where work was lost, no step is known to be slow.
@@ -45,13 +36,12 @@ def step_findings(trace: Trace, chosen: Mask, labels: Texts) -> Iterator[Finding
     loops = np.split(late, np.flatnonzero(np.diff(timed.loop[late])) + 1)
     worst: list[int] = []
     for rows in sorted(loops, key=lambda rows: -int(over_ns[rows].sum())):
-        severity = severity_of(int(over_ns[rows].sum()), span_ns)
-        if not len(rows) or not severity:
+        if not len(rows) or not severity_of(int(over_ns[rows].sum()), span_ns):
             continue
         longest = int(rows[np.argmax(over_ns[rows])])
         if not any(_at_once(trace, longest, each) for each in worst):
             worst.append(longest)
-            yield _finding(trace, rows, over_ns[rows], severity, labels)
+            yield _claim(trace, rows, over_ns[rows])
 
 
 def _at_once(trace: Trace, step: int, other: int) -> bool:
@@ -63,63 +53,58 @@ def _at_once(trace: Trace, step: int, other: int) -> bool:
     return bool(process[step] != process[other]) and most
 
 
-def _finding(
-    trace: Trace, rows: Integers, excess_ns: Integers, severity: Severity, labels: Texts
-) -> Finding:
+def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     timed, once_ns, lost_ns = pace(trace), step_parts(trace).once_ns, int(excess_ns.sum())
     worst = int(rows[np.argmax(excess_ns)])
-    label, loop = labels[worst] or "", int(timed.loop[worst])
+    label, loop = step_names(trace)[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
     argument = _range_argument(trace, worst, label)
-    return Finding(
-        severity,
-        _template(trace, rows, worst, why),
-        "Look at what {step} does that the others do not"
-        + (": --range {range_argument}." if argument else "."),
-        lost_ns,
+    passed = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
+    return TimeClaim(
         Subject("range", label),
-        Evidence(
-            {
-                "step": label,
-                "series": loop_names(trace)[worst],
-                "duration_ns": int(timed.duration_ns[worst]),
-                "median_ns": int(timed.median_ns[worst]),
-                "outliers": len(rows),
-                "steps": int(np.count_nonzero(timed.loop == loop)),
-                "lost_ns": lost_ns,
-                "once_ns": int(once_ns[worst]),
-                **why_values,
-                **({"range_argument": argument} if argument else {}),
-            },
-            "steps",
-            {"step": label, "cpu_start_ns": int(steps(trace).cpu_start_ns[worst])},
-            int(timed.begin_ns[worst]),
-            int(timed.end_ns[worst]),
-        ),
-        share_pct(lost_ns, steady_span_ns(trace)),
+        {
+            "step": label,
+            "series": loop_names(trace)[worst],
+            "duration_ns": int(timed.duration_ns[worst]),
+            "median_ns": int(timed.median_ns[worst]),
+            "outliers": len(rows),
+            "steps": int(np.count_nonzero(timed.loop == loop)),
+            "lost_ns": lost_ns,
+            "once_ns": int(once_ns[worst]),
+            **why_values,
+            **({"range_argument": argument} if argument else {}),
+        },
+        "steps",
+        {"step": label, "cpu_start_ns": int(steps(trace).cpu_start_ns[worst])},
+        lost_ns,
+        span_ns=steady_span_ns(trace),
+        window=(int(timed.begin_ns[worst]), int(timed.end_ns[worst])),
         lost=_idle_in(trace, rows, lost_ns),
-        general=True,
-        work=LostTime(
-            _device(trace, worst), intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
-        ),
+        work=LostTime(_device(trace, worst), passed),
+        words={
+            "which": _SEVERAL if len(rows) > 1 else "{step}",
+            "of_series": "" if steps_source(trace) == "repetition" else " of {series}",
+            "aside": ", warm-up and first uses aside" if once_ns[rows].any() else "",
+            "why": why,
+        },
     )
 
 
-def _template(trace: Trace, rows: Integers, worst: int, why: str) -> str:
-    """The sentence on one outlier, or on several and the longest of them."""
-    once_ns = step_parts(trace).once_ns
-    took = f"took {{duration_ns}} (median {{median_ns}}), with {why}."
-    template = f"{{step}} {took}"
-    if len(rows) > 1:
-        aside = ", warm-up and first uses aside" if once_ns[rows].any() else ""
-        of_series = "" if steps_source(trace) == "repetition" else " of {series}"
-        template = (
-            f"{{outliers}} of {{steps:step}}{of_series} are outliers, {{lost_ns}} over the median "
-            f"in total{aside}. The longest, {{step}}, {took}"
-        )
-    if once_ns[worst]:
-        template += " {once_ns} of it was idle time in warm-up or first uses."
-    return template
+_SEVERAL = (
+    "{outliers} of {steps:step}{of_series} are outliers, {lost_ns} over the median in total{aside}."
+    " The longest, {step},"
+)
+
+
+def slow_steps(chosen: Mask) -> FindingRule:
+    """The rule on the chosen steps of a trace that is not restricted to a selection."""
+    return FindingRule(
+        lambda trace: _slow_steps(trace, chosen),
+        "{which} took {duration_ns} (median {median_ns}), with {why}.[ {once_ns} of it was idle "
+        "time in warm-up or first uses.]",
+        "Look at what {step} does that the others do not[: --range {range_argument}].",
+        general=True,
+    )
 
 
 def _device(trace: Trace, step: int) -> int:

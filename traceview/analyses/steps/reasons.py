@@ -1,21 +1,33 @@
-"""Reasons why a step took longer than the others of its loop: the parts that grew most."""
+"""Reasons why a step took longer than the others of its loop, and their words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.steps.parts import IDLE, PARTS, step_parts
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.step_parts import (
+    BEFORE_WORK,
+    COMPUTING,
+    FOREIGN_WORK,
+    IDLE,
+    OTHER_WORK,
+    PARTS,
+    WAITING,
+    step_parts,
+)
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.ranges import attribute, range_tree
-from traceview.facts.steps.steps import pace
+from traceview.facts.steps.steps import pace, steps
+from traceview.findings import filled
 from traceview.records import record
-from traceview.tables import Integers
+from traceview.tables import Array, Integers, Texts, TextsOneByOne, TextValues, object_array
 from traceview.trace import Trace, fact
+from traceview.units import Value
 from traceview.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
 
 MOST_REASONS, LEAST_FRACTION = 2, 0.25
@@ -177,3 +189,65 @@ def _calls(trace: Trace, wait: Integers) -> list[tuple[str, str | None]]:
         (str(name), str(tree.paths[path]) if path >= 0 else None)
         for name, path in zip(api, ranges.path(tree).tolist(), strict=True)
     ]
+
+
+_WORDS = {
+    OTHER_WORK: "GPU work from outside the steps",
+    FOREIGN_WORK: "GPU work of other processes",
+    BEFORE_WORK: "time before the first GPU work",
+    WAITING: "CPU time in synchronizations",
+    COMPUTING: "CPU time",
+}
+
+
+def reason_clause(listed: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
+    """Reasons as a template and its values: `7.00 ms more idle time (launch-late)`."""
+    clauses, values = [], dict[str, Value]()
+    for number, reason in enumerate(listed, 1):
+        values[f"more_{number}_ns"] = reason.more_ns
+        clause = f"{{more_{number}_ns}} more {_part(reason, number)}"
+        values |= {f"part_{number}": reason.part} if reason.part else {}
+        values |= {f"call_{number}": reason.call} if reason.call else {}
+        values |= {f"range_{number}": reason.range_path} if reason.range_path else {}
+        clauses.append(clause)
+    return " and ".join(clauses), values
+
+
+def _part(reason: Reason, number: int) -> str:
+    if reason.part is None:
+        return "in no single part"
+    if not reason.part.startswith(IDLE) or reason.part == BEFORE_WORK:
+        return _WORDS.get(reason.part, reason.part)
+    cause = reason.part.removeprefix(IDLE)
+    call = f" after {{call_{number}}}" if reason.call else ""
+    within = f" in {{range_{number}}}" if reason.range_path else ""
+    between = " while the CPU was between steps" if reason.between_steps else ""
+    return f"idle time ({cause}{call}{within}){between}"
+
+
+@fact
+def reason_texts(trace: Trace) -> Texts:
+    """The reasons of each warm-up step and outlier in words; absent for the others."""
+    of_steps = reasons(trace)
+    codes = np.full(len(steps(trace)), -1, np.int32)
+    codes[of_steps.rows] = np.arange(len(of_steps.rows))
+    return TextsOneByOne(codes, _ReasonTexts(of_steps))
+
+
+@record
+class _ReasonTexts:
+    """Lazily formatted texts: a long trace has many steps, and shows few."""
+
+    reasons: StepReasons
+
+    def __len__(self) -> int:
+        return len(self.reasons.rows)
+
+    @property
+    def every(self) -> TextValues:
+        return self.some(np.arange(len(self)))
+
+    def some(self, codes: Array) -> TextValues:
+        """The texts of the steps with these codes."""
+        of_steps = self.reasons.of(self.reasons.rows[codes])
+        return object_array([filled(*reason_clause(found)) for found in of_steps])

@@ -11,14 +11,14 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.recorder_wording import by_recorder
 from traceview.analyses.sync_stalls.findings import stall_findings
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits, listed_waits
-from traceview.analyses.sync_stalls.stalls import BLOCKING, after_uploads, stalls
+from traceview.analyses.wording import by_recorder
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.ranges.selection import selected_calls
+from traceview.facts.waits.stalls import BLOCKING, after_uploads, stalls
 from traceview.tables import Column, Mask, Table, Texts
 from traceview.trace import Trace
 

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
-from traceview.analyses import lost_time, recorder_wording
+from traceview.analyses import lost_time, wording
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
-from traceview.analyses.sync_stalls.stalls import at_uploads, stall_span_ns, stalls
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import Waits, waits
@@ -26,6 +25,7 @@ from traceview.facts.ranges.ranges import UNATTRIBUTED, range_tree
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
+from traceview.facts.waits.stalls import at_uploads, stall_span_ns, stalls
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
 from traceview.records import record
 from traceview.tables import Array, Cell, Integers, Mask
@@ -213,7 +213,7 @@ def _place(
         values = {"line": sampled.place, "function": sampled.function}
         of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
         return f"{what} at {{line}}{of}", {**cells, **values}
-    return what + recorder_wording.inside(trace, path, "range_path"), cells
+    return what + wording.inside(trace, path, "range_path"), cells
 
 
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:

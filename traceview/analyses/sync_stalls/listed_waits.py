@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.sync_stalls.call_sites import CallSites, wait_sites
-from traceview.analyses.sync_stalls.stalls import BLOCKING, stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges import ranges, selection
+from traceview.facts.waits.call_sites import CallSites, wait_sites
+from traceview.facts.waits.stalls import BLOCKING, stalls
 from traceview.groups import Groups
 from traceview.records import record
 from traceview.tables import Array, Cell, Integers, Texts

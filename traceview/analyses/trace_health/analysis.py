@@ -13,11 +13,22 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
-from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
-from traceview.analyses.recorder_wording import by_recorder, flush
-from traceview.analyses.trace_health import completeness
-from traceview.analyses.trace_health.checks import CHECKS, DIAGNOSTICS, OVERHEADS, STATUSES, Check
-from traceview.analyses.trace_health.recording_cost import profiler_cost, recording_cost
+from traceview.analyses.trace_health.completeness import (
+    CHECKS,
+    DIAGNOSTICS,
+    OVERHEADS,
+    STATUSES,
+    Check,
+    impossible_rows,
+    lost_events,
+    missing_copies,
+    record_less,
+    recorded_window,
+    warning_texts,
+    warnings,
+)
+from traceview.analyses.trace_health.costs import profiler_cost, recording_cost
+from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -101,9 +112,7 @@ _SEE_CUDA = (
 def _without_cuda(trace: Trace) -> bool:
     """Whether nsys warns that it collected no CUDA events, and the trace has none."""
     nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any(
-        "No CUDA events collected" in text for text in completeness.warning_texts(trace)
-    )
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
 
 
 def _without_gpu(trace: Trace) -> bool:
@@ -220,7 +229,7 @@ def _ranges(trace: Trace) -> list[Check]:
 
 def _nvtx_too_new(trace: Trace) -> list[Check]:
     """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
-    reported = any(_INCOMPATIBLE.search(text) for text in completeness.warning_texts(trace))
+    reported = any(_INCOMPATIBLE.search(text) for text in warning_texts(trace))
     package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
     old = bool(recorder) and recorder < (2024, 3)
     if len(trace.ranges) or not old or not (reported or package >= (0, 2, 12)):
@@ -260,7 +269,7 @@ def _profiler_overhead(trace: Trace) -> list[Check]:
             "profiler overhead",
             "warning",
             template,
-            remedy or completeness.record_less(trace),
+            remedy or record_less(trace),
             values,
             # Where no warm-up is known, most of it may be in first uses: no share of the rest.
             cost.lost_ns if cost.after_warm_up else 0,
@@ -297,10 +306,10 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _unpaired,
     _graphs,
     _ranges,
-    completeness.lost_events,
-    completeness.recorded_window,
-    completeness.missing_copies,
-    completeness.impossible_rows,
+    lost_events,
+    recorded_window,
+    missing_copies,
+    impossible_rows,
     _profiler_overhead,
     recording_cost,
 )
@@ -326,7 +335,7 @@ def _overheads(trace: Trace) -> Table:
 
 
 def _diagnostics(trace: Trace) -> Table:
-    messages = completeness.warnings(trace)
+    messages = warnings(trace)
     by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
     texts = messages.texts("text").take(by_text.first).decode()
     table = Table(

@@ -1,19 +1,22 @@
-"""The steady time of a device, divided by what it goes into: work of several kinds, idle time."""
+"""The steady time of a device, divided by what it goes into: work of several kinds, idle time.
+
+Also, for each series of steps, its steady time and that of a usual step.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import field, replace
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle import lines, starvation
+from traceview.analyses.gpu_idle.starvation import starved_devices
+from traceview.facts.idle import late_launches, lines
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.gpu_limited import gpu_limited
-from traceview.facts.idle.late_launches import late_idle
+from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
@@ -26,13 +29,17 @@ from traceview.facts.operations.operations import (
     operations,
     operations_by_device,
 )
-from traceview.facts.ranges import ranges, selection
+from traceview.facts.ranges.ranges import range_tree
+from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.steps.names import loop_names
+from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.findings import UNEVEN, LoopTime
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
-from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, LAUNCH_LATE, IdleCause
+from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause
 from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 from traceview.vocabulary.limits import Limit
 
@@ -122,7 +129,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         intervals.intersection(gpu_limited(trace)[device], steady).total(),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
-        starvation.starved_devices(trace)[device],
+        starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
     )
@@ -134,7 +141,7 @@ def steady_operations(trace: Trace, device: int) -> RowNumbers:
 
 @fact
 def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
-    steady = selection.selected_operations(trace) & ~operations_in_warm_up(trace)
+    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
     return {
         device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
     }
@@ -245,107 +252,114 @@ def _late_ns(trace: Trace, device: int) -> dict[int, int]:
 
 def _data_loading_ns(trace: Trace, device: int) -> int:
     """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = late_idle(trace), ranges.range_tree(trace).patterns
+    late, patterns = late_launches.late_idle(trace), range_tree(trace).patterns
     own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
     loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
     return int(late.steady_ns[own[loading]].sum())
 
 
-# The steady time of one device, divided by class of work and by cause of idle time.
-#
-# The parts add up to the steady time exactly: of work that runs at once, that counts which
-# started first. Communication counts where nothing computes, copies where neither runs, as in the
-# verdict.
-
-WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
-_GRAPH = len(KernelClass)
-
-
 @record
-class TimePart:
-    """Time of one kind. `name` is a class of kernels, graph, copy, memset, or a cause of idle."""
+class MainLoop:
+    """The series of steps that takes most of the time: its steps, and how long steady ones take.
 
-    kind: Literal["busy", "idle"]
-    name: str
-    time_ns: int
-
-
-@record
-class RunTime:
-    """The time of one GPU after warm-up: `parts` add up to `steady_ns`.
-
-    Busy parts come first, each kind in descending order. `run_ns` is the whole run, from the first
-    start to the last end of anything recorded; `devices` counts the GPUs with steady time.
+    `mean_ns` is that of which savings are stated where the steps are uneven.
     """
 
-    device_id: int
-    devices: int
-    run_ns: int
-    steady_ns: int
-    parts: tuple[TimePart, ...]
+    steps: int
+    median_ns: int | None
+    mean_ns: int | None = None
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a step takes much longer on average than a usual one does."""
+        return (self.mean_ns or 0) > UNEVEN * (self.median_ns or 0)
 
 
-def run_time(trace: Trace, run_ns: int) -> RunTime | None:
-    """The time of the device with the longest steady span; None where no GPU work is selected.
-
-    `run_ns` is the duration of the recording.
-    """
-    of_gpu = _longest_steady(trace)
-    return replace(of_gpu, run_ns=run_ns) if of_gpu else None
-
-
-@fact
-def _longest_steady(trace: Trace) -> RunTime | None:
-    """`run_time`, of a run of unknown duration."""
-    spans = steady_spans_ns(trace)
-    if not spans:
-        return None
-    work = device_work(trace)
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    busy = [TimePart("busy", *part) for part in _busy_ns(trace, device).items()]
-    idle = [TimePart("idle", *part) for part in _idle_ns(trace, device).items()]
-    ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
-    device_id = int(trace.devices["device_id"][device])
-    parts = tuple(part for part in ordered if part.time_ns)
-    return RunTime(device_id, len(spans), 0, spans[device], parts)
+def main_loop(trace: Trace) -> MainLoop:
+    """The series of selected steps that takes most of the time; no steps where there is none."""
+    series = _series(trace)
+    if not series:
+        return MainLoop(0, None)
+    steady = _steady(trace, series[0])
+    lossy = _after_warm_up(trace, steady)
+    mean_ns = round(_total_ns(trace, lossy) / len(lossy))
+    return MainLoop(len(series[0]), _median(_usual_ns(trace, steady)), mean_ns)
 
 
-def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
-    """Steady busy time by kind of work; the sum is that of their union."""
-    ops, rows = operations(trace), steady_operations(trace, device)
-    communicating = communication_operations(trace)[rows]
-    copying = (ops.kind[rows] == Kind.COPY) & ~communicating
-    setting = (ops.kind[rows] == Kind.SET) & ~communicating
-    chosen = ~(communicating | copying | setting)
-    times = _computing_ns(trace, rows[chosen])
-    covered_ns = sum(times.values())
-    added = ((KernelClass.COMMUNICATION.label, communicating), (COPY, copying), (MEMSET, setting))
-    for name, more in added:
-        chosen |= more
-        if more.any():
-            union = intervals.union(ops.start_ns[rows[chosen]], ops.end_ns[rows[chosen]])
-            times[name] = union.total() - covered_ns
-            covered_ns = union.total()
-    return times
+def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
+    """The steady steps of each series, that with most time first."""
+    steady = [_steady(trace, rows) for rows in _series(trace)]
+    lossy = [_after_warm_up(trace, rows) for rows in steady]
+    devices = _devices(trace, lossy)
+    return tuple(
+        _loop_time(trace, rows, _median(_usual_ns(trace, all_steady)), used)
+        for rows, all_steady, used in zip(lossy, steady, devices, strict=True)
+    )
 
 
-def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
-    """Time of kernels by class, and of whole graphs; what started first counts."""
-    ops = operations(trace)
-    labels = np.full(len(rows), _GRAPH)
-    kernels = ops.kind[rows] == Kind.KERNEL
-    labels[kernels] = kernel_classes(trace)[ops.row[rows[kernels]]]
-    start, end = ops.start_ns[rows], ops.end_ns[rows]
-    reached = np.maximum.accumulate(end) if len(end) else end
-    own = end - start
-    own[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = groups.added(labels, own, _GRAPH + 1)
-    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
-    return dict(zip(names, sums.tolist(), strict=True))
+def _after_warm_up(trace: Trace, rows: Integers) -> Integers:
+    # No time is lost in the first step, which is warm-up in any case.
+    later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
+    return later if len(later) else rows
 
 
-def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
-    every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
-    return dict(zip(CAUSE_NAMES, sums.tolist(), strict=True))
+def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
+    """The devices that run work of the steps of each loop: one pass over the operations."""
+    loop = np.full(len(steps(trace)) + 1, -1)
+    for number, rows in enumerate(loops):
+        loop[rows] = number
+    # The last one is of operations outside all steps.
+    of_operations = loop[step_of_operations(trace)]
+    rows = np.flatnonzero(of_operations >= 0)
+    of_operations, device = of_operations[rows], operations(trace).device[rows]
+    first = groups.group(of_operations, device).first
+    used = groups.rows_of(of_operations[first])
+    return [
+        frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist())
+        for number in range(len(loops))
+    ]
+
+
+def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:
+    timed, total_ns = pace(trace), _total_ns(trace, rows)
+    return LoopTime(
+        intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
+        total_ns,
+        median_ns,
+        devices,
+        loop_names(trace)[rows[0]] or "",
+        round(total_ns / len(rows)),
+    )
+
+
+def _total_ns(trace: Trace, rows: Integers) -> int:
+    """The time of steps, without first uses and compilation."""
+    return int((pace(trace).duration_ns[rows] - step_parts(trace).once_ns[rows]).sum())
+
+
+def _series(trace: Trace) -> list[Integers]:
+    """The selected steps of each series, in the order of the time that they take."""
+    all_steps, timed = steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
+    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    there = groups.different(all_steps.series[rows])
+    order = np.argsort(-total_ns[there], kind="stable")
+    return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]
+
+
+def _steady(trace: Trace, rows: Integers) -> Integers:
+    """The steps after warm-up; all of them where none is."""
+    steady = rows[~pace(trace).warm_up[rows]]
+    return steady if len(steady) else rows
+
+
+def _usual_ns(trace: Trace, rows: Integers) -> Integers:
+    """Durations of steps; without first uses and compilation where these are most of a step."""
+    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts(trace).once_ns[rows]
+    mostly_once = 2 * _median(once_ns) > _median(duration_ns)
+    result: Integers = duration_ns - once_ns if mostly_once else duration_ns
+    return result
+
+
+def _median(values: Integers) -> int:
+    return round(float(np.median(values)))

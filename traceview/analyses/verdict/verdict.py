@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceview import intervals, units
-from traceview.analyses.verdict.launching import drained_in_steps
-from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import (
     LargestClass,
+    MainLoop,
     SteadyParts,
+    main_loop,
     steady_operations,
     steady_parts,
 )
+from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.copies import outer_migration_time
 from traceview.facts.operations.kernel_classes import KernelClass

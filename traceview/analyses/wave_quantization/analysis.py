@@ -31,13 +31,8 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped, TableSpec
-from traceview.analyses.graph_wording import AS_NODES
-from traceview.analyses.recorder_wording import OF_WARM_UP, by_recorder, on_amd
 from traceview.analyses.wave_quantization import findings, gemm_waves
-from traceview.analyses.wave_quantization.configurations import UnknownLimits, gpu_limits
-from traceview.analyses.wave_quantization.gemm_waves import TileWaves, tile_waves
 from traceview.analyses.wave_quantization.grid_texts import GridTexts
-from traceview.analyses.wave_quantization.grid_waves import CONFIGURED, LaunchedGrids
 from traceview.analyses.wave_quantization.sweeps import (
     MEASURED,
     GridSweeps,
@@ -45,15 +40,15 @@ from traceview.analyses.wave_quantization.sweeps import (
     launched_grids,
     selected_sweeps,
 )
+from traceview.analyses.wording import AS_NODES, OF_WARM_UP, by_recorder, on_amd
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.waves.grid_waves import CONFIGURED, LaunchedGrids, UnknownLimits, gpu_limits
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
-
-# The tables of `wave-quantization`, column by column.
 
 KERNELS = TableSpec(
     "kernels",
@@ -160,12 +155,12 @@ def compute(trace: Trace) -> Result | Skipped:
         Deferred(
             lambda: {
                 "kernels": _kernels(trace, grids),
-                "tiles": gemm_waves.table(trace, tile_waves(trace)),
+                "tiles": gemm_waves.tile_table(trace),
                 "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
             }
         ),
         tuple(finding for _, finding in reported),
-        _summary(grids, tile_waves(trace)),
+        _summary(grids, gemm_waves.tile_waves(trace)),
         (*missing, *_notes(trace, grids), *_warm_up_notes([early for early, _ in reported])),
     )
 
@@ -258,7 +253,7 @@ def _labels(sweeps: GridSweeps, chosen: Integers) -> list[str]:
     return labels
 
 
-def _summary(grids: LaunchedGrids, tiled: Sequence[TileWaves]) -> dict[str, Cell]:
+def _summary(grids: LaunchedGrids, tiled: Sequence[gemm_waves.TileWaves]) -> dict[str, Cell]:
     """Sums of the claimed losses, and of the time in grids of fewer blocks than SMs."""
     if not len(grids):
         return {}

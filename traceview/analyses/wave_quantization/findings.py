@@ -1,4 +1,9 @@
-"""Findings of wave-quantization: partial last waves, small grids, idle lanes, tile waves."""
+"""Findings of wave-quantization: partial last waves, small grids, idle lanes, tile waves.
+
+Remedies differ by the owner of the kernel. A program chooses its blocks. A library cuts the
+result of a GEMM, an attention or a convolution into tiles, so that shapes decide; of its other
+kernels the grid cannot be changed.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,10 @@ from typing import Any
 
 from traceview.analyses.framework_wording import is_compiled
 from traceview.analyses.wave_quantization import losses
-from traceview.analyses.wave_quantization.configurations import Configuration
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.kernel_classes import KernelClass, KernelOwner, classify, owner_of
+from traceview.facts.waves.configurations import Configuration
 from traceview.findings import Finding, Subject
 from traceview.hardware.waves import Waves
 from traceview.records import record
@@ -21,11 +26,6 @@ from traceview.rules.engine import FindingRule, TimeClaim, finding_of
 from traceview.trace import Trace
 from traceview.units import Value
 from traceview.vocabulary.amounts import WARP_THREADS
-
-# Remedies for a grid that does not fill the GPU, by the owner of the kernel.
-#
-# A program chooses its blocks. A library cuts the result of a GEMM, an attention or a convolution
-# into tiles, so that shapes decide; of its other kernels the grid cannot be changed.
 
 
 @record

@@ -13,10 +13,10 @@ import re
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import KEYS, Sides
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.facts.waves.configurations import KEYS, Sides
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.tensor_shapes import Gemm
 from traceview.records import record

@@ -8,13 +8,12 @@ wave of blocks, which shows nothing of this. SMs without a block stay idle in ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from traceview import units
 from traceview.analyses.base import TableSpec
 from traceview.analyses.wave_quantization import gemm_tiles, sweeps
-from traceview.analyses.wave_quantization.grid_waves import LaunchedGrid
 from traceview.facts.operations.hosts import HOST, gpu_cells
+from traceview.facts.waves.grid_waves import LaunchedGrid
 from traceview.hardware.waves import filling_sizes
 from traceview.records import record
 from traceview.tables import Cell, Column, Table
@@ -77,8 +76,6 @@ def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
     )
 
 
-# The table of persistent GEMMs and their tile waves.
-
 TILES = TableSpec(
     "tiles",
     "persistent GEMMs, whose blocks compute several tiles each; most time lost first",
@@ -117,9 +114,9 @@ TILES = TableSpec(
 )
 
 
-def table(trace: Trace, waves: Sequence[TileWaves]) -> Table:
+def tile_table(trace: Trace) -> Table:
     """The rows of TILES, most time lost first."""
-    ranked = sorted(waves, key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
+    ranked = sorted(tile_waves(trace), key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
     rows = ({**_row(each), **gpu_cells(trace, each.grid.configuration.device)} for each in ranked)
     return Table.from_rows(TILES.columns, rows)
 

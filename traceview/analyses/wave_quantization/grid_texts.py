@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.wave_quantization.findings import FEW_BLOCKS_PER_SM
-from traceview.analyses.wave_quantization.grid_waves import VERDICTS, LaunchedGrids
+from traceview.facts.waves.grid_waves import VERDICTS, LaunchedGrids
 from traceview.hardware.waves import filling_sizes
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Texts, TextsOneByOne, TextValues, object_array

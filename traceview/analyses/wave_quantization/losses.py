@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization import configurations, gemm_waves, sweeps
-from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, LaunchedGrid, LaunchedGrids
+from traceview.analyses.wave_quantization import gemm_waves, sweeps
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
+from traceview.facts.waves import grid_waves
+from traceview.facts.waves.configurations import Configuration
 from traceview.findings import severity_of
 from traceview.hardware import SmLimits, occupancy
 from traceview.records import record
@@ -52,15 +53,15 @@ class Loss(Generic[Part]):
 
 
 @fact
-def grid_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
+def grid_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
     """Losses of grids, by kernel, the greatest first."""
     grids = sweeps.launched_grids(trace)
     lost = grids.steady_lost_ns
-    rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= LEAST_IDLE))
+    rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= grid_waves.LEAST_IDLE))
     return _by_kernel(trace, grids, rows, lost)
 
 
-def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
+def block_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
     """Losses of blocks of part of a warp, by kernel, the greatest first.
 
     Grids that leave SMs idle are left out: giving those SMs blocks comes first.
@@ -70,10 +71,10 @@ def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent & (of.steady_ns > 0)
     rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES))
     lost = np.zeros(len(grids), np.int64)
-    limits = configurations.gpu_limits(trace)
+    limits = grid_waves.gpu_limits(trace)
     for row in rows.tolist():
         known = limits[int(of.device[row])]
-        if isinstance(known, configurations.GpuLimits):
+        if isinstance(known, grid_waves.GpuLimits):
             lost[row] = round(int(of.steady_ns[row]) * (1 - _of_threads(grids[row], known.limits)))
     return _by_kernel(trace, grids, rows, lost)
 
@@ -85,13 +86,13 @@ def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
     return idle
 
 
-def full_of_blocks(grid: LaunchedGrid) -> bool:
+def full_of_blocks(grid: grid_waves.LaunchedGrid) -> bool:
     """Whether SMs wait for blocks to end although they could hold more threads."""
     held = grid.occupancy
     return held is not None and held.limiter == "blocks" and held.waves.whole > 1
 
 
-def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
+def _of_threads(grid: grid_waves.LaunchedGrid, limits: SmLimits) -> float:
     """The threads of a grid that an SM holds, as a fraction of those of larger blocks."""
     of = grid.configuration
     lanes = 1 - float(idle_lanes(np.array([of.threads]))[0])
@@ -103,8 +104,8 @@ def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
 
 
 def _by_kernel(
-    trace: Trace, grids: LaunchedGrids, rows: Integers, lost: Integers
-) -> tuple[Loss[LaunchedGrid], ...]:
+    trace: Trace, grids: grid_waves.LaunchedGrids, rows: Integers, lost: Integers
+) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
     """The losses of these grids by kernel, grids of one wave apart from those of several."""
     of = grids.configurations
     by = groups.group(of.family[rows], grids.whole[rows] > 1)
@@ -131,7 +132,7 @@ def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
     kernels: dict[tuple[int, str], list[gemm_waves.TileWaves]] = defaultdict(list)
     for each in gemm_waves.tile_waves(trace):
-        if each.steady_lost_ns and each.idle_fraction >= LEAST_IDLE:
+        if each.steady_lost_ns and each.idle_fraction >= grid_waves.LEAST_IDLE:
             kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
     busy_ns = _busy_ns(trace)
     losses = [
@@ -150,7 +151,7 @@ def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm
 
 
 def _on_path(
-    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[configurations.Configuration]]]
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
 ) -> tuple[Loss[Part], ...]:
     """The losses worth a finding, with the time of their kernels on the critical path."""
     on_path, span_ns = [], steady_span_ns(trace)

@@ -1,4 +1,4 @@
-"""Sweeps: kernels that ran with several grids, and whether their times rise in steps.
+"""The grids that ran, and sweeps: kernels that ran with several grids, in steps or not.
 
 Where a wave is full, one more block costs a whole wave if waves are what counts: the time rises by
 a step. Otherwise it rises with the number of blocks.
@@ -12,20 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.analyses.wave_quantization.configurations import (
-    Configurations,
-    configurations,
-    every_configuration,
-    gpu_limits,
-)
 from traceview.analyses.wave_quantization.gemm_tiles import persistent_gemms
-from traceview.analyses.wave_quantization.grid_waves import (
+from traceview.facts.waves.configurations import Configurations, configurations, every_configuration
+from traceview.facts.waves.grid_waves import (
     LEAST_IDLE,
     NO_STEP,
     STEP,
     GridColumns,
     LaunchedGrids,
     Neighbours,
+    gpu_limits,
     grid_columns,
 )
 from traceview.groups import Groups
@@ -264,8 +260,6 @@ def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
     within = np.where(agrees, _LEVEL, _RISES)
     return np.where(tells, np.where(predicted > 1, across, within), 0).astype(np.int8)
 
-
-# The grids that ran, and the sweeps among them.
 
 # No kernel takes longer than this to start and end: most take 1 to 5 µs.
 MOST_OVERHEAD_NS = 100_000

@@ -8,8 +8,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.load_widths.bounds import width_bounds
-from traceview.analyses.wave_quantization.configurations import gpu_limits, single_launches
-from traceview.analyses.wave_quantization.grid_waves import GridColumns, grid_columns
 from traceview.comparison.extraction.places import gap_places, hash_of, place_texts, work_places
 from traceview.comparison.extraction.window import run_window
 from traceview.comparison.extraction.work import WindowWork, WorkKind, window_work
@@ -18,6 +16,8 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.waves.configurations import single_launches
+from traceview.facts.waves.grid_waves import GridColumns, gpu_limits, grid_columns
 from traceview.groups import Groups
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Texts

@@ -7,14 +7,14 @@ from hashlib import blake2b
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.gpu_idle.lines import idle_samples
-from traceview.analyses.gpu_idle.stack_sites import stack_sites
-from traceview.analyses.sync_stalls.call_sites import wait_sites
 from traceview.comparison.extraction.work import step_pattern, window_work
 from traceview.facts.idle.gaps import every_gap
+from traceview.facts.idle.lines import idle_samples
+from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
+from traceview.facts.waits.call_sites import wait_sites
 from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import CPU

@@ -5,18 +5,44 @@ Compares finished reports; versions.py plans the versions to compile.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from traceview import display
 from traceview.errors import InputError
-from traceview.findings import Finding
-from traceview.inspect.compare import lines, matching
+from traceview.findings import SEVERITIES, Finding
+from traceview.inspect.compare import matching
 from traceview.inspect.compare.versions import option_label
-from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.records import record
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[matching.Matched[Finding], ...]:
+    """The findings, the worst first, each with its counterpart in each version or None.
+
+    Two findings are the same if their remedies differ only in numbers: first on the same line,
+    then on any line.
+    """
+    rules: tuple[matching.MatchRule[Finding], ...] = (
+        matching.MatchRule(lambda finding: (source_of(finding), _remedy(finding)), in_order=True),
+        matching.MatchRule(_remedy, in_order=True),
+    )
+    matched: list[matching.Matched[Finding]] = matching.match(versions, rules)
+    return tuple(sorted(matched, key=_rank))
+
+
+def _remedy(finding: Finding) -> Hashable:
+    return _NUMBER.sub("#", finding.action)
+
+
+def _rank(findings: matching.Matched[Finding]) -> int:
+    return min(SEVERITIES.index(finding.severity) for finding in findings if finding)
+
 
 _MOST_NAMES = 6
 Value = int | float | str | None
@@ -53,7 +79,7 @@ class Comparison:
 
     kernels: tuple[KernelReport, ...]
     quantities: tuple[Quantity, ...]
-    moves: tuple[lines.PlaceAccesses, ...]
+    moves: tuple[matching.PlaceAccesses, ...]
     findings: tuple[tuple[Finding | None, ...], ...]
 
     @property
@@ -137,8 +163,8 @@ def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
     return Comparison(
         kernels,
         tuple(_quantities(kernels)),
-        lines.compared_lines(kernels),
-        matching.match_findings([kernel.findings for kernel in kernels]),
+        matching.compared_lines(kernels),
+        match_findings([kernel.findings for kernel in kernels]),
     )
 
 

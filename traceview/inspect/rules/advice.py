@@ -8,7 +8,7 @@ nothing new to report that is as bad, with this remedy alone and with those befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -52,13 +52,11 @@ class Reconciliation:
     applied: Change = field(default_factory=Change)
     _inspected: dict[int, Found] = field(default_factory=dict)
 
-    def settle(self, findings: Iterable[Finding | Advice]) -> list[Finding]:
+    def settle(self, listed: Sequence[Advice]) -> list[Finding]:
         """The findings in their order, with only the remedies that hold together."""
-        listed = list(findings)
-        tuned = [each for each in listed if isinstance(each, Advice)]
-        tuned.sort(key=lambda advice: SEVERITIES.index(advice.finding.severity))
-        settled = {id(advice): self._settled(advice) for advice in tuned}
-        return [settled[id(each)] if isinstance(each, Advice) else each for each in listed]
+        worst = sorted(listed, key=lambda advice: SEVERITIES.index(advice.finding.severity))
+        settled = {id(advice): self._settled(advice) for advice in worst}
+        return [settled[id(advice)] for advice in listed]
 
     def _settled(self, advice: Advice) -> Finding:
         if self._is_solved(advice):

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from traceview.errors import TraceviewError
-from traceview.findings import Evidence, Finding, Severity
 from traceview.inspect.kernel_context import AccessContext, KernelContext
-from traceview.inspect.kernel_report import line_name, subject_of
-from traceview.inspect.rules.source_lines import lines_in_message
+from traceview.inspect.kernel_report import line_name
+from traceview.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.inspect.sass_vs_ptx import Place
 from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.slicing import results, together
@@ -33,6 +32,28 @@ _SWAP = re.compile(r"\.(?:exch|cas)\b")
 _POLLING = ("ld.acquire", "ld.volatile", "ld.relaxed")
 _FENCES = ("MEMBAR", "CCTL")
 VECTORS_SINCE = "vector atomics need PTX ISA 8.1 and sm_90 or newer"
+_ORDER = Diagnosis(
+    "{instructions:atomic} at {places} {instructions?imposes|impose} {order} memory order"
+    "{default}, although nothing reads {instructions?its result|their results}",
+    "{relax} if only the sum matters and no other block waits for it",
+)
+_OF_TRITON = {"default": " (the default in Triton)", "relax": "Pass sem='relaxed'"}
+_OF_CUDA = {"default": "", "relax": "Use relaxed order"}
+_SYSTEM_SCOPE = Diagnosis(
+    "The atomics at {line} have system scope: they also synchronize with the CPU and other GPUs",
+    "Pass scope='gpu' if only this GPU accesses the data meanwhile: likely faster",
+)
+_EMULATED = Diagnosis(
+    "The GPU has no native {opcode}: the atomics at {line} become compare-and-swap loops, which "
+    "retry whenever another thread is faster",
+    "Update adjacent elements in one instruction, or sum in fp32",
+    "medium",
+)
+_CONTENDED = Diagnosis(
+    "All {all_blocks} update one address with the atomics at {line}, one after another",
+    "Let each block write a partial result and sum these in a second kernel, if there are many "
+    "blocks: likely faster, and deterministic",
+)
 
 
 def has_wider_form(access: Access, arch: str) -> bool:
@@ -46,7 +67,7 @@ def has_wider_form(access: Access, arch: str) -> bool:
     return bool(words & _OPERATIONS[kind])
 
 
-def atomics(kernel: KernelContext) -> Iterator[Finding]:
+def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Needless memory order, system scope, emulation, and contention of all blocks."""
     if kernel.provenance is None:
         return
@@ -57,7 +78,7 @@ def atomics(kernel: KernelContext) -> Iterator[Finding]:
     sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
     yield from _ordered(kernel, sums)
     for (source, _, _), listed in places.items():
-        yield from _system_wide(kernel, source, [context.access for context in listed])
+        yield from _system_wide(source, [context.access for context in listed])
         yield from _emulated(kernel, source, [context.access for context in listed])
         yield from _contended(kernel, source, [context for context in listed if context in sums])
 
@@ -91,43 +112,31 @@ def _waits(opcode: str) -> bool:
     return opcode.startswith(_POLLING) and ".shared" not in opcode
 
 
-def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[Finding]:
+def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[CodeClaim]:
     """Sums that impose a memory order, which a sum does not need."""
     ordered = [context for context in sums if _ORDERED.search(context.access.opcode)]
     if not ordered:
         return
     accesses = [context.access for context in ordered]
-    count = sum(access.count for access in accesses)
+    opcodes, worst = Counter[str](), max(accesses, key=lambda access: access.count)
+    for access in accesses:
+        opcodes[access.opcode] += access.count
+    count = opcodes.total()
     many = count > 1 or any(access.loop_depth for access in accesses)
-    severity: Severity = "medium" if many else "low"
-    worst = max(accesses, key=lambda access: access.count)
+    counted = " + ".join(f"{count} × {opcode}" for opcode, count in opcodes.most_common())
     numbers = {i.line for context in ordered for i in context.instructions}
-    # Only Triton imposes an order by default; in CUDA C++ it is explicit.
-    triton = worst.source is not None and not kernel.is_cuda(worst.source)
-    relax = "Pass sem='relaxed'" if triton else "Use relaxed order"
-    lines, values = lines_in_message(sorted({a.source for a in accesses}, key=_line_order))
-    basis, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)
-    values |= {"instructions": count, "order": _order(worst), **fences}
-    yield Finding(
-        severity,
-        f"{{instructions:atomic}} at {lines} {'impose' if count > 1 else 'imposes'} {{order}} "
-        f"memory order{' (the default in Triton)' if triton else ''}, although nothing reads "
-        f"{'their results' if count > 1 else 'its result'}",
-        f"{relax} if only the sum matters and no other block waits for it",
-        subject=subject_of(worst.source, kernel.compiled),
-        evidence=Evidence(values, basis=f"{_counted(accesses)} in PTX{basis}"),
+    shown, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)
+    order = _ORDERED.search(worst.opcode)
+    yield CodeClaim(
+        _ORDER,
+        {"instructions": count, "order": order[2] if order else "", **fences},
+        f"{counted} in PTX{shown}",
+        worst.source,
+        sorted({a.source for a in accesses}, key=lambda at: (at.file, at.line) if at else ("", 0)),
+        # Only Triton imposes an order by default; in CUDA C++ it is explicit.
+        words=_OF_CUDA if worst.source is None or kernel.is_cuda(worst.source) else _OF_TRITON,
+        severity="medium" if many else "low",
     )
-
-
-def _line_order(source: SourceLine | None) -> tuple[str, int]:
-    return (source.file, source.line) if source else ("", 0)
-
-
-def _counted(listed: Iterable[Access]) -> str:
-    counts = Counter[str]()
-    for access in listed:
-        counts[access.opcode] += access.count
-    return " + ".join(f"{count} × {opcode}" for opcode, count in counts.most_common())
 
 
 def _fences_shown(
@@ -165,77 +174,50 @@ def _relaxed(ptx: str, lines: Collection[int]) -> str:
     )
 
 
-def _order(access: Access) -> str:
-    match = _ORDERED.search(access.opcode)
-    return match[2] if match else ""
-
-
-def _system_wide(
-    kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
-) -> Iterator[Finding]:
+def _system_wide(source: SourceLine | None, listed: Sequence[Access]) -> Iterator[CodeClaim]:
     """Atomics of system scope, which few kernels need."""
     wide = [access for access in listed if access.scope == "sys"]
-    if not wide:
-        return
     count = sum(access.count for access in wide)
-    yield Finding(
-        "low",
-        "The atomics at {line} have system scope: they also synchronize with the CPU and other "
-        "GPUs",
-        "Pass scope='gpu' if only this GPU accesses the data meanwhile: likely faster",
-        subject=subject_of(source, kernel.compiled),
-        evidence=Evidence(
+    if wide:
+        yield CodeClaim(
+            _SYSTEM_SCOPE,
             {"line": line_name(source), "instructions": count, "scope": "sys"},
-            basis=f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
-        ),
-    )
+            f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
+            source,
+        )
 
 
 def _emulated(
     kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
-) -> Iterator[Finding]:
+) -> Iterator[CodeClaim]:
     """Atomics that the GPU does not have, which ptxas turns into compare-and-swap loops."""
     swaps = [
         access
         for access in kernel.accesses
         if access.level == "sass" and access.source == source and ".CAS" in access.opcode
     ]
-    if source is None or not swaps or any(".cas" in access.opcode for access in listed):
-        return
     count = sum(access.count for access in swaps)
-    yield Finding(
-        "medium",
-        "The GPU has no native {opcode}: the atomics at {line} become compare-and-swap loops, "
-        "which retry whenever another thread is faster",
-        "Update adjacent elements in one instruction, or sum in fp32",
-        subject=subject_of(source, kernel.compiled),
-        evidence=Evidence(
+    if source and swaps and not any(".cas" in access.opcode for access in listed):
+        yield CodeClaim(
+            _EMULATED,
             {"opcode": listed[0].opcode, "line": line_name(source), "instructions": count},
-            basis=f"{count} × {swaps[0].opcode} in SASS",
-        ),
-    )
+            f"{count} × {swaps[0].opcode} in SASS",
+            source,
+        )
 
 
 def _contended(
     kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext]
-) -> Iterator[Finding]:
+) -> Iterator[CodeClaim]:
     """Sums of all blocks at one address. Addresses that depend on loaded data are left out."""
-    if not listed:
-        return
     origin = together(context.address for context in listed)
     blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid else None
     varies = origin.per_thread or origin.per_block or origin.loaded
-    if blocks == 1 or varies:
-        return
-    yield Finding(
-        "low",
-        f"All {'{blocks:block}' if blocks else 'blocks'} update one address with the atomics at "
-        "{line}, one after another",
-        "Let each block write a partial result and sum these in a second kernel, if there are many "
-        "blocks: likely faster, and deterministic",
-        subject=subject_of(source, kernel.compiled),
-        evidence=Evidence(
+    if listed and blocks != 1 and not varies:
+        yield CodeClaim(
+            _CONTENDED,
             {"line": line_name(source), "blocks": blocks},
-            basis="the address depends on neither the thread nor the block",
-        ),
-    )
+            "the address depends on neither the thread nor the block",
+            source,
+            words={"all_blocks": "{blocks:block}" if blocks else "blocks"},
+        )

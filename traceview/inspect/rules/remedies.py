@@ -1,21 +1,23 @@
-"""Remedies against pressure on registers and shared memory, each with the change that tests it."""
+"""Remedies, each with the change that tests it, and what recompiling showed, in words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Generic, TypeVar
 
-from traceview.headless.change import Change
+from traceview import units
+from traceview.headless.change import Change, Equivalence
 from traceview.inspect.recompilations import Outcome, Recompilations
-from traceview.inspect.rules.equal_results import with_grid
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.reductions import TileReduction, tile_reductions
 from traceview.records import record
 
+_MOST_REMEDIES = 2
 _MOST_WARPS = 16
 _LEAST_TILE = 32
 _MOST_TILES = 3
@@ -90,7 +92,7 @@ def fewer_registers(registers: int | None) -> Iterator[Remedy]:
 
 
 def tested_remedies(
-    remedies: Iterator[Remedy],
+    remedies: Iterable[Remedy],
     trials: Recompilations | None,
     measure: Callable[[Outcome], T | None],
 ) -> list[Tested[T]]:
@@ -118,14 +120,52 @@ def _checked(remedy: Remedy, trials: Recompilations) -> Remedy | None:
     return replace(remedy, action=f"{remedy.action} if {names} only sets the tile")
 
 
-def one_of_each(chosen: Sequence[Tested[T]], most: int) -> list[Tested[T]]:
+def relieving_remedies(
+    compiled: Compiled, trials: Recompilations | None, measure: Callable[[Outcome], int | None]
+) -> list[Tested[int]]:
+    """Tested remedies: more warps and fewer stages, then smaller tiles, then both.
+
+    Each group is tested only if no remedy of the groups before it measures 0.
+    """
+    tries: list[Tested[int]] = []
+    lighter = chain(more_warps(compiled), fewer_stages(compiled))
+    for remedies in (lighter, smaller_tiles(compiled), both(compiled)):
+        if all(each.after for each in tries):
+            tries += tested_remedies(remedies, trials, measure)
+    return tries
+
+
+def one_of_each(chosen: Sequence[Tested[T]]) -> list[Tested[T]]:
     """The first of each kind of change: where 8 warps suffice, 16 are not proposed, too."""
     kinds: dict[tuple[bool, ...], Tested[T]] = {}
     for each in chosen:
         change = each.remedy.change
         fields = (change.num_warps, change.num_stages, change.constexprs, change.max_registers)
         kinds.setdefault(tuple(map(bool, fields)), each)
-    return list(kinds.values())[:most]
+    return list(kinds.values())[:_MOST_REMEDIES]
+
+
+def results_clause(
+    helped: Sequence[Tested[T]], tries: Sequence[Tested[T]], compared: Callable[[T], str]
+) -> str:
+    """The results of recompilations, to be appended to the basis of a finding."""
+    each = [f"; recompiled with {t.remedy.change.description}: {compared(t.after)}" for t in helped]
+    return "".join(each[:_MOST_REMEDIES]) or ("; no recompilation helped" if tries else "")
+
+
+def results_text(change: str, compared: Equivalence) -> str:
+    """A clause for the basis of a finding: whether results stay the same with a change."""
+    if compared.verdict == "same":
+        return f"results with {change} are the same in Triton's interpreter ({compared.detail})"
+    return f"not verified that results with {change} are the same: {compared.detail}"
+
+
+def with_grid(compared: Equivalence) -> str:
+    """The grid to launch, as the end of a remedy; empty unless the program fixes its grid."""
+    if compared.grid is None:
+        return ""
+    blocks = units.counted(compared.grid[0] * compared.grid[1] * compared.grid[2], "block")
+    return f" with {blocks} (the program passes a fixed grid)"
 
 
 def imperative(chosen: Sequence[Tested[T]]) -> str:

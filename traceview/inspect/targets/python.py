@@ -3,6 +3,7 @@
 The script runs in a worker process on a fake GPU, so neither a GPU nor its driver is needed.
 Kernels are compiled as the script launches them, else as declared by a signature, else with
 arguments guessed from the source.
+Debug folders and logs of torch.compile are refused, with the file to pass instead.
 """
 
 from __future__ import annotations
@@ -22,6 +23,29 @@ from traceview.headless.recompile import Recompiler
 from traceview.headless.request import Request
 from traceview.ptx.model import Compiled
 from traceview.records import record
+
+_WRITTEN_TO = re.compile(rb"\[__output_code\].* Output code written to: (\S+\.py)")
+_MOST_BYTES = 1 << 24
+
+
+def refuse_debug_folder(folder: Path) -> None:
+    """Raise InputError if a folder holds generated graphs, as that of TORCH_COMPILE_DEBUG does."""
+    graph = min(folder.rglob("output_code.py"), default=None)
+    if graph:
+        what = f"{folder} holds no compiled kernel, but graphs that torch.compile has generated"
+        raise InputError(what, f"pass one, such as {graph}")
+
+
+def refuse_log(path: Path) -> None:
+    """Raise InputError if a file is what TORCH_LOGS=output_code prints."""
+    if not path.is_file():
+        return
+    with path.open("rb") as stream:
+        named = _WRITTEN_TO.search(stream.read(_MOST_BYTES))
+    if named:
+        what = f"{path} is a log of torch.compile"
+        raise InputError(what, f"pass the file that it names: {named[1].decode(errors='replace')}")
+
 
 DEFAULT_ARCH = "sm_90"
 _DEFAULTS = CompileOptions()

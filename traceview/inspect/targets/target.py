@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from traceview.errors import InputError, TraceFormatError, unreadable
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets import embedded, refusals
-from traceview.inspect.targets.cache import read_cache
-from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python
+from traceview.inspect.targets.cache import read_cache, refuse_amd_arch, refuse_amd_code
+from traceview.inspect.targets.embedded import embedded_kernels
+from traceview.inspect.targets.python import DEFAULT_ARCH, compile_python, refuse_log
 from traceview.ptx import demangle, parser
 from traceview.ptx.model import Compiled, ptx_text
 from traceview.ptx.producers import own_name
@@ -77,7 +77,7 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
 def check_arch(arch: str | None) -> None:
     """Raise InputError unless `arch` is None or of the form of an architecture, such as sm_90a."""
     if arch:
-        refusals.refuse_amd_arch(arch)
+        refuse_amd_arch(arch)
     if arch and not _ARCH.fullmatch(arch):
         raise InputError(
             f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
@@ -111,12 +111,12 @@ def _kernels_in_file(
         return _of_cache(path, options, note)
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
-    refusals.refuse_amd_code(path)
+    refuse_amd_code(path)
     read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
     if read is None and path.is_file() and has_fatbin(path):
-        return embedded.embedded_kernels(path, options, note)
+        return embedded_kernels(path, options, note)
     if read is None:
-        refusals.refuse_log(path)
+        refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.lines import idle_samples
-from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.comparison.extraction.places import gap_places
 from traceview.facts.collectives.transfers import Transfers, transfers
 from traceview.facts.idle.gaps import every_gap
+from traceview.facts.idle.lines import idle_samples
+from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import step_of_operations
 from traceview.ranks import figures

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.comparison.extraction import environment, run_figures
+from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.memory.levels import levels
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, api_calls

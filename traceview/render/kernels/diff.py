@@ -12,7 +12,7 @@ from rich.text import Text
 from traceview import units
 from traceview.findings import Finding
 from traceview.inspect.compare.comparison import Comparison, Diff, Quantity, Value, same_code
-from traceview.inspect.compare.lines import LevelAccesses, PlaceAccesses
+from traceview.inspect.compare.matching import LevelAccesses, PlaceAccesses
 from traceview.inspect.sass_vs_ptx import widths_text
 from traceview.ptx.model import How, Level
 from traceview.records import record

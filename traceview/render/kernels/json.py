@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.compare.comparison import Comparison, Diff, Quantity
-from traceview.inspect.compare.lines import LevelAccesses
+from traceview.inspect.compare.matching import LevelAccesses
 from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.async_groups import AsyncWait

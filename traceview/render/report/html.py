@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
-from traceview.analyses.verdict.parts import RunTime, TimePart
+from traceview.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.findings import Finding, Forecast
 from traceview.ranking import Outcome
 from traceview.records import record

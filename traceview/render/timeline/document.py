@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from markupsafe import Markup
 
-from traceview.analyses.sync_stalls.call_sites import wait_sites
-from traceview.analyses.sync_stalls.stalls import stalls
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
+from traceview.facts.waits.call_sites import wait_sites
+from traceview.facts.waits.stalls import stalls
 from traceview.records import record
 from traceview.render.base.safe_text import MOST, all_visible, visible
 from traceview.render.timeline.packing import (

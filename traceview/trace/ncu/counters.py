@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from traceview.tables import Cell, Table
+from traceview.vocabulary.kernel_words import KernelClass
+from traceview.vocabulary.libraries import classify
 
 # Numbers and units as Nsight Compute prints them, in any locale.
 
@@ -90,7 +92,7 @@ _CUDA_CORES = {"fp64": "d", "fp32": "f", "fp16-lanes": "h"}
 _TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?\.sum")
 _TENSOR_KINDS = {"fp64": "fp64-tensor"}
 _NO_FLOP = {"int1", "int4"}
-_PRODUCT = re.compile(r"(?i)gemm|nvjet|matmul|cutlass|xmma|cudnn|conv|flash|attention|fmha|_mm_")
+_PRODUCTS = (KernelClass.GEMM, KernelClass.CONVOLUTION, KernelClass.ATTENTION)
 
 Metrics = Mapping[str, float]
 """Values of the used metrics of a launch: bytes, instructions, bytes per second or seconds."""
@@ -108,7 +110,7 @@ def counted_launch(
     """A row of kernel_counters. `name` is the base name of the kernel."""
     flop = _flop(metrics)
     total = sum(flop.values()) if flop else None
-    if total == 0 and _PRODUCT.search(name):
+    if total == 0 and classify(name) in _PRODUCTS:
         # A GEMM with 0 FLOP ran on units that were not counted.
         total = None
     sides = {f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)}

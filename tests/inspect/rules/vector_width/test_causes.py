@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.inspect.rules.vector_width.causes import too_few_elements
-from traceview.inspect.rules.vector_width.reason import NarrowReason
+from traceview.inspect.rules.vector_width.causes import NarrowReason, too_few_elements
 from traceview.ptx.model import Argument
 
 

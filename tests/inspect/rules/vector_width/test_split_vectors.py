@@ -9,7 +9,7 @@ from tests.inspect.rules.written_ptx import need
 from traceview.errors import TraceviewError
 from traceview.hardware import KNOWN_CAPABILITIES, limits_of
 from traceview.inspect.kernel import inspect
-from traceview.inspect.rules.vector_width.split_vectors import full_width_bits
+from traceview.inspect.rules.global_memory import full_width_bits
 from traceview.ptx.model import Compiled
 from traceview.toolchain.ptxas import assemble
 

@@ -24,9 +24,9 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     most_idle,
     opening_sentence,
 )
-from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits

@@ -8,10 +8,10 @@ import numpy as np
 
 from traceview import intervals
 from traceview.analyses.gpu_idle import line_sites
-from traceview.analyses.gpu_idle.lines import IdleSamples
-from traceview.analyses.gpu_idle.stack_sites import stack_sites
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.idle.lines import IdleSamples
+from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.ranges import origins, ranges
 from traceview.findings import LostTime, severity_of
 from traceview.intervals import Intervals

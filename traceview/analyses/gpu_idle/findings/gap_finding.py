@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import units
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.findings import Evidence, Finding, Severity, share_pct
+from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
 from traceview.vocabulary.causes import CAUSE_NAMES

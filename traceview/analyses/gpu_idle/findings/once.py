@@ -15,7 +15,6 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     opening_sentence,
 )
 from traceview.analyses.gpu_idle.findings.sentences import add_jit, add_other_gpus
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
 from traceview.facts.idle.gaps import device_work, every_gap, gaps, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
@@ -23,6 +22,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.origins import only_profiler_step
 from traceview.facts.ranges.selection import selected_windows
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.trace import Trace
 from traceview.vocabulary.causes import COMPILATION, LOST_WORK
 

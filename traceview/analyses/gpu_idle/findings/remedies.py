@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from traceview import groups
-from traceview.analyses import framework_wording, recorder_wording
+from traceview.analyses import framework_wording, wording
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
-from traceview.analyses.gpu_idle.lines import IdleSamples
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import Kind, operations
@@ -65,7 +65,7 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 def action_for(trace: Trace, cause: int) -> str:
     """The remedy for idle time of a cause, in the terms of the program's framework."""
-    if cause == UNKNOWN and recorder_wording.of_torch(trace):
+    if cause == UNKNOWN and wording.of_torch(trace):
         return _OPEN_EARLIER
     if cause == GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from traceview.analyses.gpu_wording import gpu_name, gpu_subject
-from traceview.analyses.recorder_wording import flush
+from traceview.analyses.wording import flush
 from traceview.facts.idle.gaps import Gaps, device_work, gaps
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.findings import Evidence, Finding
+from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import Mask
 from traceview.trace import Trace
 from traceview.units import Value

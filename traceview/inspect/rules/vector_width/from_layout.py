@@ -7,8 +7,12 @@ from functools import lru_cache
 
 from traceview import units
 from traceview.inspect.kernel_report import line_name
-from traceview.inspect.rules.vector_width.causes import not_known_divisible, specialized
-from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
+from traceview.inspect.rules.vector_width.causes import (
+    Narrow,
+    NarrowReason,
+    not_known_divisible,
+    specialized,
+)
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits

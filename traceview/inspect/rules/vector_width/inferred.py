@@ -8,6 +8,8 @@ from dataclasses import replace
 from traceview import units
 from traceview.inspect.rules.vector_width.causes import (
     WIDE_BITS,
+    Narrow,
+    NarrowReason,
     in_words,
     not_declared_divisible,
     not_known_divisible,
@@ -15,7 +17,6 @@ from traceview.inspect.rules.vector_width.causes import (
     unseen_one,
 )
 from traceview.inspect.rules.vector_width.from_layout import from_layout
-from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.model import Compiled
 

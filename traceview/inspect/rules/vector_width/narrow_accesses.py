@@ -6,19 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from traceview.findings import SEVERITIES, Evidence, Finding, Severity
-from traceview.inspect.inlined_lines import helper_lines, inlined_text
+from traceview.findings import SEVERITIES, Severity
 from traceview.inspect.kernel_context import AccessContext, KernelContext
-from traceview.inspect.kernel_report import subject_of
 from traceview.inspect.recompilations import Recompilations
-from traceview.inspect.rules.advice import Advice
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
-from traceview.inspect.rules.source_lines import lines_in_message
-from traceview.inspect.rules.vector_width.causes import WIDE_BITS, Suspects
+from traceview.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.inspect.rules.vector_width.causes import (
+    WIDE_BITS,
+    Narrow,
+    NarrowReason,
+    Suspects,
+)
 from traceview.inspect.rules.vector_width.proven import reason_of
-from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import KINDS
 from traceview.inspect.sass_vs_ptx import by_place, widths, widths_text
+from traceview.inspect.source_text import helper_lines, inlined_text
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.model import Access, Compiled
@@ -28,9 +30,18 @@ _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
 # Of accesses whose sectors the next iterations find in the cache.
 _MINOR_WALKED_SHARE = 0.25
+_NARROW = Diagnosis(
+    f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
+    f"{WIDE_BITS} ({{widths}}){{because}}"
+)
+# The greater cost, where elements are far apart.
+_FAR_APART = Diagnosis(
+    f"{_NARROW.message}. A warp's request touches {{sectors_per_request}} sectors instead of "
+    "{ideal_sectors_per_request}"
+)
 
 
-def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
+def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Lines whose global accesses are narrower than 128 bits, one finding for each cause.
 
     An access whose address is the same for all threads of a block, or that is of a scalar in the
@@ -69,8 +80,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[Advice]:
     for reason, same in _of_one_remedy(alike):
         group = [narrow for narrow, _ in same]
         severity = min((severity for _, severity in same), key=SEVERITIES.index)
-        finding = _finding(group, reason, severity, kernel.compiled, total)
-        yield Advice(finding, reason.remedies, reason.otherwise or reason.remedy)
+        yield _claim(group, reason, severity, total)
 
 
 def _of_one_remedy(
@@ -138,24 +148,16 @@ def _severity(narrow: Narrow, *, minor: bool) -> Severity:
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
 
 
-def _finding(
-    group: Sequence[Narrow],
-    reason: NarrowReason,
-    severity: Severity,
-    compiled: Compiled,
-    total_bits: int,
-) -> Finding:
+def _claim(
+    group: Sequence[Narrow], reason: NarrowReason, severity: Severity, total_bits: int
+) -> CodeClaim:
     """The finding on one cause at all its lines; `total_bits` is what the kernel moves per pass."""
     # A line that touches several arrays is named once.
-    lines = list(
-        dict.fromkeys((narrow.place[0], f"{KINDS[narrow.place[1]]} at ") for narrow in group)
-    )
-    places, values = lines_in_message([line for line, _ in lines], [lead for _, lead in lines])
+    at = dict.fromkeys((narrow.place[0], f"{KINDS[narrow.place[1]]} at ") for narrow in group)
     accesses = [access for narrow in group for access in narrow.accesses]
-    each_width = {narrow.width for narrow in group}
-    width, most = max(each_width), "up to " * (len(each_width) > 1)
-    values |= {
-        "width_bits": width,
+    several = len({narrow.width for narrow in group}) > 1
+    values: dict[str, Value] = {
+        "width_bits": max(narrow.width for narrow in group),
         "wanted_bits": WIDE_BITS,
         "instructions": sum(access.count for access in accesses),
         "widths": widths_text(widths(accesses)),
@@ -165,45 +167,27 @@ def _finding(
     }
     if reason.widened_bits is not None:
         values["recompiled_width_bits"] = reason.widened_bits
-    values |= _cost_values(group)
-    inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
-    return Finding(
-        severity,
-        f"Global {places} move {most}{{width_bits:bit}} per thread per instruction instead of "
-        f"{WIDE_BITS} ({{widths}}){_because(reason)}{_far_apart(group)}",
-        reason.remedy,
-        subject=subject_of(group[0].place[0], compiled),
-        evidence=Evidence(values, basis="; ".join(filter(None, (inlined, reason.basis)))),
-    )
-
-
-def _cost_values(group: Sequence[Narrow]) -> dict[str, Value]:
-    """The sectors per request of the access with the most; empty if they are not known."""
     costs = [narrow.cost for narrow in group if narrow.cost and narrow.cost.sectors]
-    worst = max(costs, key=lambda cost: cost.sectors or 0, default=None)
-    if worst is None:
-        return {}
-    return {
-        "sectors_per_request": worst.sectors,
-        "ideal_sectors_per_request": worst.ideal_sectors,
-    }
-
-
-def _far_apart(group: Sequence[Narrow]) -> str:
-    """A clause on sectors per request if elements are far apart, the greater cost; or empty."""
-    far = (n for n in group if n.layout.scattered and n.cost and n.cost.is_uncoalesced)
-    if not any(far):
-        return ""
-    return (
-        ". A warp's request touches {sectors_per_request} sectors instead of "
-        "{ideal_sectors_per_request}"
+    for worst in sorted(costs, key=lambda cost: -(cost.sectors or 0))[:1]:
+        values["sectors_per_request"] = worst.sectors
+        values["ideal_sectors_per_request"] = worst.ideal_sectors
+    far = any(n.layout.scattered and n.cost and n.cost.is_uncoalesced for n in group)
+    likely = "" if reason.proven else "likely "
+    because = f", {likely}because {reason.cause}" if reason.cause else ". The cause is not known"
+    inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
+    return CodeClaim(
+        _FAR_APART if far else _NARROW,
+        values,
+        "; ".join(filter(None, (inlined, reason.basis))),
+        group[0].place[0],
+        [line for line, _ in at],
+        [lead for _, lead in at],
+        words={"most": "up to " if several else "", "because": because},
+        severity=severity,
+        remedy=reason.remedy,
+        tested=reason.remedies,
+        otherwise=reason.otherwise,
     )
-
-
-def _because(reason: NarrowReason) -> str:
-    if not reason.cause:
-        return ". The cause is not known"
-    return f", {'' if reason.proven else 'likely '}because {reason.cause}"
 
 
 def _reason(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceview.inspect.recompilations import Outcome, Recompilations
-from traceview.inspect.rules.equal_results import results_text, with_grid
-from traceview.inspect.rules.remedies import Remedy
+from traceview.inspect.rules.remedies import Remedy, results_text, with_grid
 from traceview.inspect.rules.vector_width.causes import (
     TOO_FEW,
     WIDE_BITS,
     Cause,
+    Narrow,
+    NarrowReason,
     all_divisible,
     both,
     fixed_strides,
@@ -27,7 +28,6 @@ from traceview.inspect.rules.vector_width.causes import (
     with_divisible,
 )
 from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
-from traceview.inspect.rules.vector_width.reason import Narrow, NarrowReason
 from traceview.inspect.rules.vector_width.side_effects import harm, harm_of_requests
 from traceview.ptx.model import Compiled
 from traceview.records import record

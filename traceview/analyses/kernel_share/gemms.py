@@ -1,0 +1,243 @@
+"""GEMMs on slow kernels: for unaligned matrices, and fp32 on CUDA cores.
+
+Tensor cores are fed by 128-bit loads where each row of a matrix starts at a multiple of 16 bytes.
+Otherwise cuBLAS takes a CUTLASS kernel with narrower loads, whose name ends in align1, align2 or
+align4: on an H200 the GEMMs of a vocabulary of 50,257 took four times as long as those of 50,304.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.idle.gpu_limited import claimable_ns, gain_of_device_ns
+from traceview.facts.kernel_labels import kernel_labels
+from traceview.facts.operations.frameworks import terms
+from traceview.facts.work.estimate import Floats
+from traceview.facts.work.from_ranges import shaped_gemms
+from traceview.facts.work.kernel_work import kernel_work
+from traceview.facts.work.peaks import Peaks, peaks
+from traceview.findings import Subject
+from traceview.hardware import geforce_factors
+from traceview.records import record
+from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.kernels import by_gpu, costliest_gpu, kernel_claim, named, steady, steady_ns
+from traceview.tables import Integers, RowNumbers, Texts
+from traceview.trace import Trace, fact
+from traceview.units import Value
+from traceview.vocabulary.frameworks import Framework
+from traceview.vocabulary.libraries import aligned_elements, is_fp32_gemm_on_cuda_cores
+
+
+def _unaligned(trace: Trace) -> Iterator[TimeClaim]:
+    kernels, names = trace.recorded("kernels"), trace.recorded("kernels").texts("name")
+    for device, rows in costliest_gpu(trace, steady(trace, named(trace, aligned_elements))):
+        duration_ns, by_name = kernels.duration_ns[rows], groups.group(names.codes[rows])
+        most = int(np.argmax(groups.sums(by_name, duration_ns)))
+        name, longest = str(names[rows[by_name.first[most]]]), rows[np.argmax(duration_ns)]
+        elements = aligned_elements(name) or 0
+        values = {
+            "gemms": len(rows),
+            "kernels": by_name.size,
+            "elements": elements,
+            "dimension": _odd_dimension(trace, rows, duration_ns, elements),
+        }
+        yield replace(
+            kernel_claim(trace, device, rows, values),
+            subject=Subject("kernel", name),
+            row={"name": name},
+            window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
+        )
+
+
+def _odd_dimension(
+    trace: Trace, rows: RowNumbers, duration_ns: Integers, elements: int
+) -> int | None:
+    """The unaligned dimension in which these GEMMs spend most time, by their recorded shapes."""
+    shaped = shaped_gemms(trace)
+    if shaped is None:
+        return None
+    gemm_of = np.full(len(trace.recorded("kernels")), -1)
+    gemm_of[shaped.rows] = shaped.of
+    known = gemm_of[rows] >= 0
+    time = np.bincount(gemm_of[rows][known], duration_ns[known], len(shaped.gemms))
+    spent: dict[int, float] = {}
+    for at in np.flatnonzero(time).tolist():
+        gemm = shaped.gemms[at]
+        for side in {gemm.m, gemm.n, gemm.k}:
+            if side % elements:
+                spent[side] = spent.get(side, 0.0) + float(time[at])
+    return max(spent, key=lambda side: spent[side]) if spent else None
+
+
+UNALIGNED = FindingRule(
+    _unaligned,
+    "{gemms:GEMM} run on slow kernels for unaligned matrices ({kernels:kernel}) for {total_ns}: a "
+    "dimension[ of {dimension}] is not a multiple of {elements}.",
+    "Make it a multiple of {elements}, by padding: it is most often the vocabulary, the number of "
+    "classes or, where attention is not fused, the length of a sequence.",
+)
+
+
+# The first tensor cores that take fp32 as it is, as TF32; the first that know bf16, too.
+_FIRST_CAPABILITY = 8.0
+_LEAST_GEMM_FRACTION = 0.10
+
+
+@record
+class GemmLaunches:
+    """Launches of fp32 GEMMs on one GPU; one entry per launch, NaN where its FLOP are unknown."""
+
+    names: Texts
+    labels: Texts
+    duration_ns: Integers
+    flop: Floats
+
+
+@record
+class Fp32Gemms:
+    """The fp32 GEMMs of one GPU, and what its tensor cores could save.
+
+    `names` are the kernels, the costliest first, and `label` is the short form of the first.
+    `kind` is the type that the tensor cores would multiply instead, tf32 or else bf16, `speedup`
+    how much faster at their peak. `saved_ns` is an upper bound: `time_ns` less the time of the FLOP
+    at that peak. The three are None where the GPU's rates are unknown; `fp32_flop_per_s` and
+    `flop_per_s`, the peak rates of the CUDA cores and of that type, also where only their ratio is
+    known. `saved_each_ns` is `saved_ns` per launch; `claimed_ns` is the part of it that shortens
+    the program, `gain_ns` the part that would if the CPU launched all work in time.
+    """
+
+    device: int
+    names: tuple[str, ...]
+    label: str
+    time_ns: int
+    kind: str | None = None
+    speedup: float | None = None
+    fp32_flop_per_s: float | None = None
+    flop_per_s: float | None = None
+    saved_ns: int | None = None
+    saved_each_ns: Integers | None = field(default=None, compare=False, repr=False)
+    claimed_ns: int | None = None
+    gain_ns: int | None = None
+
+
+@fact
+def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
+    """The selected fp32 GEMMs after warm-up, by GPU; see `estimate` for which GPUs are left out."""
+    kernels = trace.recorded("kernels")
+    names, rows = kernels.texts("name"), steady(trace, named(trace, is_fp32_gemm_on_cuda_cores))
+    if not len(rows):
+        return ()
+    labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
+    duration_ns = kernels.duration_ns
+    gpus = list(trace.devices.rows())
+    estimates = []
+    for device, own in by_gpu(trace, rows).items():
+        launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
+        gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
+        gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
+        if gemms and gemms.saved_each_ns is not None:
+            claimed_ns = claimable_ns(trace, device, own, gemms.saved_each_ns)
+            gain_ns = gain_of_device_ns(trace, own, gemms.saved_each_ns)
+            most_ns = gemms.saved_ns or 0
+            gemms = replace(
+                gemms, claimed_ns=min(claimed_ns, most_ns), gain_ns=min(gain_ns, most_ns)
+            )
+        estimates.append(gemms)
+    return tuple(each for each in estimates if each)
+
+
+def estimate(
+    device: int, launches: GemmLaunches, known: Peaks, factors: Mapping[str, float]
+) -> Fp32Gemms | None:
+    """An estimate of the time that tensor cores save on these launches.
+
+    `factors` are the rates of tensor cores ÷ the fp32 rate, used where that is unknown.
+
+    None on a GPU whose tensor cores do not take fp32 (before compute capability 8.0, or of unknown
+    capability), and on one where they are not faster than its CUDA cores.
+    """
+    if "capability" not in known or known["capability"].value < _FIRST_CAPABILITY:
+        return None
+    kernels = groups.group(launches.labels.codes)
+    costliest_first = groups.most_first(groups.sums(kernels, launches.duration_ns))
+    first = kernels.first[costliest_first].tolist()
+    names = tuple(str(launches.names[row]) for row in first)
+    total_ns = int(launches.duration_ns.sum())
+    gemms = Fp32Gemms(device, names, str(launches.labels[first[0]]), total_ns)
+    rates = {kind: known[kind].value for kind in ("fp32", "tf32", "bf16") if kind in known}
+    flop, is_known = launches.flop, "fp32" in rates
+    if not is_known:
+        rates, flop = {"fp32": 1.0, **factors}, np.full(len(flop), np.nan)
+    fp32 = rates.pop("fp32")
+    if not rates:
+        return gemms
+    faster = [kind for kind in ("tf32", "bf16") if rates.get(kind, 0.0) > fp32]
+    if not faster:
+        return None
+    rate = rates[faster[0]]
+    # Launches of unknown FLOP can have done no more than the CUDA cores do in their time.
+    flop = np.fmin(flop, launches.duration_ns / 1e9 * fp32)
+    return replace(
+        gemms,
+        kind=faster[0],
+        speedup=rate / fp32,
+        fp32_flop_per_s=fp32 if is_known else None,
+        flop_per_s=rate if is_known else None,
+        saved_ns=total_ns - int(flop.sum() / rate * 1e9),
+        saved_each_ns=np.ceil(launches.duration_ns - flop / rate * 1e9).astype(np.int64),
+    )
+
+
+def fp32_claim(
+    gemms: tuple[Fp32Gemms, ...], kernel_ns: int, span_ns: int, used: Framework
+) -> Iterator[TimeClaim]:
+    """One claim on the fp32 GEMMs of all GPUs, where they take a tenth of the kernel time.
+
+    `kernel_ns` is the time of all kernels after warm-up, `span_ns` the steady time of the GPUs.
+    """
+    gemm_ns = sum(each.time_ns for each in gemms)
+    if not gemm_ns or gemm_ns < _LEAST_GEMM_FRACTION * kernel_ns:
+        return
+    # GPUs that compute at the same time save the time of the program once.
+    saved_ns = max(each.claimed_ns or 0 for each in gemms)
+    most = max(gemms, key=lambda each: each.time_ns)
+    values: dict[str, Value] = {
+        "gemm_ns": gemm_ns,
+        "gemm_pct": 100 * gemm_ns / kernel_ns,
+        "kernels": sum(len(each.names) for each in gemms),
+        "saved_ns": saved_ns,
+    }
+    if most.kind and most.speedup:
+        values["speedup_factor"] = most.speedup
+    if most.flop_per_s and most.fp32_flop_per_s:
+        values["peak_flop_per_s"] = most.flop_per_s
+        values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
+    yield TimeClaim(
+        Subject("kernel", most.names[0]),
+        values,
+        "kernels",
+        {"name": most.names[0]},
+        saved_ns,
+        max(each.gain_ns or 0 for each in gemms),
+        span_ns,
+        words={"kind": "bf16" if most.kind == "bf16" else "TF32"},
+        remedy=used.bf16 if most.kind == "bf16" else used.tf32,
+        severity=None if any(each.kind for each in gemms) else "info",
+    )
+
+
+def _fp32(trace: Trace) -> Iterator[TimeClaim]:
+    kernel_ns = int(steady_ns(trace).sum())
+    yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
+
+
+FP32_GEMMS = FindingRule(
+    _fp32,
+    "fp32 GEMMs take {gemm_ns} ({gemm_pct} of kernel time after warm-up) and do not use the tensor "
+    "cores[; {kind} is up to {speedup_factor} faster].",
+)

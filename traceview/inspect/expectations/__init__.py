@@ -1,1 +1,0 @@
-"""Expectations of a kernel as text in tests and CI, and their verdicts."""

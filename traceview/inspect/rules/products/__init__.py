@@ -1,1 +1,0 @@
-"""Rules on matrix products."""

@@ -1,1 +1,0 @@
-"""Rules on shared memory: bank conflicts, narrow accesses, conversions, reductions in loops."""
