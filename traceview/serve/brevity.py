@@ -19,19 +19,11 @@ MOST_SENT = 200_000
 _LONGEST_TEXT, _LONGEST_WHOLE = 200, 2_000
 _DIGITS = 5
 _KERNEL_DETAILS = (
-    "code_lines",
-    "live_registers",
-    "instruction_classes",
-    "spilled_values",
+    *("code_lines", "live_registers", "instruction_classes", "spilled_values"),
     "layout_conversions",
 )
 _KERNEL_SUMMARY = (
-    "name",
-    "launches",
-    "registers",
-    "spill_bytes",
-    "occupancy",
-    "elements_per_thread",
+    *("name", "launches", "registers", "spill_bytes", "occupancy", "elements_per_thread"),
 )
 _ACCESS = ("kind", "space", "opcode", "width_bits", "count", "source")
 _FINDING = ("severity", "message", "action", "time_at_stake_ns")
