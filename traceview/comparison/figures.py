@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from fractions import Fraction
 from typing import Literal
 
 from traceview.records import record
@@ -106,3 +107,7 @@ class RunFigures:
     def steps(self) -> int:
         """Steps in the window, at least 1."""
         return len(self.step_ns)
+
+    @property
+    def mean_step_ns(self) -> Fraction:
+        return Fraction(self.window_ns, self.steps)

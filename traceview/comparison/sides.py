@@ -26,22 +26,22 @@ class SidePart:
 
 def step_mean_ns(runs: Sequence[RunFigures]) -> Fraction:
     """Time per step, the mean over the runs."""
-    return sum((Fraction(run.window_ns, run.steps) for run in runs), Fraction(0)) / len(runs)
+    return total(run.mean_step_ns for run in runs) / len(runs)
 
 
 def side_parts(runs: Sequence[RunFigures]) -> list[SidePart]:
     """The parts of a side; their times add up to `step_mean_ns`."""
-    by_key: defaultdict[PartKey, list[tuple[RunFigures, StepPart]]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps)):
+    by_key: defaultdict[PartKey, list[tuple[StepPart, int]]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.mean_step_ns):
         for part in run.parts:
-            by_key[part_key(part)].append((run, part))
+            by_key[part_key(part)].append((part, run.steps))
     return [
         SidePart(
-            each[len(each) // 2][1],
-            sum((Fraction(part.time_ns, run.steps) for run, part in each), Fraction(0)) / len(runs),
-            sum((Fraction(part.calls, run.steps) for run, part in each), Fraction(0)) / len(runs),
+            parts[len(parts) // 2][0],
+            total(Fraction(part.time_ns, steps) for part, steps in parts) / len(runs),
+            total(Fraction(part.calls, steps) for part, steps in parts) / len(runs),
         )
-        for each in by_key.values()
+        for parts in by_key.values()
     ]
 
 
@@ -57,7 +57,7 @@ def configuration(shape: KernelShape | None) -> str:
 
 def longest(parts: Sequence[SidePart]) -> StepPart | None:
     """The part with most time; None without any."""
-    return max(parts, key=lambda each: each.time_ns).part if parts else None
+    return max(parts, key=lambda side: side.time_ns).part if parts else None
 
 
 def total(values: Iterable[Fraction]) -> Fraction:

@@ -34,7 +34,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
     """
     parts = AnswerParts()
     job = job_facts(ranks, parts)
-    heat, calls = heat_map(job), [group_rows.group_calls(job, each) for each in job.groups]
+    heat, calls = heat_map(job), [group_rows.group_calls(job, of) for of in job.groups]
     tables = {
         "ranks": rank_rows.ranks_table(job),
         "stragglers": rank_rows.stragglers_table(job),
@@ -59,7 +59,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
 def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) -> JobFacts:
     """The facts of the job from the collectives of its ranks; `parts` contains failures."""
     parts = parts or AnswerParts()
-    ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
+    ordered = tuple(sorted(ranks, key=lambda rank: rank.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
     matched = waits.matched_communicators(ordered, matching.matched, clocks)

@@ -6,7 +6,7 @@ rank's own recording, NULL where absent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Literal
 
@@ -23,21 +23,8 @@ KINDS = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
     *("gather", "scatter", "send", "receive", "send-receive", "barrier", "other"),
 )
-(
-    ALL_REDUCE,
-    ALL_GATHER,
-    REDUCE_SCATTER,
-    ALL_TO_ALL,
-    BROADCAST,
-    REDUCE,
-    GATHER,
-    SCATTER,
-    SEND,
-    RECEIVE,
-    SEND_RECEIVE,
-    BARRIER,
-    OTHER,
-) = range(len(KINDS))
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE = range(6)
+GATHER, SCATTER, SEND, RECEIVE, SEND_RECEIVE, BARRIER, OTHER = range(6, len(KINDS))
 POINT_TO_POINT = (SEND, RECEIVE, SEND_RECEIVE)
 UNKNOWN = -1
 
@@ -258,25 +245,19 @@ class RankFigures:
 
 def _packed(state: dict[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass with their arrays packed, to send them between processes."""
-    return {
-        name: _PACK.get(getattr(value, "ndim", 0), _same)(value) for name, value in state.items()
-    }
+    packed = dict(state)
+    for name, value in state.items():
+        if isinstance(value, np.ndarray):
+            packed[name] = SentTable.of(value) if value.ndim == 2 else SentColumn.of(value)
+    return packed
 
 
 def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: _UNPACK.get(type(value), _same)(value) for name, value in state.items()}
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_PACK: Mapping[int, Callable[[Any], Any]] = {1: SentColumn.of, 2: SentTable.of}
-_UNPACK: Mapping[type, Callable[[Any], Any]] = {
-    SentColumn: SentColumn.column,
-    SentTable: SentTable.table,
-    SentTexts: SentTexts.texts,
-}
+    unpacked = dict(state)
+    for name, value in state.items():
+        if isinstance(value, SentColumn | SentTable | SentTexts):
+            unpacked[name] = value.unpacked()
+    return unpacked
 
 
 def no_collectives() -> RankCollectives:

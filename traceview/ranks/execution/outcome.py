@@ -42,12 +42,8 @@ def crash(status: int | None, last_words: str = "") -> TaskFailure:
     if status is not None and -status == signal.SIGKILL:
         what = "its process was killed by SIGKILL, as the system does when memory runs out"
         return TaskFailure(f"{what}{words}", LESS_MEMORY, crashed=True)
-    how = f"ended with status {status}" if status is None or status >= 0 else _signal(-status)
+    how = f"ended with status {status}"
+    if status is not None and status < 0:
+        named = -status in set(signal.Signals)
+        how = f"was killed by {signal.Signals(-status).name if named else f'signal {-status}'}"
     return TaskFailure(f"its process {how}{words}", REPORT_IT, crashed=True)
-
-
-def _signal(number: int) -> str:
-    try:
-        return f"was killed by {signal.Signals(number).name}"
-    except ValueError:
-        return f"was killed by signal {number}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,13 +21,8 @@ from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.hardware.rates import rates_of
 from traceview.intervals import Intervals
+from traceview.ranks.extraction import rank_collectives, windows
 from traceview.ranks.extraction.owners import RankOwner, operations_of, rank_names, rank_owners
-from traceview.ranks.extraction.rank_collectives import (
-    communicators_of,
-    group_texts,
-    rank_collectives,
-)
-from traceview.ranks.extraction.windows import RankTime, loop_of, parts_of, rank_steps, rank_time
 from traceview.ranks.figures import Place, RankFigures, RankName, RankSteps, WorkPart
 from traceview.tables import Integers
 from traceview.trace import Selection, Trace
@@ -98,16 +92,16 @@ def _places(
     lasted = np.minimum(lasted, _MOST_PERIODS * max(int(np.median(lasted)), 1))
     step = np.searchsorted(start, time, side="right") - 1
     site = samples["stack"][rows].astype(np.int64)
-    known = (step >= 0) & (sites.number[site] >= 0) & ~intervals.inside(blocked, time)
-    known &= time < end[np.maximum(step, 0)]
-    step, site, lasted = step[known], site[known], lasted[known]
+    kept = (step >= 0) & (sites.number[site] >= 0) & ~intervals.inside(blocked, time)
+    kept &= time < end[np.maximum(step, 0)]
+    step, site, lasted = step[kept], site[kept], lasted[kept]
     if not len(step):
         return (), np.zeros((len(start), 0), np.int64)
     by = groups.group(sites.number[site])
     table = np.zeros((len(start), by.size), np.int64)
     np.add.at(table, (step, by.ids), lasted)
-    kept = np.argsort(-table.max(axis=0), kind="stable")[:MOST_PLACES]
-    return tuple(_place(trace, int(site[by.first[each]])) for each in kept), table[:, kept]
+    most = np.argsort(-table.max(axis=0), kind="stable")[:MOST_PLACES]
+    return tuple(_place(trace, int(row)) for row in site[by.first[most]]), table[:, most]
 
 
 def _place(trace: Trace, site: int) -> Place:
@@ -115,14 +109,12 @@ def _place(trace: Trace, site: int) -> Place:
     doing = int(stack_lines(trace).doing[site])
     if not ACTIVITIES[doing].rank and _SLEEPS.search(str(sites.source[site] or "")):
         doing = SLEEP
-    told = ACTIVITIES[doing].name if ACTIVITIES[doing].rank else ""
-    line = int(sites.line[site])
     return Place(
-        str(sites.file[site] or ""), max(line, 0), str(sites.function[site] or ""), what=told
+        str(sites.file[site] or ""),
+        max(int(sites.line[site]), 0),
+        str(sites.function[site] or ""),
+        what=ACTIVITIES[doing].name if ACTIVITIES[doing].rank else "",
     )
-
-
-Parts = Mapping[str, Integers]
 
 
 def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
@@ -133,19 +125,21 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
     owners = rank_owners(trace)
     names = rank_names(trace, owners)
-    return tuple(_figures(trace, *each) for each in zip(owners, names, strict=True))
+    return tuple(_figures(trace, *pair) for pair in zip(owners, names, strict=True))
 
 
 def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
-    time, loop = rank_time(trace, owner), loop_of(trace, owner)
-    steps, exchanged = rank_steps(trace, loop, time), rank_collectives(trace, owner, time, loop)
+    time, loop = windows.rank_time(trace, owner), windows.loop_of(trace, owner)
+    steps = windows.rank_steps(trace, loop, time)
+    exchanged = rank_collectives.rank_collectives(trace, owner, time, loop)
     pace = cpu_pace(trace, owner, loop)
     if len(pace.cpu_ns):
         steps = replace(steps, cpu_ns=pace.cpu_ns)
     span_ns, parts = _steady_parts(steps, time)
-    group_names, group_ranks = group_texts(trace, owner.process)
+    group_names, group_ranks = rank_collectives.group_texts(trace, owner.process)
     origin, level = trace.run.get("clock_origin_ns", ""), levels(trace).get(owner.device)
-    rates = rates_of(name.gpu, _sm_count(trace, owner.device))
+    sm_count = trace.devices.cells("sm_count")[owner.device]
+    rates = rates_of(name.gpu, None if sm_count is None else int(sm_count))
     idle = parts["idle_ns"].sum(axis=0)
     return RankFigures(
         name=name,
@@ -155,7 +149,7 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         clock_offset_ns=int(origin) if origin.isdecimal() and int(origin) else None,
         collectives=exchanged.collectives,
         steps=steps,
-        communicators=communicators_of(trace, owner.process),
+        communicators=rank_collectives.communicators_of(trace, owner.process),
         group_names=group_names,
         group_ranks=group_ranks,
         places=exchanged.places,
@@ -165,10 +159,7 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         step_median_ns=int(np.median(steps.duration_ns[~steps.warm_up])) if len(steps) else None,
         busy_pct=100.0 * (span_ns - int(idle.sum())) / span_ns if span_ns else 0.0,
         span_ns=span_ns,
-        compute_ns=int(parts["compute_ns"].sum()),
-        exposed_ns=int(parts["exposed_ns"].sum()),
-        hidden_ns=int(parts["hidden_ns"].sum()),
-        copies_ns=int(parts["copies_ns"].sum()),
+        **{part: int(parts[part].sum()) for part in _SUMMED},
         idle_ns={name: int(ns) for name, ns in zip(CAUSE_NAMES, idle.tolist(), strict=True) if ns},
         peak_memory_bytes=None if level is None else int(level.bytes.max(initial=0)),
         link_bytes_per_s=rates.nvlink_bytes_per_s if rates else None,
@@ -181,14 +172,14 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
 _SUMMED = ("compute_ns", "exposed_ns", "hidden_ns", "copies_ns")
 
 
-def _steady_parts(steps: RankSteps, time: RankTime) -> tuple[int, Parts]:
+def _steady_parts(steps: RankSteps, time: windows.RankTime) -> tuple[int, dict[str, Integers]]:
     """Duration and parts of the steady steps; without steps, from first to last work."""
     if len(steps):
         kept = ~steps.warm_up
-        parts = {each: getattr(steps, each)[kept] for each in (*_SUMMED, "idle_ns")}
+        parts = {part: getattr(steps, part)[kept] for part in (*_SUMMED, "idle_ns")}
         return int(steps.duration_ns[kept].sum()), parts
     begin, end = time.work.start[:1], time.work.end[-1:]
-    return int((end - begin).sum()), parts_of(time, begin, end)
+    return int((end - begin).sum()), windows.parts_of(time, begin, end)
 
 
 def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, ...]:
@@ -202,17 +193,7 @@ def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, .
     time, calls = groups.sums(by, ops.duration_ns[rows]), groups.count(by)
     grid = [kernels[f"grid_{axis}"][ops.row[rows]].astype(np.int64) for axis in "xyz"]
     blocks = groups.sums(by, grid[0] * grid[1] * grid[2])
-    return tuple(
-        WorkPart(
-            KernelClass(int(kind[by.first[each]])).label,
-            int(calls[each]),
-            int(time[each]),
-            int(blocks[each]),
-        )
-        for each in groups.most_first(time).tolist()
-    )
-
-
-def _sm_count(trace: Trace, device: int) -> int | None:
-    count = trace.devices.cells("sm_count")[device]
-    return int(count) if count is not None else None
+    order = groups.most_first(time)
+    labels = [KernelClass(number).label for number in kind[by.first[order]].tolist()]
+    columns = (values[order].tolist() for values in (calls, time, blocks))
+    return tuple(WorkPart(*row) for row in zip(labels, *columns, strict=True))

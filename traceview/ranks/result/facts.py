@@ -48,6 +48,16 @@ class JobFacts:
         """The number of a rank's steady steps, at least 1 as times are divided by it."""
         return max(int((~self.ranks[rank].steps.warm_up).sum()), 1)
 
+    def exposed_wait_ns(self, rank: int) -> Integers:
+        """The part of the wait in each collective of a rank in which it does not compute."""
+        exposed = self.ranks[rank].collectives.exposed_ns
+        return np.minimum(np.maximum(self.wait_ns[rank], 0), exposed)
+
+    def steady_ns(self, rank: int, times: Integers) -> int:
+        """The sum of times of a rank's collectives in its steady steps, or without steps of all."""
+        step, warm = self.ranks[rank].collectives.step, self.ranks[rank].steps.warm_up
+        return int((times[(step >= 0) & ~warm[step]] if len(warm) else times).sum())
+
 
 def waits_by_row(
     ranks: tuple[RankFigures, ...], matched: tuple[MatchedCommunicator, ...]

@@ -14,6 +14,7 @@ from traceview.ranks.matching import Inconsistency
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import LongerClass, longer_class, straggler_row
+from traceview.rules.sentences import sentence
 from traceview.tables import Cell, Integers, Table
 from traceview.units import Value
 from traceview.vocabulary.activities import ACTIVITIES
@@ -61,10 +62,18 @@ def small_messages(
 ) -> Iterator[Finding]:
     """Many small collectives per step: a finding for the kind and size with most exposed time."""
     steps = max(int(job.steps.steady.sum()), 1)
-    small = [(_exposed_ns(job, row, calls), row) for row in _many_small(tables["collectives"])]
+    small = [
+        (_exposed_ns(job, row, calls), row)
+        for row in tables["collectives"].rows()
+        if row["bytes"] is not None
+        and row["calls_per_step"] is not None
+        and row["transfer_ns"] is not None
+        and int(row["bytes"]) <= SMALL_BYTES
+        and float(row["calls_per_step"]) >= MANY_PER_STEP
+    ]
     if not small:
         return
-    exposed_ns, row = max(small, key=lambda each: each[0])
+    exposed_ns, row = max(small, key=lambda of: of[0])
     exposed_ns = min(exposed_ns, job.span_ns)
     severity = severity_of(exposed_ns, job.span_ns)
     if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
@@ -77,13 +86,13 @@ def small_messages(
         "exposed_ns": exposed_ns // steps,
         "bus_bytes_per_s": row["bus_bytes_per_s"],
     }
-    template = (
-        "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without computing"
-    )
-    template += ", at {bus_bytes_per_s}." if row["bus_bytes_per_s"] else "."
     yield Finding(
         severity,
-        template,
+        sentence(
+            "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without "
+            "computing[, at {bus_bytes_per_s}].",
+            values,
+        ),
         "Exchange more per call: bucket_cap_mb of DistributedDataParallel, larger units of FSDP, "
         "or one call for several tensors.",
         exposed_ns,
@@ -96,16 +105,6 @@ def small_messages(
         share_pct(exposed_ns, job.span_ns),
         cause="small-messages",
     )
-
-
-def _many_small(collectives: Table) -> Iterator[dict[str, Cell]]:
-    """Rows of the table for small collectives that are called often in each step."""
-    for row in collectives.rows():
-        size, per_step = row["bytes"], row["calls_per_step"]
-        if size is None or per_step is None or row["transfer_ns"] is None:
-            continue
-        if int(size) <= SMALL_BYTES and float(per_step) >= MANY_PER_STEP:
-            yield row
 
 
 def _exposed_ns(job: JobFacts, row: dict[str, Cell], calls: Sequence[GroupCalls]) -> int:
@@ -195,12 +194,10 @@ def findings_of(
         *small_messages(job, tables, calls),
         *exposed_communication(job, tables, calls),
     ]
-    return tuple(sorted(findings, key=_order))
-
-
-def _order(each: Finding) -> tuple[int, bool, int]:
-    """The sort key, worst first; of one severity, inconsistent ranks come before lost time."""
-    return SEVERITIES.index(each.severity), each.time_at_stake_ns > 0, -each.time_at_stake_ns
+    # Of one severity, inconsistent ranks come before lost time.
+    findings.sort(key=lambda of: of.time_at_stake_ns, reverse=True)
+    findings.sort(key=lambda of: (SEVERITIES.index(of.severity), of.time_at_stake_ns > 0))
+    return tuple(findings)
 
 
 def _numbers(job: JobFacts, places: Sequence[int]) -> str:
@@ -219,15 +216,15 @@ def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
     if each.bytes >= 0 and each.other_bytes >= 0:
         values |= {"bytes": each.bytes, "other_bytes": each.other_bytes}
         one, other = "{kind} of {bytes}", "{other_kind} of {other_bytes}"
-    several, others = len(each.ranks) > 1, len(each.others) > 1
-    template = (
-        f"{'Ranks' if several else 'Rank'} {{ranks}} call{'' if several else 's'} {one} as number "
-        f"{{number}} of a communicator, {'ranks' if others else 'rank'} {{other_ranks}} "
-        f"call{'' if others else 's'} {other}."
-    )
+    counts = {"several": len(each.ranks), "others": len(each.others)}
     return Finding(
         "high",
-        template,
+        sentence(
+            f"{{several?Rank|Ranks}} {{ranks}} {{several?calls|call}} {one} as number {{number}} "
+            "of a communicator, {others?rank|ranks} {other_ranks} {others?calls|call} "
+            f"{other}.",
+            counts,
+        ),
         "Make all ranks of a process group call the same collectives in the same order and size.",
         subject=Subject("rank", f"rank {_numbers(job, each.others[:1])}"),
         evidence=Evidence(values),
@@ -239,20 +236,17 @@ def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
     severity = severity_of(each.saved_ns, job.span_ns)
     if severity is None:
         return None
-    own, place, others = job.ranks[each.rank], each.place, len(job.ranks) - 1
-    values = _straggler_values(job, each)
+    name, place = job.ranks[each.rank].name.rank, each.place
     why, why_values = _why(job, each)
-    values |= why_values
+    values = {**_straggler_values(job, each), **why_values}
     when = "is late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
     if each.is_once:
         severity = "medium" if severity == "high" else "low"
         when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
         values["late_share_pct"] = share_pct(each.saved_ns, job.span_ns)
-    whom = (
-        "The other {others:rank} wait {wait_ns} each"
-        if others > 1
-        else "The other rank waits {wait_ns}"
-    )
+    whom = "The other rank waits {wait_ns}"
+    if len(job.ranks) > 2:
+        whom = "The other {others:rank} wait {wait_ns} each"
     return Finding(
         severity,
         f"Rank {{rank}} {when}: {why}. {whom} in {{kind}}.",
@@ -260,11 +254,11 @@ def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
         each.saved_ns,
         Subject(
             "rank",
-            f"rank {own.name.rank}",
+            f"rank {name}",
             (place.file or None) if place else None,
             (place.line or None) if place else None,
         ),
-        Evidence(values, "stragglers", {"rank": own.name.rank}),
+        Evidence(values, "stragglers", {"rank": name}),
         None if each.is_once else share_pct(each.saved_ns, job.span_ns),
         cause=each.cause,
         saving="about" if each.is_estimate else "at-most",

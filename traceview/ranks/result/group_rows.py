@@ -121,27 +121,21 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
     Within a machine the link is NVLink if the GPU model has it, else PCIe. Network rates are not
     recorded.
     """
-    ranks = sorted({rank for place in of.members for rank in job.matched[place].ranks})
-    machine = _machines(job)
-    machines = [{machine[rank] for rank in job.matched[place].ranks} for place in of.members]
-    if any("" in each for each in machines):
-        return None, None
-    if any(len(each) > 1 for each in machines):
-        return NETWORK, None
-    nvlink = {job.ranks[rank].link_bytes_per_s for rank in ranks}
-    pcie = {job.ranks[rank].host_bytes_per_s for rank in ranks}
-    if None not in nvlink:
-        return NVLINK, min(rate for rate in nvlink if rate is not None)
-    return (
-        (PCIE, min(rate for rate in pcie if rate is not None)) if None not in pcie else (None, None)
-    )
-
-
-def _machines(job: JobFacts) -> list[str]:
-    """An id of each rank's machine, empty if unknown: the host, or the clock if all share one."""
-    names = [each.name for each in job.ranks]
+    names = [rank.name for rank in job.ranks]
     alone = len({name.clock for name in names}) == 1
-    return [name.host or (name.clock if alone else "") for name in names]
+    # The host, or the clock if all share one; empty if unknown.
+    machine = [name.host or (name.clock if alone else "") for name in names]
+    machines = [{machine[rank] for rank in job.matched[place].ranks} for place in of.members]
+    if any("" in hosts for hosts in machines):
+        return None, None
+    if any(len(hosts) > 1 for hosts in machines):
+        return NETWORK, None
+    ranks = {rank for place in of.members for rank in job.matched[place].ranks}
+    for link, name in ((NVLINK, "link_bytes_per_s"), (PCIE, "host_bytes_per_s")):
+        rates = [getattr(job.ranks[rank], name) for rank in ranks]
+        if None not in rates:
+            return link, min(rates)
+    return None, None
 
 
 def collectives_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
@@ -156,7 +150,7 @@ def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict
     order = groups.order_of(by.ids)
     for own in np.split(order, np.flatnonzero(np.diff(by.ids[order])) + 1):
         wait, known = calls.wait_ns[own], calls.wait_ns[own] >= 0
-        last = own[known & (wait == 0)]
+        last = own[wait == 0]
         first = groups.group(calls.call[own]).first
         skew = calls.skew_ns[own[first]]
         rate = bus_rate(calls.bus_bytes[own], calls.duration_ns[own], wait, peak)

@@ -26,7 +26,8 @@ def heat_map(job: JobFacts) -> HeatMap:
         present = np.flatnonzero(row[rank] >= 0)
         own, steps = row[rank, present], figures.steps
         duration[rank, present], warm[rank, present] = steps.duration_ns[own], steps.warm_up[own]
-        wait = np.minimum(waits_in_steps(job, rank)[own], steps.exposed_ns[own])
+        waits = groups.added(figures.collectives.step, job.exposed_wait_ns(rank), len(steps))
+        wait = np.minimum(waits[own], steps.exposed_ns[own])
         parts[rank, present, 0] = steps.compute_ns[own]
         parts[rank, present, 1] = steps.exposed_ns[own] - wait
         parts[rank, present, 2] = wait
@@ -42,17 +43,6 @@ def heat_map(job: JobFacts) -> HeatMap:
     return HeatMap(job.steps.names, duration, warm, parts, late, more, loading)
 
 
-def waits_in_steps(job: JobFacts, rank: int) -> Integers:
-    """The time that a rank waited in each of its steps without computing meanwhile."""
-    collectives = job.ranks[rank].collectives
-    wait = np.minimum(np.maximum(job.wait_ns[rank], 0), collectives.exposed_ns)
-    inside = collectives.step >= 0
-    total = np.bincount(
-        collectives.step[inside], wait[inside], minlength=len(job.ranks[rank].steps)
-    )
-    return total.astype(np.int64)
-
-
 def loading_in_steps(figures: RankFigures) -> Integers:
     """Idle time in each step of a rank in which its CPU waited for data or loaded it.
 
@@ -65,5 +55,4 @@ def loading_in_steps(figures: RankFigures) -> Integers:
         return np.zeros(count, np.int64)
     by = groups.group(collectives.step[rows], collectives.place[rows], collectives.place_ns[rows])
     once = rows[by.first]
-    total = np.bincount(collectives.step[once], collectives.place_ns[once], minlength=count)
-    return total.astype(np.int64)
+    return groups.added(collectives.step[once], collectives.place_ns[once], count)
