@@ -14,8 +14,7 @@ from traceview.comparison.comparison import (
     PartDifference,
     RunComparison,
 )
-from traceview.comparison.figures import RunFigures
-from traceview.comparison.sides import longest, step_mean_ns, total
+from traceview.comparison.figures import RunFigures, longest, step_mean_ns, total
 from traceview.statistics import difference_bounds, mann_whitney
 
 # The certainty of a difference of step times: the run is the sampling unit, not the step.

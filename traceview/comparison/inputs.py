@@ -142,8 +142,15 @@ def side(
         if identity not in by_identity:
             by_identity[identity] = list(_runs(source, load))
     runs = [run for identity in identities for run in by_identity[identity]]
-    if not force:
-        _check_ranks(runs)
+    ranked = {run.rank: run.figures.name for run in runs if run.rank is not None}
+    if not force and len(ranked) > 1:
+        # Ranks wait for each other in every step: they differ less than repeated runs would.
+        one, other, *_ = sorted(ranked)
+        raise ComparisonRefusedError(
+            f"{ranked[one]} and {ranked[other]} are ranks {one} and {other} of a job, not "
+            "repeated runs of it",
+            "pass recordings of one rank, the same on both sides",
+        )
     return runs
 
 
@@ -162,19 +169,6 @@ def _sources(named: Input) -> Sequence[Recording]:
 def _identity(source: Recording) -> Hashable:
     """Equal for a file and links to it."""
     return id(source) if isinstance(source, Trace) else os.path.realpath(source)
-
-
-def _check_ranks(runs: Sequence[Run]) -> None:
-    """Ranks wait for each other in every step: they differ less than repeated runs would."""
-    ranked = {run.rank: run.figures.name for run in runs if run.rank is not None}
-    if len(ranked) < 2:
-        return
-    one, other, *_ = sorted(ranked)
-    raise ComparisonRefusedError(
-        f"{ranked[one]} and {ranked[other]} are ranks {one} and {other} of a job, not repeated "
-        "runs of it",
-        "pass recordings of one rank, the same on both sides",
-    )
 
 
 def _rank_of(trace: Trace) -> int | None:

@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from traceview.comparison.comparison import Change
-from traceview.comparison.figures import PartKind, RunFigures, StepPart
+from traceview.comparison.figures import (
+    PartKey,
+    PartKind,
+    RunFigures,
+    SidePart,
+    StepPart,
+    configuration,
+    part_key,
+    side_parts,
+)
 from traceview.comparison.renames import RENAMED_KINDS, StepSequence, find_renames, portion
-from traceview.comparison.sides import PartKey, SidePart, configuration, part_key, side_parts
 from traceview.records import record
 
 # Names that compilers give kernels, without the lines, counters and hashes that edits change.

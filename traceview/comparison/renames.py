@@ -8,8 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from traceview.comparison.figures import RunFigures, StepPart
-from traceview.comparison.sides import PartKey, SidePart, part_key
+from traceview.comparison.figures import PartKey, RunFigures, SidePart, StepPart, part_key
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.records import record
 

@@ -20,9 +20,8 @@ from traceview.ranks.matching import match_ranks
 from traceview.ranks.needs import needs_of
 from traceview.ranks.process_groups import process_groups
 from traceview.ranks.result import group_rows, rank_rows, verdict
-from traceview.ranks.result.facts import JobFacts, waits_by_row
+from traceview.ranks.result.facts import JobFacts, heat_map, waits_by_row
 from traceview.ranks.result.findings import findings_of
-from traceview.ranks.result.heat import heat_map
 from traceview.ranks.stragglers import stragglers
 from traceview.tables import NULL, Cell
 

@@ -91,7 +91,7 @@ def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     disagreeing = [*_disagreements(joined, communicators)]
     prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
     return Matching(
-        tuple(_local(joined, of) for of in (*communicators, *prefixes)),
+        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
         tuple(inconsistency for inconsistency, _ in disagreeing),
     )
 
@@ -177,7 +177,7 @@ def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]
     return known
 
 
-def _local(joined: _Joined, of: MatchedRows) -> MatchedRows:
+def _of_ranks(joined: _Joined, of: MatchedRows) -> MatchedRows:
     first = joined.first[list(of.members)][:, None]
     rows = np.where(of.rows >= 0, of.rows - first, -1)
     number = NULL if of.number == NULL else int(joined.number[of.number])
@@ -210,7 +210,12 @@ def _disagreements(
         if len(own) > 1 and members - whole.get(number, set()):
             disagreement = _first_disagreement(joined, number, own)
             if disagreement is not None:
-                prefix = None if number in whole else _prefix(own, times, disagreement.at, number)
+                prefix = None
+                if number not in whole:
+                    members_of = tuple(int(times.member[rows[0]]) for rows in own)
+                    before = np.stack([rows[: disagreement.at] for rows in own])
+                    same_clock = len(set(times.clock[list(members_of)].tolist())) == 1
+                    prefix = MatchedRows(members_of, before, same_clock, number)
                 yield disagreement, prefix
 
 
@@ -285,11 +290,3 @@ def _first_disagreement(
         for same in (True, False)
     )
     return Inconsistency(int(joined.number[number]), at, *most, agreeing, *other, others)
-
-
-def _prefix(
-    streams: Sequence[Integers], times: CollectiveTimes, at: int, number: int
-) -> MatchedRows:
-    members = tuple(int(times.member[stream[0]]) for stream in streams)
-    rows = np.stack([stream[:at] for stream in streams])
-    return MatchedRows(members, rows, len(set(times.clock[list(members)].tolist())) == 1, number)

@@ -18,7 +18,6 @@ from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
 from traceview.groups import Groups
-from traceview.records import record
 from traceview.tables import NULL, Array, Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import NAME_CHARACTERS
@@ -70,7 +69,8 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
     row = ops.row[work.rows[kernels]].astype(np.int64)
     if not len(row):
         return result
-    table, widths, part = trace.recorded("kernels"), _widths(trace), by.ids[kernels]
+    table, (load_bits, store_bits) = trace.recorded("kernels"), _widths(trace)
+    part = by.ids[kernels]
     same = groups.group(part, *(table[side][row] for side in _SIDES))
     # Of each part the configuration of most launches, which is the last one in this order.
     owner = part[same.first]
@@ -86,14 +86,14 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
             registers=configuration.registers,
             shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
             waves=held.waves.waves if held else None,
-            load_bits=int(widths.load_bits[launch]) or None,
-            dtype=_dtype(configuration.name),
-            store_bits=int(widths.store_bits[launch]) or None,
+            load_bits=int(load_bits[launch]) or None,
+            dtype=_number_type(configuration.name),
+            store_bits=int(store_bits[launch]) or None,
         )
     return result
 
 
-def _dtype(name: str) -> str | None:
+def _number_type(name: str) -> str | None:
     """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
     gemm_tile = tile(name)
     inputs = gemm_tile.inputs if gemm_tile else None
@@ -101,17 +101,12 @@ def _dtype(name: str) -> str | None:
     return short_name or None
 
 
-@record
-class _Widths:
-    """Bits per thread per instruction for each row of kernels, 0 where unknown."""
-
-    load_bits: Array
-    store_bits: Array
-
-
 @fact
-def _widths(trace: Trace) -> _Widths:
-    """Widths of the accesses that move most bytes; the narrowest of variants that fit a launch."""
+def _widths(trace: Trace) -> tuple[Array, Array]:
+    """Bits per thread per instruction of loads and stores of each kernel, 0 where unknown.
+
+    Widths are of the accesses that move most bytes; the narrowest of variants that fit a launch.
+    """
     loads, stores = (np.zeros(len(trace.recorded("kernels")), np.int64) for _ in range(2))
     for bound in width_bounds(trace) if "kernel_code" in trace.tables else ():
         for bits, main in ((loads, bound.widths.loads), (stores, bound.widths.stores)):
@@ -119,7 +114,7 @@ def _widths(trace: Trace) -> _Widths:
             for run in bound.code.runs if width else ():
                 before = bits[run.rows]
                 bits[run.rows] = np.where(before > 0, np.minimum(before, width), width)
-    return _Widths(loads, stores)
+    return loads, stores
 
 
 MOST_PARTS = 2000
@@ -141,7 +136,10 @@ def step_parts(trace: Trace) -> tuple[StepPart, ...]:
 def work_groups(trace: Trace) -> Groups:
     """The operations of `window_work` by part: kind, kernel, launch configuration and place."""
     work = window_work(trace)
-    classes, names = _classes(trace, work), _names(trace, work)
+    names, ops = _names(trace, work), operations(trace)
+    classes = (work.kind * len(KernelClass)).astype(np.int64)
+    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
+    classes[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
     keys = [classes, names, _configurations(trace, work), places.work_places(trace)]
     by = groups.group(*keys)
     for key in (3, 2, 1):
@@ -152,14 +150,6 @@ def work_groups(trace: Trace) -> Groups:
         keys[key] = np.where(small[by.ids], -1, keys[key])
         by = groups.group(*keys)
     return by
-
-
-def _classes(trace: Trace, work: WindowWork) -> Integers:
-    """A number per operation, equal for equal kind and class."""
-    ops, result = operations(trace), work.kind * len(KernelClass)
-    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
-    result[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
-    return result.astype(np.int64)
 
 
 def _names(trace: Trace, work: WindowWork) -> Integers:
@@ -241,20 +231,16 @@ def _named(trace: Trace, kind: WorkKind, operation: int) -> tuple[str, str, str]
         number = int(trace.recorded("graph_launches")["graph_exec_id"][row])
         return "", _graph_names(trace)[number], ""
     if ops.kind[operation] == Kind.COPY:
-        return _copy_name(trace, row)
+        # `H2D`, and `H2D pageable` with the kind of host memory.
+        copies = trace.recorded("copies")
+        direction = str(copies.texts("direction")[row] or "copy")
+        ends = [str(copies.texts(f"{end}_memory")[row] or "") for end in ("source", "destination")]
+        host = next((end for end in ends if end not in ("device", "array", "")), "")
+        return direction, f"{direction} {host}".rstrip(), ""
     label = str(kernel_labels(trace)[row] or "")
     whole = str(trace.recorded("kernels").texts("name")[row] or "")
     group = KernelClass(int(kernel_classes(trace)[row])).label
     return group, label, places.hash_of(whole)
-
-
-def _copy_name(trace: Trace, row: int) -> tuple[str, str, str]:
-    """Group, name and symbol of a copy: `H2D`, and `H2D pageable` with the kind of host memory."""
-    copies = trace.recorded("copies")
-    direction = str(copies.texts("direction")[row] or "copy")
-    ends = [str(copies.texts(f"{end}_memory")[row] or "") for end in ("source", "destination")]
-    host = next((end for end in ends if end not in ("device", "array", "")), "")
-    return direction, f"{direction} {host}".rstrip(), ""
 
 
 @fact

@@ -132,7 +132,12 @@ def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, T
     pairs = groups.group(samples.gap, function)
     time, gap = groups.sums(pairs, samples.time_ns), samples.gap[pairs.first]
     most = np.flatnonzero(2 * time > idle_ns[gap])
-    site = _usual_sites(function, samples.site, samples.time_ns)[function[pairs.first[most]]]
+    # The site with most of a function's time, which is the last to be written.
+    usual = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
+    by = groups.group(function, samples.site)
+    order = by.first[np.argsort(groups.sums(by, samples.time_ns), kind="stable")]
+    usual[function[order]] = samples.site[order]
+    site = usual[function[pairs.first[most]]]
     whole = sites.function.take(site)
     # Code outside of functions has one function number per line, so its source is hashed.
     source = where(sites.source.take(site), whole.isin(["<module>"]))
@@ -143,16 +148,6 @@ def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, T
 def where(texts: Texts, kept: Mask) -> Texts:
     """The texts of the rows that are kept; absent elsewhere."""
     return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)
-
-
-def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers:
-    """For each function number, the row in stack_sites with most of the function's time."""
-    result = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
-    if len(function):
-        by = groups.group(function, site)
-        order = np.argsort(groups.sums(by, time), kind="stable")
-        result[function[by.first[order]]] = site[by.first[order]]
-    return result
 
 
 def _lines(

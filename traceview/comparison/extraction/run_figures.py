@@ -83,39 +83,33 @@ def named_figures(trace: Trace) -> Mapping[str, float]:
     window, parts = run_window(trace), step_parts(trace)
     steps = max(len(window.step_ns), 1)
     kernels = [part for part in parts if part.kind in ("kernel", "communication")]
-    return {
+    spent: defaultdict[str, int] = defaultdict(int)
+    for part in parts:
+        spent[part.kind] += part.time_ns
+    total_ns, copies_ns = max(window.total_ns, 1), spent["copy"] + spent["memset"]
+    level, grown = levels(trace).get(window.device), growth(trace).get(window.device)
+    figures = {
         "step_ns": window.total_ns / steps,
         "step_median_ns": float(np.median(window.step_ns)),
-        **_shares(parts, max(window.total_ns, 1), steps),
+        "gpu_busy_pct": 100.0 * (total_ns - spent["idle"]) / total_ns,
+        "gpu_idle_pct": 100.0 * spent["idle"] / total_ns,
+        "gpu_idle_ns": spent["idle"] / steps,
+        "exposed_communication_pct": 100.0 * spent["communication"] / total_ns,
+        "exposed_communication_ns": spent["communication"] / steps,
+        "exposed_copies_pct": 100.0 * copies_ns / total_ns,
+        "exposed_copies_ns": copies_ns / steps,
         **{f"{name}_per_step": count / steps for name, count in counts_of(trace).items()},
-        **_memory(trace, window.device),
+    }
+    if level is not None:
+        figures["peak_memory_bytes"] = float(level.bytes.max(initial=0))
+    if grown is not None:
+        figures["memory_growth_bytes_per_step"] = float(grown.bytes_per_step)
+    return {
+        **figures,
         **_sums("idle_ns", ((p.name, p.time_ns) for p in parts if p.kind == "idle"), steps),
         **_sums("class_ns", ((p.group, p.time_ns) for p in kernels), steps),
         **dict(_of_kernels(kernels, window.total_ns, steps)),
     }
-
-
-def _shares(parts: Sequence[StepPart], total: int, steps: int) -> dict[str, float]:
-    spent: defaultdict[str, int] = defaultdict(int)
-    for part in parts:
-        spent[part.kind] += part.time_ns
-    return {
-        "gpu_busy_pct": 100.0 * (total - spent["idle"]) / total,
-        "gpu_idle_pct": 100.0 * spent["idle"] / total,
-        "gpu_idle_ns": spent["idle"] / steps,
-        "exposed_communication_pct": 100.0 * spent["communication"] / total,
-        "exposed_communication_ns": spent["communication"] / steps,
-        "exposed_copies_pct": 100.0 * (spent["copy"] + spent["memset"]) / total,
-        "exposed_copies_ns": (spent["copy"] + spent["memset"]) / steps,
-    }
-
-
-def _memory(trace: Trace, device: int) -> dict[str, float]:
-    level, grown = levels(trace).get(device), growth(trace).get(device)
-    result = {} if level is None else {"peak_memory_bytes": float(level.bytes.max(initial=0))}
-    if grown is not None:
-        result["memory_growth_bytes_per_step"] = float(grown.bytes_per_step)
-    return result
 
 
 def _sums(name: str, times: Iterator[tuple[str, int]], steps: int) -> dict[str, float]:

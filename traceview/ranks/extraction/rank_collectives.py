@@ -86,29 +86,28 @@ def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> figures.Plac
     return figures.Place(range_path=name, what=what)
 
 
-class CollectivesOfRank(NamedTuple):
-    """The collectives of a rank, and the places that their `place` column refers to."""
-
-    collectives: figures.RankCollectives
-    places: tuple[figures.Place, ...]
-
-
 def rank_collectives(
     trace: Trace, owner: RankOwner, time: RankTime, loop: Integers
-) -> CollectivesOfRank:
-    """The collectives of a rank; `loop` has the rows of its loop in the table of steps."""
+) -> tuple[figures.RankCollectives, tuple[figures.Place, ...]]:
+    """The collectives of a rank, and the places that their `place` column refers to.
+
+    `loop` has the rows of its loop in the table of steps.
+    """
     moved, ops = transfers(trace), operations(trace)
     chosen = moved.is_collective & (moved.device == owner.device)
     rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
     if not len(rows):
-        return CollectivesOfRank(figures.no_collectives(), ())
+        return figures.no_collectives(), ()
     start, end = moved.start_ns[rows], moved.end_ns[rows]
     # The last end at or before each start; else the start itself.
     ends = np.sort(end)
     number = np.searchsorted(ends, start, side="right")
     before = np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
     idle = idle_places(trace, owner.device, before, start)
-    operation = moved.operation[rows]
+    # The position in the loop of the step that launched each, −1 outside the loop.
+    step = step_of_operations(trace)[moved.operation[rows]]
+    position = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
+    position[loop] = np.arange(len(loop))
     collectives = figures.RankCollectives(
         start_ns=start,
         end_ns=end,
@@ -120,13 +119,13 @@ def rank_collectives(
         peer=moved.peer[rows],
         stream=moved.stream[rows].astype(np.int64),
         exposed_ns=end - start - intervals.overlap(time.compute, start, end),
-        step=_steps(trace, operation, loop),
+        step=position[step],
         work_ns=intervals.overlap(time.busy_without_communication, before, start),
         idle_ns=time.idle_ns(before, start),
         place=idle.place,
         place_ns=idle.place_ns,
     )
-    return CollectivesOfRank(collectives, idle.places)
+    return collectives, idle.places
 
 
 def _kinds(moved: Transfers, rows: Integers) -> Array:
@@ -137,15 +136,6 @@ def _kinds(moved: Transfers, rows: Integers) -> Array:
     kind[message & sends & ~receives] = figures.SEND
     kind[message & receives & ~sends] = figures.RECEIVE
     return kind
-
-
-def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
-    """The position in the loop of the step that launched each operation, −1 outside the loop."""
-    step = step_of_operations(trace)[operation]
-    places = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
-    places[loop] = np.arange(len(loop))
-    result: Integers = places[step]
-    return result
 
 
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,30 +37,24 @@ _LEAST_OF_LAUNCHES, _MOST_PERIODS = 0.05, 10
 _SLEEPS = re.compile(r"\bsleep\(")
 
 
-class CpuPace(NamedTuple):
-    """The CPU's own time per step, and by place; shapes (steps,) and (steps, places)."""
+def _cpu_pace(
+    trace: Trace, owner: RankOwner, loop: Integers
+) -> tuple[Integers, tuple[Place, ...], Integers]:
+    """The CPU's time from the start of each step to the start of the next one, in all and by place.
 
-    cpu_ns: Integers
-    places: tuple[Place, ...]
-    place_ns: Integers
-
-
-def cpu_pace(trace: Trace, owner: RankOwner, loop: Integers) -> CpuPace:
-    """The CPU's time from the start of each step to the start of the next one.
-
-    Time blocked in synchronizing calls, or in launches by a full queue, is left out. Places need
-    sampled stacks of the thread.
+    Shapes (steps,) and (steps, places). Time blocked in synchronizing calls, or in launches by a
+    full queue, is left out. Places need sampled stacks of the thread.
     """
     none = np.zeros((len(loop), 0), np.int64)
     if not len(loop) or not len(trace.recorded("api_calls")):
-        return CpuPace(np.zeros(0, np.int64), (), none)
+        return np.zeros(0, np.int64), (), none
     all_steps = steps(trace)
     start = all_steps.cpu_start_ns[loop]
     end = np.append(start[1:], all_steps.cpu_end_ns[loop[-1]])
     blocked = _blocked(trace, owner)
     cpu = end - start - intervals.overlap(blocked, start, end)
     places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
-    return CpuPace(cpu, places, place_ns)
+    return cpu, places, place_ns
 
 
 def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
@@ -131,10 +124,10 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
 def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
     time, loop = windows.rank_time(trace, owner), windows.loop_of(trace, owner)
     steps = windows.rank_steps(trace, loop, time)
-    exchanged = rank_collectives.rank_collectives(trace, owner, time, loop)
-    pace = cpu_pace(trace, owner, loop)
-    if len(pace.cpu_ns):
-        steps = replace(steps, cpu_ns=pace.cpu_ns)
+    collectives, places = rank_collectives.rank_collectives(trace, owner, time, loop)
+    cpu_ns, cpu_places, cpu_place_ns = _cpu_pace(trace, owner, loop)
+    if len(cpu_ns):
+        steps = replace(steps, cpu_ns=cpu_ns)
     span_ns, parts = _steady_parts(steps, time)
     group_names, group_ranks = rank_collectives.group_texts(trace, owner.process)
     origin, level = trace.run.get("clock_origin_ns", ""), levels(trace).get(owner.device)
@@ -147,14 +140,14 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         recorder=trace.recorder,
         digest=run_figures.digest_of(trace),
         clock_offset_ns=int(origin) if origin.isdecimal() and int(origin) else None,
-        collectives=exchanged.collectives,
+        collectives=collectives,
         steps=steps,
         communicators=rank_collectives.communicators_of(trace, owner.process),
         group_names=group_names,
         group_ranks=group_ranks,
-        places=exchanged.places,
-        cpu_places=pace.places,
-        cpu_place_ns=pace.place_ns,
+        places=places,
+        cpu_places=cpu_places,
+        cpu_place_ns=cpu_place_ns,
         work=_work(trace, owner, loop[~steps.warm_up]),
         step_median_ns=int(np.median(steps.duration_ns[~steps.warm_up])) if len(steps) else None,
         busy_pct=100.0 * (span_ns - int(idle.sum())) / span_ns if span_ns else 0.0,

@@ -125,9 +125,10 @@ def exposed_communication(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
     """Exposed communication of the median rank, without waits, as a finding."""
-    row = _median_rank(tables)
-    if row is None:
+    waiting = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
+    if not waiting or not len(tables["collectives"]):
         return
+    row = sorted(waiting, key=_transfer_ns)[(len(waiting) - 1) // 2]
     place = next(p for p, each in enumerate(job.ranks) if each.name.rank == row["rank"])
     steps, transfer_ns = job.steady_count(place), _transfer_ns(row)
     whole_ns = job.ranks[place].span_ns // steps
@@ -153,13 +154,6 @@ def exposed_communication(
         cause="exposed-communication",
         general=True,
     )
-
-
-def _median_rank(tables: dict[str, Table]) -> dict[str, Cell] | None:
-    """The row of the rank with the median exposed transfer time; None if waits are unknown."""
-    known = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
-    ordered = sorted(known, key=_transfer_ns)
-    return ordered[(len(ordered) - 1) // 2] if ordered and len(tables["collectives"]) else None
 
 
 def _transfer_ns(row: dict[str, Cell]) -> int:
@@ -287,9 +281,16 @@ def _why(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Valu
     """Why a rank is late, as a clause, and the figures in it."""
     if each.cause == GPU_WORK:
         return _works_longer(longer_class(job, each))
-    if each.more_work:
-        return _launches(job, each)
-    return activity_of_rank(each.cause, each.place), {}
+    if not each.more_work:
+        return activity_of_rank(each.cause, each.place), {}
+    late = {one.rank for one in job.stragglers}
+    others = [stragglers.launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
+    values: dict[str, Value] = {
+        "launches": round(stragglers.launched_per_step(job.ranks[each.rank])[0]),
+        "usual_launches": round(float(np.median(others))) if others else None,
+    }
+    whose = "that of the other" if len(others) == 1 else "those of the others"
+    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
 
 
 def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
@@ -304,18 +305,6 @@ def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
         return "its {kernel_class} kernels take {more_ns} more per step", values
     values["work_ns"] = longer.whole_ns
     return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
-
-
-def _launches(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
-    """The clause for a rank whose CPU launches more than other ranks' CPUs, and its figures."""
-    late = {one.rank for one in job.stragglers}
-    others = [stragglers.launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
-    values: dict[str, Value] = {
-        "launches": round(stragglers.launched_per_step(job.ranks[each.rank])[0]),
-        "usual_launches": round(float(np.median(others))) if others else None,
-    }
-    whose = "that of the other" if len(others) == 1 else "those of the others"
-    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
 
 
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
