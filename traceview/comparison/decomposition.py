@@ -36,7 +36,7 @@ def step_time_certainty(
         times: list[Sequence[float]] = [before[0].step_ns, after[0].step_ns]
     else:
         times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
-    low, high = difference_bounds(*times, (1 - level) / 2)
+    low, high = difference_bounds(times[0], times[1], (1 - level) / 2)
     return Certainty(
         basis=("none" if low is None else "steps") if is_of_steps else "runs",
         runs_before=len(before),

@@ -170,7 +170,12 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     # A rank that fell behind in one step is late in later steps as well.
     free = needs is not None and needs.launch_bound
     shown = np.ones(len(marked), bool) if free else marked
-    own = [_rows_in(each, rank, late.steps, shown) for each in late.rows]
+    own = []
+    for arrivals in late.rows:
+        of_rank = arrivals.rank == rank
+        if len(late.steps):
+            of_rank &= np.isin(arrivals.step, late.steps[shown])
+        own.append(np.flatnonzero(of_rank))
     cause = LATE_CAUSES[int(np.argmax(late.parts_ns[rank, marked].sum(axis=0)))]
     late_ns = late.late_ns[rank, marked]
     whole_ns = int(late_ns.sum())
@@ -279,14 +284,6 @@ def _times_of_others(ranks: Sequence[RankFigures], rank: int) -> list[Reals]:
             at_place = dict(zip(other.cpu_places, steady.tolist(), strict=True))
             times.append(np.array([at_place.get(own, 0.0) for own in ranks[rank].cpu_places]))
     return times
-
-
-def _rows_in(rows: LateRows, rank: int, steps: Integers, marked: Mask) -> Integers:
-    """Late arrivals of a rank in the marked steps, or all of them without steps."""
-    own = rows.rank == rank
-    if len(steps):
-        own &= np.isin(rows.step, steps[marked])
-    return np.flatnonzero(own)
 
 
 def _waited(

@@ -97,7 +97,8 @@ def _by_bounds(
 ) -> Decision:
     """Compare the bounds of the value or difference, in the bad direction, with `bound`."""
     compares, tail = draft.condition.compares, 1 - draft.certainty
-    low, high = difference_bounds(*signed, tail) if compares else mean_bounds(signed[1], tail)
+    before, after = signed
+    low, high = difference_bounds(before, after, tail) if compares else mean_bounds(after, tail)
     outcome: Outcome = "undecided"
     needed = None
     if low is not None and low > bound:
@@ -105,7 +106,7 @@ def _by_bounds(
     elif high is not None and high <= bound:
         outcome = "passed"
     elif compares:
-        needed = runs_to_decide(*signed, bound, tail)
+        needed = runs_to_decide(before, after, bound, tail)
         needed = fewest_runs(tail) if low is None and needed is None else needed
     elif low is None:
         needed = math.ceil(math.log2(1 / tail) - _CLOSE)

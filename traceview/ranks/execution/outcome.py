@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from traceview.errors import TraceviewError
@@ -47,3 +47,20 @@ def crash(status: int | None, last_words: str = "") -> TaskFailure:
         named = -status in set(signal.Signals)
         how = f"was killed by {signal.Signals(-status).name if named else f'signal {-status}'}"
     return TaskFailure(f"its process {how}{words}", REPORT_IT, crashed=True)
+
+
+def with_second_try(
+    outcomes: Iterable[tuple[int, Value | TaskFailure]],
+    run_alone: Callable[[Sequence[int]], Iterable[tuple[int, Value | TaskFailure]]],
+    items: Sequence[object],
+    note: Callable[[str], None],
+) -> Iterator[tuple[int, Value | TaskFailure]]:
+    """The outcomes by place; those of crashed tasks are of a second try, after the others."""
+    crashed = []
+    for place, outcome in outcomes:
+        if isinstance(outcome, TaskFailure) and outcome.crashed:
+            note(f"{items[place]}: {outcome.what}; it is read again, alone")
+            crashed.append(place)
+        else:
+            yield place, outcome
+    yield from run_alone(crashed)

@@ -70,7 +70,7 @@ def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
     if len(owners) == 1 and in_name:
         return [int(in_name[1])], "file name"
-    numbers = []
+    numbers: list[int] = []
     communicators = trace.recorded("communicators")
     for owner in owners:
         joined = communicators.take(communicators["process"] == owner.process)

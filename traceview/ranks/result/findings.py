@@ -80,9 +80,7 @@ def small_messages(
         return
     values: dict[str, Value] = {
         "calls": round(float(row["calls_per_step"] or 0)),
-        "kind": row["kind"],
-        "group": row["group"],
-        "bytes": row["bytes"],
+        **{name: row[name] for name in ("kind", "group", "bytes")},
         "exposed_ns": exposed_ns // steps,
         "bus_bytes_per_s": row["bus_bytes_per_s"],
     }
@@ -97,11 +95,7 @@ def small_messages(
         "or one call for several tensors.",
         exposed_ns,
         Subject("collective", str(row["kind"])),
-        Evidence(
-            values,
-            "collectives",
-            {"group": row["group"], "kind": row["kind"], "bytes": row["bytes"]},
-        ),
+        Evidence(values, "collectives", {key: row[key] for key in ("group", "kind", "bytes")}),
         share_pct(exposed_ns, job.span_ns),
         cause="small-messages",
     )
@@ -321,6 +315,7 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     severity = severity_of(saved_ns, job.span_ns)
     if severity is None:
         return
+    rank = job.ranks[int(np.argmax(bound))].name.rank
     values: dict[str, Value] = {
         "ranks": int(bound.sum()),
         "gpu_ns": round(float(np.nanmedian(gpu))),
@@ -337,8 +332,8 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
         "with a larger batch. The report of one rank shows where the CPU spends the time.",
         saved_ns,
-        Subject("rank", f"rank {job.ranks[int(np.argmax(bound))].name.rank}"),
-        Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
+        Subject("rank", f"rank {rank}"),
+        Evidence(values, "ranks", {"rank": rank}),
         share_pct(saved_ns, job.span_ns),
         cause=CAUSE_NAMES[LAUNCH_LATE],
         general=True,
