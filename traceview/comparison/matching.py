@@ -90,7 +90,7 @@ def _other_place(part: StepPart) -> PartKey | None:
     return (part.kind, part.group, part.symbol or part.name, configuration(part.shape))
 
 
-def _of(kind: PartKind, *names: str) -> _Key:
+def _by_fields(kind: PartKind, *names: str) -> _Key:
     """The key of parts of one kind by these fields; None for others, and without a symbol."""
 
     def key(part: StepPart) -> PartKey | None:
@@ -104,13 +104,13 @@ def _of(kind: PartKind, *names: str) -> _Key:
 _LEVELS: tuple[tuple[Change, _Key], ...] = (
     ("same", part_key),
     # Idle time by the code at its line, as the line may have moved.
-    ("same", _of("idle", "name", "symbol")),
-    ("reconfigured", _of("kernel", "symbol", "place")),
+    ("same", _by_fields("idle", "name", "symbol")),
+    ("reconfigured", _by_fields("kernel", "symbol", "place")),
     ("same", _other_place),
-    ("reconfigured", _of("kernel", "symbol")),
+    ("reconfigured", _by_fields("kernel", "symbol")),
     ("same", lambda part: None if part.kind == "idle" else (part.kind, part.group, part.name)),
     # Copies by direction, whatever the kind of host memory.
-    ("reconfigured", _of("copy", "group")),
+    ("reconfigured", _by_fields("copy", "group")),
 )
 """From the whole identity of a part to less and less of it; what is left over goes on."""
 
@@ -127,7 +127,7 @@ def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[M
     levels = list(_LEVELS)
     if len({any(side.part.place for side in of) for of in (before, after)}) > 1:
         # If only one side has places, idle time matches by its cause at last.
-        levels.append(("same", _of("idle", "name")))
+        levels.append(("same", _by_fields("idle", "name")))
     for change, key in levels:
         shared, left, right = _shared(left, right, change, (key, key))
         matches += shared

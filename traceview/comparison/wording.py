@@ -131,9 +131,9 @@ def _other_work(comparison: RunComparison) -> str:
 
 
 def _not_known(comparison: RunComparison) -> str:
-    before, after = len(comparison.before), len(comparison.after)
     if is_noise(comparison):
         return "Less than the scatter of the steps: no difference is shown."
+    before, after = len(comparison.before), len(comparison.after)
     if before == after == 1:
         return "One run per side: not known whether this is noise; counts are exact."
     return f"{before} and {after} runs: too few to tell it from noise; counts are exact."

@@ -102,7 +102,7 @@ def _summary(job: JobFacts) -> dict[str, Cell]:
     return {
         "ranks": len(job.ranks),
         "steady_steps": int(job.steps.steady.sum()),
-        "collectives": sum(each.rows.shape[1] for each in job.matched),
+        "collectives": sum(of.rows.shape[1] for of in job.matched),
         "stragglers": len(job.stragglers),
         "clock_error_ns": int(errors.max()) if len(errors) else None,
     }
@@ -110,7 +110,7 @@ def _summary(job: JobFacts) -> dict[str, Cell]:
 
 def _notes(job: JobFacts) -> Iterator[str]:
     """Notes on what is not known, and how to record it."""
-    count = sum(len(each.collectives) for each in job.ranks)
+    count = sum(len(rank.collectives) for rank in job.ranks)
     if not count:
         yield "No rank exchanges data with others on its GPU, so nothing tells who waits for whom."
         return
@@ -122,13 +122,13 @@ def _notes(job: JobFacts) -> Iterator[str]:
     unmatched = sum(int((wait < 0).sum()) for wait in job.wait_ns)
     if job.has_waits and 2 * unmatched > count:
         yield f"The waits of {unmatched:,} of {count:,} collectives are unknown."
-    unnamed = sum(int((each.collectives.communicator == NULL).sum()) for each in job.ranks)
+    unnamed = sum(int((rank.collectives.communicator == NULL).sum()) for rank in job.ranks)
     if unnamed == count:
         yield (
             "The communicators of collectives are not in the recordings, so they are matched by "
             f"their order. {_record(job)}"
         )
-    sizes = sum(int((each.collectives.bytes < 0).sum()) for each in job.ranks)
+    sizes = sum(int((rank.collectives.bytes < 0).sum()) for rank in job.ranks)
     if sizes == count and unnamed < count:
         yield f"The sizes of collectives are not in the recordings. {_record(job)}"
     if not len(job.steps.names):

@@ -49,7 +49,7 @@ class CriticalPath:
 
     @property
     def duration_ns(self) -> int:
-        return sum(each.duration_ns for each in self.segments)
+        return sum(segment.duration_ns for segment in self.segments)
 
 
 @record

@@ -82,7 +82,7 @@ class RankCollectives(Timed):
     def take(self, rows: Array) -> RankCollectives:
         """The collectives of an index array or a mask."""
         columns: dict[str, Any] = {
-            each.name: getattr(self, each.name)[rows] for each in fields(self)
+            column.name: getattr(self, column.name)[rows] for column in fields(self)
         }
         return RankCollectives(**columns)
 
@@ -262,7 +262,9 @@ def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
 
 def no_collectives() -> RankCollectives:
     """The empty collectives of a rank that exchanges nothing."""
-    columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
+    columns: dict[str, Any] = {
+        column.name: np.zeros(0, np.int64) for column in fields(RankCollectives)
+    }
     columns["kind"] = np.zeros(0, np.int8)
     columns["idle_ns"] = np.zeros((0, len(CAUSE_NAMES)), np.int64)
     return RankCollectives(**columns)

@@ -84,7 +84,7 @@ class _Joined:
 
 def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     """Match the collectives of the ranks, and find where ranks disagree."""
-    if not any(len(each.collectives) for each in ranks):
+    if not any(len(rank.collectives) for rank in ranks):
         return Matching((), ())
     joined = _joined(ranks)
     communicators = matched_rows(joined.times, by_name=True)

@@ -66,7 +66,7 @@ def _shifts(
 ) -> Integers:
     """The number in the job of the first step of each rank, relative to the first rank's."""
     reference = int(np.argmax(counts > 0))
-    first = [int(each.steps.number[0]) if len(each.steps) else None for each in ranks]
+    first = [int(rank.steps.number[0]) if len(rank.steps) else None for rank in ranks]
     shift = np.array([0 if n is None else n - (first[reference] or 0) for n in first], np.int64)
     placed = {reference}
     waiting = list(matched)

@@ -51,10 +51,7 @@ def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
         "power_limit_w": min(_numbers(run, "power_limit_w_after"), default=None),
         "temperature_c": max(_numbers(run, "temperature_c_after"), default=None),
         "other_processes": max(
-            (
-                *_numbers(run, "other_processes_before"),
-                *_numbers(run, "other_processes_after"),
-            ),
+            (n for when in ("before", "after") for n in _numbers(run, f"other_processes_{when}")),
             default=None,
         ),
     }

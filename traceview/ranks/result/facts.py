@@ -44,7 +44,7 @@ class JobFacts:
     @property
     def has_waits(self) -> bool:
         """Whether any wait is known."""
-        return any((each.last >= 0).any() for each in self.matched)
+        return any((of.last >= 0).any() for of in self.matched)
 
     def steady_count(self, rank: int) -> int:
         """The number of a rank's steady steps, at least 1 as times are divided by it."""
@@ -65,7 +65,7 @@ def waits_by_row(
     ranks: tuple[RankFigures, ...], matched: tuple[MatchedCommunicator, ...]
 ) -> tuple[Integers, ...]:
     """The wait of each collective of each rank, −1 where it is unknown."""
-    waits = tuple(np.full(len(each.collectives), -1, np.int64) for each in ranks)
+    waits = tuple(np.full(len(rank.collectives), -1, np.int64) for rank in ranks)
     for of in matched:
         for place, rank in enumerate(of.ranks):
             present = of.rows[place] >= 0

@@ -27,23 +27,24 @@ def activity_of_rank(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
     if cause == CAUSE_NAMES[LAUNCH_LATE] or (cause == CAUSE_NAMES[SYNC_DRAIN] and where):
-        does = (each.rank for each in ACTIVITIES if place and each.name == place.what)
+        does = (activity.rank for activity in ACTIVITIES if place and activity.name == place.what)
         verb = next(does, "") or ("works" if where else "")
         return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
-    return f"{next((each.rank for each in CAUSES if each.name == cause), 'its GPU is idle')}{where}"
+    does = (idle_cause.rank for idle_cause in CAUSES if idle_cause.name == cause)
+    return f"{next(does, 'its GPU is idle')}{where}"
 
 
-def remedy(each: stragglers.Straggler) -> str:
+def remedy(late: stragglers.Straggler) -> str:
     """The remedy for a late rank, an imperative with the fields of its finding."""
-    if each.is_once:
+    if late.is_once:
         return "Record more steps: one pause does not tell whether it comes again, and how often."
-    if each.more_work:
+    if late.more_work:
         return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
-    if each.cause == GPU_WORK:
+    if late.cause == GPU_WORK:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
-    if each.place is not None and each.place.text:
+    if late.place is not None and late.place.text:
         return (
             "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
         )
@@ -158,8 +159,8 @@ def _most_exposed(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> tuple[str, dict[str, Value]]:
     """The kind with most exposed time and its group's bandwidth, as the end of a sentence."""
-    exposed = [np.bincount(each.kind, _exposed_transfers(each), len(KINDS)) for each in calls]
-    of = int(np.argmax([each.max() for each in exposed]))
+    exposed = [np.bincount(group.kind, _exposed_transfers(group), len(KINDS)) for group in calls]
+    of = int(np.argmax([times.max() for times in exposed]))
     group = next(row for row in tables["groups"].rows() if row["group"] == job.groups[of].label)
     values: dict[str, Value] = {"kind": KINDS[int(np.argmax(exposed[of]))]}
     if group["link_pct"] is None:
@@ -176,7 +177,7 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """The findings, the worst first."""
     findings = [
-        *(_inconsistent(job, each) for each in job.inconsistencies),
+        *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
         *small_messages(job, tables, calls),
@@ -220,26 +221,26 @@ def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
     )
 
 
-def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
-    severity = severity_of(each.saved_ns, job.span_ns)
+def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
+    severity = severity_of(late.saved_ns, job.span_ns)
     if severity is None:
         return None
-    name, place = job.ranks[each.rank].name.rank, each.place
-    why, why_values = _why(job, each)
-    values = {**_straggler_values(job, each), **why_values}
+    name, place = job.ranks[late.rank].name.rank, late.place
+    why, why_values = _why(job, late)
+    values = {**_straggler_values(job, late), **why_values}
     when = "is late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
-    if each.is_once:
+    if late.is_once:
         severity = "medium" if severity == "high" else "low"
         when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
-        values["late_share_pct"] = share_pct(each.saved_ns, job.span_ns)
+        values["late_share_pct"] = share_pct(late.saved_ns, job.span_ns)
     whom = "The other rank waits {wait_ns}"
     if len(job.ranks) > 2:
         whom = "The other {others:rank} wait {wait_ns} each"
     return Finding(
         severity,
         f"Rank {{rank}} {when}: {why}. {whom} in {{kind}}.",
-        remedy(each),
-        each.saved_ns,
+        remedy(late),
+        late.saved_ns,
         Subject(
             "rank",
             f"rank {name}",
@@ -247,40 +248,44 @@ def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
             (place.line or None) if place else None,
         ),
         Evidence(values, "stragglers", {"rank": name}),
-        None if each.is_once else share_pct(each.saved_ns, job.span_ns),
-        cause=each.cause,
-        saving="about" if each.is_estimate else "at-most",
+        None if late.is_once else share_pct(late.saved_ns, job.span_ns),
+        cause=late.cause,
+        saving="about" if late.is_estimate else "at-most",
     )
 
 
-def _straggler_values(job: JobFacts, each: stragglers.Straggler) -> dict[str, Value]:
-    row, own, others = straggler_row(job, each), job.ranks[each.rank], len(job.ranks) - 1
-    late_steps = max(int(each.late.sum()), 1)
+def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Value]:
+    row, own, others = straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
+    late_steps = max(int(late.late.sum()), 1)
     values: dict[str, Value] = {
         "rank": own.name.rank,
         "late_median_ns": row["late_median_ns"],
         "others": others,
-        "wait_ns": each.others_wait_ns // (others * late_steps),
-        "kind": KINDS[each.kind],
+        "wait_ns": late.others_wait_ns // (others * late_steps),
+        "kind": KINDS[late.kind],
         "path": own.path,
     }
     if row["steps"] is not None:
         values["steps"] = row["steps"]
-    if each.place is not None and each.place.text:
-        values["place"] = each.place.text
+    if late.place is not None and late.place.text:
+        values["place"] = late.place.text
     return values
 
 
-def _why(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
+def _why(job: JobFacts, late: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
     """Why a rank is late, as a clause, and the figures in it."""
-    if each.cause == GPU_WORK:
-        return _works_longer(longer_class(job, each))
-    if not each.more_work:
-        return activity_of_rank(each.cause, each.place), {}
-    late = {one.rank for one in job.stragglers}
-    others = [stragglers.launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
+    if late.cause == GPU_WORK:
+        return _works_longer(longer_class(job, late))
+    if not late.more_work:
+        return activity_of_rank(late.cause, late.place), {}
+    late_ranks = {one.rank for one in job.stragglers}
+    others = [
+        stragglers.launched_per_step(figures)[0]
+        for place, figures in enumerate(job.ranks)
+        if place not in late_ranks
+    ]
     values: dict[str, Value] = {
-        "launches": round(stragglers.launched_per_step(job.ranks[each.rank])[0]),
+        "launches": round(stragglers.launched_per_step(job.ranks[late.rank])[0]),
         "usual_launches": round(float(np.median(others))) if others else None,
     }
     whose = "that of the other" if len(others) == 1 else "those of the others"

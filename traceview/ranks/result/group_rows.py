@@ -73,7 +73,7 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
 
 
 def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
-    rows = [_group_row(job, *each) for each in zip(job.groups, calls, strict=True)]
+    rows = [_group_row(job, *pair) for pair in zip(job.groups, calls, strict=True)]
     return Table.from_rows(GROUPS.columns, rows)
 
 
@@ -139,7 +139,7 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
 
 
 def collectives_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
-    rows = [row for each in zip(job.groups, calls, strict=True) for row in _sizes(job, *each)]
+    rows = [row for pair in zip(job.groups, calls, strict=True) for row in _sizes(job, *pair)]
     rows.sort(key=lambda row: -int(row["wait_ns"] or 0))
     return Table.from_rows(COLLECTIVES.columns, rows)
 

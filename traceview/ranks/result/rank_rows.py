@@ -115,7 +115,7 @@ def ranks_table(job: JobFacts) -> Table:
 
 
 def _ranks(job: JobFacts) -> Iterator[dict[str, Cell]]:
-    worst = {each.rank: each for each in reversed(job.stragglers)}
+    worst = {late.rank: late for late in reversed(job.stragglers)}
     late_ns = job.late.late_ns.sum(axis=1)
     for place, each in enumerate(job.ranks):
         steps, straggler = job.steady_count(place), worst.get(place)
@@ -145,7 +145,7 @@ def _ranks(job: JobFacts) -> Iterator[dict[str, Cell]]:
 
 def stragglers_table(job: JobFacts) -> Table:
     return Table.from_rows(
-        STRAGGLERS.columns, [straggler_row(job, each) for each in job.stragglers]
+        STRAGGLERS.columns, [straggler_row(job, late) for late in job.stragglers]
     )
 
 
