@@ -32,12 +32,20 @@ def difference_bounds(before: Sequence[float], after: Sequence[float], tail: flo
     ways are enumerated, else drawn at random from a fixed seed, and from 100 values on the bounds
     are Welch's with the normal distribution.
     """
-    if len(before) + len(after) > _MANY:
-        return _normal_bounds(before, after, tail)
+    count = len(before) + len(after)
+    if count > _MANY:
+        if min(len(before), len(after)) < 2:
+            return None, None
+        error = math.hypot(*(stdev(side) / math.sqrt(len(side)) for side in (before, after)))
+        return _around(fmean(after) - fmean(before), error, tail)
     first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
-    if math.comb(len(first) + len(second), len(first)) <= _MOST_EXACT:
-        return _order_statistics(_subset_differences(first, second), tail)
-    return _order_statistics(_drawn_differences(first, second), tail)
+    if math.comb(count, len(first)) > _MOST_EXACT:
+        return _order_statistics(_drawn_differences(first, second), tail)
+    pairs = [
+        np.subtract.outer(_subset_sums(second, size), _subset_sums(first, size)).ravel() / size
+        for size in range(1, min(len(first), len(second)) + 1)
+    ]
+    return _order_statistics(np.concatenate(pairs) if pairs else np.zeros(0), tail)
 
 
 def mean_bounds(values: Sequence[float], tail: float) -> Bounds:
@@ -74,33 +82,18 @@ def _subsets(count: int, size: int) -> NDArray[np.intp]:
     return np.array(list(combinations(range(count), size)), np.intp)
 
 
-def _subset_differences(before: Floats, after: Floats) -> Floats:
-    pairs = [
-        np.subtract.outer(_subset_sums(after, size), _subset_sums(before, size)).ravel() / size
-        for size in range(1, min(len(before), len(after)) + 1)
-    ]
-    return np.concatenate(pairs) if pairs else np.zeros(0)
-
-
 def _drawn_differences(before: Floats, after: Floats) -> Floats:
     pooled = np.concatenate([before, after])
     order = np.argsort(np.random.default_rng(17).random((_DRAWS, len(pooled))), axis=1)
     # A value changes sides where it is drawn into the place of one of the other side.
     is_before = order < len(before)
-    given = is_before[:, len(before) :]
-    taken = ~is_before[:, : len(before)]
-    size = taken.sum(axis=1)
-    sums = (taken * pooled[order[:, : len(before)]]).sum(axis=1)
-    sums -= (given * pooled[order[:, len(before) :]]).sum(axis=1)
+    to_after = is_before[:, len(before) :]
+    to_before = ~is_before[:, : len(before)]
+    size = to_before.sum(axis=1)
+    sums = (to_before * pooled[order[:, : len(before)]]).sum(axis=1)
+    sums -= (to_after * pooled[order[:, len(before) :]]).sum(axis=1)
     differences: Floats = sums[size > 0] / size[size > 0]
     return differences
-
-
-def _normal_bounds(before: Sequence[float], after: Sequence[float], tail: float) -> Bounds:
-    if min(len(before), len(after)) < 2:
-        return None, None
-    error = math.hypot(*(stdev(side) / math.sqrt(len(side)) for side in (before, after)))
-    return _around(fmean(after) - fmean(before), error, tail)
 
 
 def _around(mean: float, error: float, tail: float) -> Bounds:
@@ -119,23 +112,24 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
     Exact, also with ties (by average ranks), up to 60 values; else normal, with the tie and
     continuity corrections. 1 where a side is empty.
     """
-    sizes = len(before), len(after)
-    if not all(sizes):
+    size, count = len(before), len(before) + len(after)
+    if not 0 < size < count:
         return 1.0
+    values = np.asarray([*before, *after], np.float64)
+    ordered = np.sort(values)
     # Twice the average ranks, so that those of ties are whole.
-    doubled = _doubled_ranks([*before, *after])
-    observed = sum(doubled[: sizes[0]]) - sizes[0] * (sum(sizes) + 1)
-    if sum(sizes) <= _MOST_EXACT_VALUES:
-        return _exact_p(doubled, sizes[0], abs(observed))
-    return _normal_p(doubled, sizes, abs(observed) / 2)
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    array = np.asarray(values, np.float64)
-    ordered = np.sort(array)
-    below = np.searchsorted(ordered, array, side="left")
-    upto = np.searchsorted(ordered, array, side="right")
-    return [int(rank) for rank in below + upto + 1]
+    doubled = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
+    doubled += 1
+    observed = abs(int(doubled[:size].sum()) - size * (count + 1))
+    if count <= _MOST_EXACT_VALUES:
+        return _exact_p(doubled.tolist(), size, observed)
+    _, ties = np.unique(doubled, return_counts=True)
+    tied = sum(number**3 - number for number in ties.tolist()) / (count * (count - 1))
+    variance = size * (count - size) / 12 * (count + 1 - tied)
+    if variance <= 0:
+        return 1.0
+    distance = max(observed / 2 - 0.5, 0)
+    return min(2 * NormalDist().cdf(-distance / math.sqrt(variance)), 1.0)
 
 
 def _exact_p(doubled: Sequence[int], size: int, observed: int) -> float:
@@ -143,23 +137,13 @@ def _exact_p(doubled: Sequence[int], size: int, observed: int) -> float:
     # ways[n][s]: choices of n of the ranks so far that sum to s; whole numbers of any size.
     ways: list[dict[int, int]] = [{0: 1}, *({} for _ in range(size))]
     for rank in doubled:
-        for taken in range(size, 0, -1):
-            with_rank = ways[taken]
-            for total, number in ways[taken - 1].items():
-                with_rank[total + rank] = with_rank.get(total + rank, 0) + number
+        for number in range(size, 0, -1):
+            with_rank = ways[number]
+            for total, choices in ways[number - 1].items():
+                with_rank[total + rank] = with_rank.get(total + rank, 0) + choices
     expected = size * (len(doubled) + 1)
-    far = sum(number for total, number in ways[size].items() if abs(total - expected) >= observed)
+    far = sum(choices for total, choices in ways[size].items() if abs(total - expected) >= observed)
     return far / math.comb(len(doubled), size)
-
-
-def _normal_p(doubled: Sequence[int], sizes: tuple[int, int], distance: float) -> float:
-    count = sum(sizes)
-    _, ties = np.unique(np.asarray(doubled), return_counts=True)
-    tied = sum(int(number) ** 3 - int(number) for number in ties) / (count * (count - 1))
-    variance = sizes[0] * sizes[1] / 12 * (count + 1 - tied)
-    if variance <= 0:
-        return 1.0
-    return min(2 * NormalDist().cdf(-max(distance - 0.5, 0) / math.sqrt(variance)), 1.0)
 
 
 # The number of runs that would prove a difference.
@@ -185,23 +169,17 @@ def runs_to_decide(
     which decides in some 7 of 10 cases. None if no side has two runs, so that the scatter is
     unknown, and above 200.
     """
-    scatter = _pooled_deviation(before, after)
-    if scatter is None:
+    freedom = sum(max(len(side) - 1, 0) for side in (before, after))
+    if not freedom:
         return None
+    squares = sum(stdev(side) ** 2 * (len(side) - 1) for side in (before, after) if len(side) > 1)
+    scatter = math.sqrt(squares / freedom)
     distance = abs(fmean(after) - fmean(before) - limit)
     for runs in range(fewest_runs(tail), MOST_RUNS + 1):
         reach = _t_quantile(1 - tail, 2 * runs - 2) * scatter * math.sqrt(2 / runs)
         if reach <= distance * _REACH:
             return runs
     return None
-
-
-def _pooled_deviation(before: Sequence[float], after: Sequence[float]) -> float | None:
-    freedom = sum(max(len(side) - 1, 0) for side in (before, after))
-    if not freedom:
-        return None
-    squares = sum(stdev(side) ** 2 * (len(side) - 1) for side in (before, after) if len(side) > 1)
-    return math.sqrt(squares / freedom)
 
 
 def _t_quantile(probability: float, freedom: int) -> float:

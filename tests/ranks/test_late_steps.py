@@ -12,7 +12,7 @@ from traceview.ranks.answer import job_facts, job_report
 from traceview.ranks.job import PARTS
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
-from traceview.ranks.result.heat import loading_in_steps
+from traceview.ranks.result.facts import loading_in_steps
 from traceview.ranks.result.rank_rows import pattern_of
 from traceview.render.ranks.document import ranked_findings
 

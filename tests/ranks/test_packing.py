@@ -32,25 +32,25 @@ def sent(value: object) -> object:
 @given(COLUMNS)
 def test_a_column_is_equal_afterwards(values: list[int]):
     column = np.array(values, np.int64)
-    np.testing.assert_array_equal(sent(SentColumn.of(column)).column(), column)
+    np.testing.assert_array_equal(sent(SentColumn.of(column)).unpacked(), column)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "bool"])
 def test_a_column_keeps_its_type(dtype: str):
     column = np.array([0, 1, 1, 0, 1], dtype)
-    back = SentColumn.of(column).column()
+    back = SentColumn.of(column).unpacked()
     assert back.dtype == column.dtype
     assert back.tolist() == column.tolist()
 
 
 @given(st.lists(st.text(st.characters()), max_size=9))
 def test_texts_are_equal_afterwards(texts: list[str]):
-    assert SentTexts.of(texts).texts() == tuple(texts)
+    assert SentTexts.of(texts).unpacked() == tuple(texts)
 
 
 def test_lone_surrogates_and_zeros_stay():
     texts = ("\ud800", "a\0b", "", "é")
-    assert SentTexts.of(texts).texts() == texts
+    assert SentTexts.of(texts).unpacked() == texts
 
 
 def test_a_table_is_equal_afterwards_without_its_columns_of_zeros():
@@ -58,7 +58,7 @@ def test_a_table_is_equal_afterwards_without_its_columns_of_zeros():
     table[:, 4] = np.arange(1000) ** 2
     packed = SentTable.of(table)
     assert [place for place, _ in packed.columns] == [4]
-    np.testing.assert_array_equal(packed.table(), table)
+    np.testing.assert_array_equal(packed.unpacked(), table)
 
 
 def size(column: np.ndarray) -> int:

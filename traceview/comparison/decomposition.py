@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,8 +14,7 @@ from traceview.comparison.comparison import (
     PartDifference,
     RunComparison,
 )
-from traceview.comparison.figures import RunFigures
-from traceview.comparison.sides import longest, step_mean_ns, total
+from traceview.comparison.figures import RunFigures, longest, step_mean_ns, total
 from traceview.statistics import difference_bounds, mann_whitney
 
 # The certainty of a difference of step times: the run is the sampling unit, not the step.
@@ -32,25 +31,20 @@ def step_time_certainty(
     a lower bound of the noise. From 95 % and runs on both sides no interval exists below 4 and 4
     (or 3 and 5, 2 and 8, 1 and 39).
     """
-    if len(before) == len(after) == 1:
-        return _of(before[0].step_ns, after[0].step_ns, (1, 1), level)
-    times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
-    return _of(times[0], times[1], (len(before), len(after)), level)
-
-
-def _of(
-    before: Sequence[float], after: Sequence[float], runs: tuple[int, int], level: float
-) -> Certainty:
-    low, high = difference_bounds(before, after, (1 - level) / 2)
-    is_of_steps = runs == (1, 1)
+    is_of_steps = len(before) == len(after) == 1
+    if is_of_steps:
+        times: list[Sequence[float]] = [before[0].step_ns, after[0].step_ns]
+    else:
+        times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
+    low, high = difference_bounds(times[0], times[1], (1 - level) / 2)
     return Certainty(
         basis=("none" if low is None else "steps") if is_of_steps else "runs",
-        runs_before=runs[0],
-        runs_after=runs[1],
+        runs_before=len(before),
+        runs_after=len(after),
         level=level,
         low_ns=low,
         high_ns=high,
-        p_value=None if is_of_steps else mann_whitney(before, after),
+        p_value=None if is_of_steps else mann_whitney(*times),
     )
 
 
@@ -72,15 +66,15 @@ def compare_runs(
     """
     environment.check_comparable(before, after, force=force)
     notes: tuple[str, ...] = ()
-    if not _all_have_steps(before, after):
-        which = (
-            "Some runs have no"
-            if any(run.has_steps for run in (*before, *after))
-            else "The runs have no"
-        )
+    stepping = [run.has_steps for run in (*before, *after)]
+    if not all(stepping):
+        which = "Some runs have no" if any(stepping) else "The runs have no"
         notes = (f"{which} steps: the steady window of each is compared whole.",)
-        before, after = (tuple(map(_as_one_window, side)) for side in (before, after))
-    differences = [_difference(each) for each in matching.match_runs(before, after)]
+        before, after = (
+            tuple(replace(run, has_steps=False, step_ns=(run.window_ns,)) for run in side)
+            for side in (before, after)
+        )
+    differences = [_difference(match) for match in matching.match_runs(before, after)]
     parts = tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
     return RunComparison(
         before=tuple(before),
@@ -93,14 +87,6 @@ def compare_runs(
         environment=environment.environment_differences(before, after),
         notes=(*notes, *_unlike_programs(parts), *_unlike_steps(parts)),
     )
-
-
-def _all_have_steps(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> bool:
-    return all(run.has_steps for run in (*before, *after))
-
-
-def _as_one_window(run: RunFigures) -> RunFigures:
-    return replace(run, has_steps=False, step_ns=(run.window_ns,))
 
 
 def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
@@ -138,17 +124,16 @@ def _unlike_programs(parts: Sequence[PartDifference]) -> Iterator[str]:
     shared = [part for part in kernels if part.calls_before and part.calls_after]
     if not shared:
         return
-    before = _time_share((part.before_ns for part in shared), (part.before_ns for part in kernels))
-    after = _time_share((part.after_ns for part in shared), (part.after_ns for part in kernels))
-    if min(before, after) < Fraction(ALIKE_PROGRAMS):
+    shares = [
+        total(getattr(part, time) for part in shared)
+        / max(total(getattr(part, time) for part in kernels), Fraction(1))
+        for time in ("before_ns", "after_ns")
+    ]
+    if min(shares) < Fraction(ALIKE_PROGRAMS):
         yield (
-            f"The kernels of both sides take {wording.kernel_shares(before, after)}: they may be "
+            f"The kernels of both sides take {wording.kernel_shares(*shares)}: they may be "
             "different programs."
         )
-
-
-def _time_share(some: Iterable[Fraction], every: Iterable[Fraction]) -> Fraction:
-    return total(some) / max(total(every), Fraction(1))
 
 
 def _difference(match: matching.MatchedParts) -> PartDifference:
@@ -161,10 +146,10 @@ def _difference(match: matching.MatchedParts) -> PartDifference:
         name=shown.name,
         place=shown.place,
         change=match.change,
-        before_ns=total(each.time_ns for each in match.before),
-        after_ns=total(each.time_ns for each in match.after),
-        calls_before=total(each.calls for each in match.before),
-        calls_after=total(each.calls for each in match.after),
+        before_ns=total(side.time_ns for side in match.before),
+        after_ns=total(side.time_ns for side in match.after),
+        calls_before=total(side.calls for side in match.before),
+        calls_after=total(side.calls for side in match.after),
         before=before,
         after=after,
     )
@@ -174,11 +159,13 @@ def _counts(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Iterat
     """Every count per step; names of either side."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.counts)
     for name in names:
-        sides = [[_per_step(run, name) for run in side] for side in (before, after)]
-        means = [total(rates) / len(rates) for rates in sides]
-        varies = any(len(set(rates)) > 1 for rates in sides)
-        yield CountDifference(name, means[0], means[1], varies)
-
-
-def _per_step(run: RunFigures, name: str) -> Fraction:
-    return Fraction(run.counts.get(name, 0), run.steps)
+        before_rates, after_rates = (
+            [Fraction(run.counts.get(name, 0), run.steps) for run in side]
+            for side in (before, after)
+        )
+        yield CountDifference(
+            name,
+            total(before_rates) / len(before),
+            total(after_rates) / len(after),
+            varies=len(set(before_rates)) > 1 or len(set(after_rates)) > 1,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from statistics import median
 
@@ -22,12 +22,7 @@ _FIRST = (
     "recorder", "recorder_options",
 )  # fmt: skip
 """Keys in the order in which they explain a difference; the others follow by name."""
-_REFUSING = ("gpu", "devices")
-_TOLERANCES = {
-    "sm_clock_mhz": 0.05,
-    "memory_clock_mhz": 0.05,
-    "temperature_c": 0.25,
-}
+_TOLERANCES = {"sm_clock_mhz": 0.05, "memory_clock_mhz": 0.05, "temperature_c": 0.25}
 """Of measured values: a smaller relative difference explains nothing."""
 _WORKING = ("kernel", "communication", "copy", "memset", "graph")
 
@@ -44,14 +39,17 @@ def check_comparable(
         if not runs:
             raise ComparisonRefusedError(f"no recording on the {side} side", "pass one or more")
         for run in runs:
-            if not _works(run):
+            if run.window_ns <= 0 or not any(part.kind in _WORKING for part in run.parts):
                 raise ComparisonRefusedError(
                     f"{run.name} has no GPU work in its steps",
                     "compare recordings in which the GPU works",
                 )
     if not force:
         check_captures((*before, *after))
-        _check_machines(before, after)
+        for key, noun in (("gpu", "GPU"), ("devices", "number of GPUs")):
+            if values := _differing(key, before, after):
+                what = f"the {noun} differs: {values[0]} before, {values[1]} after"
+                raise ComparisonRefusedError(what, _FORCE, _OPTION)
         _check_kernels(before, after)
 
 
@@ -83,37 +81,29 @@ def environment_differences(
     A value that one side did not record is not a difference.
     """
     keys = {key for run in (*before, *after) for key in _environment(run)}
-    ordered = sorted(keys, key=lambda key: (_rank(key), key))
+    first = [key for key in _FIRST if key in keys]
     return tuple(
-        EnvironmentDifference(key, *values, refuses=key in _REFUSING)
-        for key in ordered
+        EnvironmentDifference(key, *values, refuses=key in ("gpu", "devices"))
+        for key in (*first, *sorted(keys.difference(first)))
         if (values := _differing(key, before, after)) is not None
     )
-
-
-def _rank(key: str) -> int:
-    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
 
 
 def _environment(run: RunFigures) -> dict[str, str]:
     return {**run.environment, "devices": str(run.devices), "recorder": run.recorder}
 
 
-def _values(key: str, runs: Iterable[RunFigures]) -> list[str]:
-    """The distinct values of a side, in order."""
-    values = (_environment(run).get(key, "") for run in runs)
-    return list(dict.fromkeys(value for value in values if value))
-
-
 def _differing(
     key: str, before: Sequence[RunFigures], after: Sequence[RunFigures]
 ) -> tuple[str, str] | None:
-    sides = _values(key, before), _values(key, after)
-    if not (sides[0] and sides[1]) or set(sides[0]) == set(sides[1]):
+    """The distinct values of both sides, in order; None where they agree or one has none."""
+    values = [(_environment(run).get(key, "") for run in side) for side in (before, after)]
+    one, other = (list(dict.fromkeys(value for value in of if value)) for of in values)
+    if not (one and other) or set(one) == set(other):
         return None
-    if key in _TOLERANCES and _alike(*sides, _TOLERANCES[key]):
+    if key in _TOLERANCES and _alike(one, other, _TOLERANCES[key]):
         return None
-    return ", ".join(sides[0]), ", ".join(sides[1])
+    return ", ".join(one), ", ".join(other)
 
 
 def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> bool:
@@ -125,19 +115,6 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
     return abs(one - other) <= tolerance * max(abs(one), abs(other))
 
 
-def _works(run: RunFigures) -> bool:
-    return run.window_ns > 0 and any(part.kind in _WORKING for part in run.parts)
-
-
-def _check_machines(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    for key, noun in (("gpu", "GPU"), ("devices", "number of GPUs")):
-        values = _differing(key, before, after)
-        if values is not None:
-            raise ComparisonRefusedError(
-                f"the {noun} differs: {values[0]} before, {values[1]} after", _FORCE, _OPTION
-            )
-
-
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
     """Refuse sides that share no kernel, or hardly any; copies and memsets are in any program.
 
@@ -147,7 +124,9 @@ def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) ->
     if any(kind == "graph" for side in times for kind, _ in side):
         return
     shared = times[0].keys() & times[1].keys()
-    shares = [_share(side, shared) for side in times]
+    shares = [
+        Fraction(sum(side[name] for name in shared), max(sum(side.values()), 1)) for side in times
+    ]
     there = [any(kind in ("kernel", "communication") for kind, _ in side) for side in times]
     if not all(there) and any(there):
         what = f"no kernel was recorded {'after' if there[0] else 'before'}"
@@ -163,12 +142,8 @@ def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) ->
 
 def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
     parts = [part for run in runs for part in run.parts if part.kind in _WORKING]
-    own = [part for part in parts if part.kind not in ("copy", "memset")]
+    kernels = [part for part in parts if part.kind not in ("copy", "memset")]
     times: dict[tuple[str, str], int] = defaultdict(int)
-    for part in own or parts:
+    for part in kernels or parts:
         times[part.kind, matching.without_counters(part.name)] += part.time_ns
     return times
-
-
-def _share(times: Mapping[tuple[str, str], int], names: Iterable[tuple[str, str]]) -> Fraction:
-    return Fraction(sum(times[name] for name in names), max(sum(times.values()), 1))

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import msgspec
@@ -128,54 +127,48 @@ def side(
     is read once and counts twice. `may_force` says whether the caller offers `force`.
     """
     inputs = [given] if isinstance(given, str | Path | Trace) else list(given)
-    sources = [source for each in inputs for source in _sources(each)]
+    sources = [source for named in inputs for source in _sources(named)]
+    identities = [_identity(source) for source in sources]
     if not force:
-        _check_named_once(sources, may_force=may_force)
-    known: dict[Hashable, list[Run]] = {}
-    for source in sources:
-        identity = _identity(source)
-        if identity not in known:
-            known[identity] = list(_runs(source, load))
-    runs = [run for source in sources for run in known[_identity(source)]]
-    if not force:
-        _check_ranks(runs)
+        # Before any is read: reading takes long.
+        names: dict[Hashable, str] = {}
+        for source, identity in zip(sources, identities, strict=True):
+            name = Path(source.path if isinstance(source, Trace) else source).name
+            if identity in names:
+                raise same_capture(names[identity], name, may_force=may_force)
+            names[identity] = name
+    by_identity: dict[Hashable, list[Run]] = {}
+    for source, identity in zip(sources, identities, strict=True):
+        if identity not in by_identity:
+            by_identity[identity] = list(_runs(source, load))
+    runs = [run for identity in identities for run in by_identity[identity]]
+    ranked = {run.rank: run.figures.name for run in runs if run.rank is not None}
+    if not force and len(ranked) > 1:
+        # Ranks wait for each other in every step: they differ less than repeated runs would.
+        one, other, *_ = sorted(ranked)
+        raise ComparisonRefusedError(
+            f"{ranked[one]} and {ranked[other]} are ranks {one} and {other} of a job, not "
+            "repeated runs of it",
+            "pass recordings of one rank, the same on both sides",
+        )
     return runs
 
 
-def _sources(given: Input) -> list[Recording]:
-    if isinstance(given, Trace):
-        return [given]
-    path = Path(given)
-    return [*_recordings_in(path)] if path.is_dir() else [path]
+def _sources(named: Input) -> Sequence[Recording]:
+    if isinstance(named, Trace):
+        return [named]
+    path = Path(named)
+    if not path.is_dir():
+        return [path]
+    recordings = recordings_in(path)
+    if not recordings:
+        raise ComparisonRefusedError(f"{path} has no recordings", USE_RECORDINGS)
+    return recordings
 
 
 def _identity(source: Recording) -> Hashable:
     """Equal for a file and links to it."""
     return id(source) if isinstance(source, Trace) else os.path.realpath(source)
-
-
-def _check_named_once(sources: Sequence[Recording], *, may_force: bool) -> None:
-    """Refuse a file named twice before any is read: reading takes long."""
-    names: dict[Hashable, str] = {}
-    for source in sources:
-        name = Path(source.path if isinstance(source, Trace) else source).name
-        identity = _identity(source)
-        if identity in names:
-            raise same_capture(names[identity], name, may_force=may_force)
-        names[identity] = name
-
-
-def _check_ranks(runs: Sequence[Run]) -> None:
-    """Ranks wait for each other in every step: they differ less than repeated runs would."""
-    ranked = {run.rank: run.figures.name for run in runs if run.rank is not None}
-    if len(ranked) < 2:
-        return
-    numbers = sorted(ranked)
-    names = f"{ranked[numbers[0]]} and {ranked[numbers[1]]}"
-    raise ComparisonRefusedError(
-        f"{names} are ranks {numbers[0]} and {numbers[1]} of a job, not repeated runs of it",
-        "pass recordings of one rank, the same on both sides",
-    )
 
 
 def _rank_of(trace: Trace) -> int | None:
@@ -190,23 +183,13 @@ def _runs(source: Recording, load: Callable[[Path], Trace]) -> Iterator[Run]:
         yield from (Run(figures, None) for figures in read_baseline(source))
     else:
         trace = load(source)
-        yield Run(_named(figures_of(trace), source), source, _rank_of(trace))
-
-
-def _named(figures: RunFigures, file: Path) -> RunFigures:
-    """The figures under the file name the user gave; unpacking or exporting changes the path."""
-    return replace(figures, name=file.name)
-
-
-def _recordings_in(folder: Path) -> list[Path]:
-    recordings = recordings_in(folder)
-    if not recordings:
-        raise ComparisonRefusedError(f"{folder} has no recordings", USE_RECORDINGS)
-    return recordings
+        # Under the file name that the user gave: unpacking or exporting changes the path.
+        figures = replace(figures_of(trace), name=source.name)
+        yield Run(figures, source, _rank_of(trace))
 
 
 def median_recording(runs: Sequence[Run]) -> Recording | None:
     """The recording with the median step of a side; the faster of two. None for baselines."""
     recorded = [run for run in runs if run.recording is not None]
-    recorded.sort(key=lambda run: Fraction(run.figures.window_ns, run.figures.steps))
+    recorded.sort(key=lambda run: run.figures.mean_step_ns)
     return recorded[(len(recorded) - 1) // 2].recording if recorded else None

@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from traceview.comparison.comparison import Change
-from traceview.comparison.figures import RunFigures, StepPart
-from traceview.comparison.renames import RENAMED_KINDS, Rename, StepSequence, find_renames, portion
-from traceview.comparison.sides import PartKey, SidePart, configuration, part_key, side_parts
+from traceview.comparison.figures import (
+    PartKey,
+    PartKind,
+    RunFigures,
+    SidePart,
+    StepPart,
+    configuration,
+    part_key,
+    side_parts,
+)
+from traceview.comparison.renames import RENAMED_KINDS, StepSequence, find_renames, portion
 from traceview.records import record
 
 # Names that compilers give kernels, without the lines, counters and hashes that edits change.
@@ -53,15 +61,15 @@ def places_in_order(names: Iterable[str]) -> Mapping[str, tuple[str, int, int]]:
     for name in names:
         if (rest := without_counters(name)) != name:
             alike[rest].add(name)
+
+    def numbers(name: str) -> tuple[list[int], str]:
+        return [int(number) for number in _NUMBER.findall(name)], name
+
     return {
-        name: (rest, place, len(own))
-        for rest, own in alike.items()
-        for place, name in enumerate(sorted(own, key=_numbers))
+        name: (rest, place, len(same))
+        for rest, same in alike.items()
+        for place, name in enumerate(sorted(same, key=numbers))
     }
-
-
-def _numbers(name: str) -> tuple[list[int], str]:
-    return [int(number) for number in _NUMBER.findall(name)], name
 
 
 @record
@@ -76,42 +84,33 @@ class MatchedParts:
 _Key = Callable[[StepPart], PartKey | None]
 
 
-def _same_code(part: StepPart) -> PartKey | None:
-    """The key of idle time by the code at its line, as the line may have moved."""
-    return ("idle", part.name, part.symbol) if part.kind == "idle" and part.symbol else None
-
-
-def _other_configuration(part: StepPart) -> PartKey | None:
-    return ("kernel", part.symbol, part.place) if part.kind == "kernel" else None
-
-
 def _other_place(part: StepPart) -> PartKey | None:
     if part.kind == "idle":
         return None
     return (part.kind, part.group, part.symbol or part.name, configuration(part.shape))
 
 
-def _same_kernel(part: StepPart) -> PartKey | None:
-    return ("kernel", part.symbol) if part.kind == "kernel" else None
+def _by_fields(kind: PartKind, *names: str) -> _Key:
+    """The key of parts of one kind by these fields; None for others, and without a symbol."""
 
+    def key(part: StepPart) -> PartKey | None:
+        values = tuple(getattr(part, name) for name in names)
+        without_code = kind == "idle" and "symbol" in names and not part.symbol
+        return None if part.kind != kind or without_code else (kind, *values)
 
-def _same_label(part: StepPart) -> PartKey | None:
-    return None if part.kind == "idle" else (part.kind, part.group, part.name)
-
-
-def _same_direction(part: StepPart) -> PartKey | None:
-    """The key of copies by direction, whatever the kind of host memory."""
-    return ("copy", part.group) if part.kind == "copy" else None
+    return key
 
 
 _LEVELS: tuple[tuple[Change, _Key], ...] = (
     ("same", part_key),
-    ("same", _same_code),
-    ("reconfigured", _other_configuration),
+    # Idle time by the code at its line, as the line may have moved.
+    ("same", _by_fields("idle", "name", "symbol")),
+    ("reconfigured", _by_fields("kernel", "symbol", "place")),
     ("same", _other_place),
-    ("reconfigured", _same_kernel),
-    ("same", _same_label),
-    ("reconfigured", _same_direction),
+    ("reconfigured", _by_fields("kernel", "symbol")),
+    ("same", lambda part: None if part.kind == "idle" else (part.kind, part.group, part.name)),
+    # Copies by direction, whatever the kind of host memory.
+    ("reconfigured", _by_fields("copy", "group")),
 )
 """From the whole identity of a part to less and less of it; what is left over goes on."""
 
@@ -125,13 +124,17 @@ def match_runs(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> lis
 def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[MatchedParts]:
     """Every part of both sides in exactly one match, by name."""
     left, right, matches = list(before), list(after), []
-    for change, key in _levels(before, after):
+    levels = list(_LEVELS)
+    if len({any(side.part.place for side in of) for of in (before, after)}) > 1:
+        # If only one side has places, idle time matches by its cause at last.
+        levels.append(("same", _by_fields("idle", "name")))
+    for change, key in levels:
         shared, left, right = _shared(left, right, change, (key, key))
         matches += shared
     shared, left, right = _shared(left, right, "same", (_in_order(left), _in_order(right)))
     matches += shared
-    matches += [MatchedParts("vanished", (each,), ()) for each in left]
-    matches += [MatchedParts("appeared", (), (each,)) for each in right]
+    matches += [MatchedParts("vanished", (side,), ()) for side in left]
+    matches += [MatchedParts("appeared", (), (side,)) for side in right]
     return matches
 
 
@@ -154,7 +157,7 @@ def _in_order(side: Sequence[SidePart]) -> _Key:
 
     Kernels of equal names match by rank, if both sides have equally many.
     """
-    places = places_in_order(each.part.name for each in side if each.part.kind == "kernel")
+    places = places_in_order(one.part.name for one in side if one.part.kind == "kernel")
 
     def key(part: StepPart) -> PartKey | None:
         if part.kind != "kernel" or part.name not in places:
@@ -165,21 +168,11 @@ def _in_order(side: Sequence[SidePart]) -> _Key:
     return key
 
 
-def _levels(
-    before: Sequence[SidePart], after: Sequence[SidePart]
-) -> tuple[tuple[Change, _Key], ...]:
-    """The levels of matching; if only one side has places, the last one is idle time by cause."""
-    placed = [any(each.part.place for each in side) for side in (before, after)]
-    if all(placed) or not any(placed):
-        return _LEVELS
-    return (*_LEVELS, ("same", lambda part: ("idle", part.name) if part.kind == "idle" else None))
-
-
 def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart]]:
     by_key: defaultdict[PartKey, list[SidePart]] = defaultdict(list)
-    for each in parts:
-        if (name := key(each.part)) is not None:
-            by_key[name].append(each)
+    for side in parts:
+        if (name := key(side.part)) is not None:
+            by_key[name].append(side)
     return dict(by_key)
 
 
@@ -188,60 +181,50 @@ def _with_renames(
 ) -> list[MatchedParts]:
     """The matches, with calls of kernels on one side only matched to those they replaced."""
     left = frozenset(
-        part_key(each.part)
+        part_key(side.part)
         for match in matches
         if not (match.before and match.after)
-        for each in (*match.before, *match.after)
-        if each.part.kind in RENAMED_KINDS
+        for side in (*match.before, *match.after)
+        if side.part.kind in RENAMED_KINDS
     )
     if not left:
         return matches
     matched = {
-        part_key(each.part): number
+        part_key(side.part): number
         for number, match in enumerate(matches)
         if match.before and match.after
-        for each in (*match.before, *match.after)
+        for side in (*match.before, *match.after)
     }
-    taken: list[MatchedParts] = []
-    sides = [_by_identity(matches, which) for which in ("before", "after")]
-    rest = [dict(side) for side in sides]
-    for each in find_renames(before, after, matched, left):
-        taken.append(_renamed(each, (before, after), sides, rest))
-    kept = [
+    wholes = (
+        {part_key(side.part): side for match in matches for side in match.before},
+        {part_key(side.part): side for match in matches for side in match.after},
+    )
+    rests = tuple(dict(whole) for whole in wholes)
+    renamed = []
+    for rename in find_renames(before, after, matched, left):
+        sides = (
+            (before, rename.before, rename.before_ns, wholes[0], rests[0]),
+            (after, rename.after, rename.after_ns, wholes[1], rests[1]),
+        )
+        parts = []
+        for sequence, key, time_ns, whole, rest in sides:
+            part = portion(whole[key], sequence, rename.calls, time_ns)
+            rest[key] = replace(
+                rest[key],
+                time_ns=rest[key].time_ns - part.time_ns,
+                calls=rest[key].calls - part.calls,
+            )
+            parts.append(part)
+        renamed.append(MatchedParts("renamed", (parts[0],), (parts[1],)))
+    kept = (
         replace(
             match,
-            before=tuple(rest[0].get(part_key(s.part), s) for s in match.before),
-            after=tuple(rest[1].get(part_key(s.part), s) for s in match.after),
+            before=tuple(rests[0].get(part_key(side.part), side) for side in match.before),
+            after=tuple(rests[1].get(part_key(side.part), side) for side in match.after),
         )
         for match in matches
+    )
+    return [
+        *renamed,
+        *(m for m in kept if any(side.time_ns or side.calls for side in (*m.before, *m.after))),
     ]
-    return [*taken, *(match for match in kept if _is_there(match))]
-
-
-def _by_identity(matches: Iterable[MatchedParts], which: str) -> dict[PartKey, SidePart]:
-    return {part_key(s.part): s for match in matches for s in getattr(match, which)}
-
-
-def _renamed(
-    rename: Rename,
-    sequences: tuple[StepSequence, StepSequence],
-    whole: Sequence[dict[PartKey, SidePart]],
-    rest: Sequence[dict[PartKey, SidePart]],
-) -> MatchedParts:
-    """The match of the calls of a rename; takes these calls out of their parts in `rest`."""
-    taken = []
-    for number, (key, time_ns) in enumerate(
-        ((rename.before, rename.before_ns), (rename.after, rename.after_ns))
-    ):
-        part = portion(whole[number][key], sequences[number], rename.calls, time_ns)
-        left = rest[number][key]
-        rest[number][key] = replace(
-            left, time_ns=left.time_ns - part.time_ns, calls=left.calls - part.calls
-        )
-        taken.append(part)
-    return MatchedParts("renamed", (taken[0],), (taken[1],))
-
-
-def _is_there(match: MatchedParts) -> bool:
-    """Whether anything of a match is left after its renamed calls were taken out."""
-    return any(each.time_ns or each.calls for each in (*match.before, *match.after))

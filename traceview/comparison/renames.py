@@ -8,8 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from traceview.comparison.figures import RunFigures, StepPart
-from traceview.comparison.sides import PartKey, SidePart, part_key
+from traceview.comparison.figures import PartKey, RunFigures, SidePart, StepPart, part_key
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.records import record
 
@@ -31,7 +30,9 @@ def align(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]] 
         trail.append({k: reach[k] for k in range(-edits - 1, edits + 2) if k in reach})
         for diagonal in range(-edits, edits + 1, 2):
             x = _start(reach, diagonal, edits)
-            while x < len(before) and _same(before, after, x, x - diagonal):
+            while (
+                x < len(before) and x - diagonal < len(after) and before[x] == after[x - diagonal]
+            ):
                 x += 1
             reach[diagonal] = x
             if x >= len(before) and x - diagonal >= len(after):
@@ -39,16 +40,16 @@ def align(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]] 
     return None
 
 
-def _same(before: Sequence[int], after: Sequence[int], x: int, y: int) -> bool:
-    return y < len(after) and before[x] == after[y]
+def _comes_down(reach: dict[int, int], diagonal: int, edits: int) -> bool:
+    """Whether a path enters a diagonal by an added element from above, not by a removed one."""
+    above, left = reach.get(diagonal + 1, -1), reach.get(diagonal - 1, -1)
+    return diagonal == -edits or (diagonal != edits and left < above)
 
 
 def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Where a path enters a diagonal: by an added element from above, else by a removed one."""
-    above, left = reach.get(diagonal + 1, -1), reach.get(diagonal - 1, -1)
-    if diagonal == -edits or (diagonal != edits and left < above):
-        return above
-    return left + 1
+    if _comes_down(reach, diagonal, edits):
+        return reach.get(diagonal + 1, -1)
+    return reach.get(diagonal - 1, -1) + 1
 
 
 def _walk_back(trail: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
@@ -59,11 +60,8 @@ def _walk_back(trail: list[dict[int, int]], x: int, y: int) -> list[tuple[int, i
         while x > start:
             x, y = x - 1, y - 1
             pairs.append((x, y))
-        came_down = diagonal == -edits or (
-            diagonal != edits and reach.get(diagonal - 1, -1) < reach.get(diagonal + 1, -1)
-        )
         if edits:
-            x, y = (x, y - 1) if came_down else (x - 1, y)
+            x, y = (x, y - 1) if _comes_down(reach, diagonal, edits) else (x - 1, y)
     return pairs[::-1]
 
 
@@ -89,13 +87,15 @@ class StepSequence:
     @classmethod
     def of(cls, runs: Sequence[RunFigures]) -> StepSequence:
         """The sequence of the run with the median step."""
-        ordered = sorted(runs, key=lambda run: Fraction(run.window_ns, run.steps))
-        run = ordered[len(ordered) // 2]
-        every = [run.parts[number] for number in run.sequence]
-        kept = [at for at, part in enumerate(every) if part.kind in RENAMED_KINDS]
-        parts = tuple(every[at] for at in kept)
+        run = sorted(runs, key=lambda run: run.mean_step_ns)[len(runs) // 2]
+        kept = [
+            (run.parts[number], time_ns)
+            for number, time_ns in zip(run.sequence, run.sequence_ns, strict=True)
+            if run.parts[number].kind in RENAMED_KINDS
+        ]
+        parts = tuple(part for part, _ in kept)
         return cls(
-            tuple(map(part_key, parts)), parts, tuple(run.sequence_ns[at] for at in kept), run.steps
+            tuple(map(part_key, parts)), parts, tuple(time_ns for _, time_ns in kept), run.steps
         )
 
 
@@ -163,9 +163,11 @@ def _replaced(
     for kind, rows in ours.items():
         others = theirs.get(kind, [])
         number = min(len(rows), len(others))
-        yield from zip(
-            _longest_rows(before, rows, number), _longest_rows(after, others, number), strict=True
+        longest = (
+            sorted(sorted(own, key=lambda at: -side.time_ns[at])[:number])
+            for side, own in ((before, rows), (after, others))
         )
+        yield from zip(*longest, strict=True)
 
 
 def _by_class(side: StepSequence, rows: range) -> dict[tuple[str, str], list[int]]:
@@ -175,30 +177,25 @@ def _by_class(side: StepSequence, rows: range) -> dict[tuple[str, str], list[int
     return dict(by_class)
 
 
-def _longest_rows(side: StepSequence, rows: list[int], number: int) -> list[int]:
-    return sorted(sorted(rows, key=lambda at: -side.time_ns[at])[:number])
-
-
 def _counted(
     before: StepSequence,
     after: StepSequence,
     pairs: Sequence[tuple[int, int]],
     left: frozenset[PartKey],
 ) -> list[Rename]:
-    calls: dict[tuple[PartKey, PartKey], Rename] = {}
+    renames: dict[tuple[PartKey, PartKey], Rename] = {}
     for x, y in pairs:
-        ours, theirs = before.keys[x], after.keys[y]
-        renames = before.parts[x].kind in RENAMED_KINDS and (ours in left or theirs in left)
-        if not renames or ours == theirs:
+        key = old, new = before.keys[x], after.keys[y]
+        if before.parts[x].kind not in RENAMED_KINDS or not {old, new} & left or old == new:
             continue
-        known = calls.get((ours, theirs), Rename(ours, theirs, 0, 0, 0))
-        calls[ours, theirs] = replace(
-            known,
-            calls=known.calls + 1,
-            before_ns=known.before_ns + before.time_ns[x],
-            after_ns=known.after_ns + after.time_ns[y],
+        so_far = renames.get(key, Rename(old, new, 0, 0, 0))
+        renames[key] = replace(
+            so_far,
+            calls=so_far.calls + 1,
+            before_ns=so_far.before_ns + before.time_ns[x],
+            after_ns=so_far.after_ns + after.time_ns[y],
         )
-    return [each for each in calls.values() if _is_sure(each, before, after)]
+    return [rename for rename in renames.values() if _is_sure(rename, before, after)]
 
 
 def _is_sure(rename: Rename, before: StepSequence, after: StepSequence) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 from traceview import units
@@ -14,6 +14,7 @@ from traceview.comparison.comparison import (
     RunComparison,
 )
 from traceview.comparison.figures import KernelShape
+from traceview.rules import sentences
 from traceview.vocabulary.causes import sits_idle
 
 PER_STEP = " per step"
@@ -21,9 +22,9 @@ _LEAST_OF_PART = 0.1
 """Of a part's difference: calls or time per call that account for less are not mentioned."""
 _LEAST_COUNT, _LEAST_PER_STEP = 0.01, 0.05
 _MOST_SHAPE_CHANGES = 2
+_OTHER_CALLS, _MOST_OF_WORK = 0.03, 0.8
 _SOURCE_LINE = re.compile(r":\d+$")
-
-_ENVIRONMENT: Mapping[str, str] = {
+_ENVIRONMENT = {
     "gpu": "GPU",
     "devices": "GPUs",
     "other_processes": "other processes on the GPU",
@@ -36,27 +37,50 @@ _ENVIRONMENT: Mapping[str, str] = {
     "cuda": "CUDA",
     "recorder_options": "what was recorded",
 }
+_TITLES = {
+    "idle": "GPU idle", "communication": "communication", "copy": "copies", "memset": "memsets",
+    "graph": "CUDA graphs",
+}  # fmt: skip
 
-_OTHER_CALLS, _MOST_OF_WORK = 0.03, 0.8
+# Each sentence on a part; `number` is 1 for a kernel and more for copies and memsets.
+
+_IDLE_GONE = "The GPU no longer sits idle {why} ({before}{per} before)."
+_IDLE_NEW = "The GPU now sits idle for {after}{per} {why}."
+_IDLE = "The GPU sits idle for {times}{per} {why}."
+_NEW = "{name} {number?is|are} new{where}: {runs_after}."
+_GONE = "{name} {number?is|are} gone, before {runs_before}{where}."
+_REPLACES = "{name} replaces {replaced}{where} and"
+_MORE_CALLS = "{number?makes|make} {other_calls}[, {other_times}]"
+_OTHER_TIME = "{number?takes|take} {other_times}[, {calls}]"
+_AS_LONG = "{number?takes|take} as long as before"
 
 
 def headline(comparison: RunComparison) -> str:
     """The first line: faster or slower by how much per step, and how sure that is."""
     before, after = comparison.before_ns, comparison.after_ns
     delta, certainty = comparison.delta_ns, comparison.certainty
+    stepping = has_steps(comparison)
+    per = "per step" if stepping else "of steady GPU time"
     if not delta:
-        return f"No difference: {units.duration(float(before))} {_per(comparison)} on both sides."
-    one, other = units.durations(float(before), float(after))
-    number, _, unit = other.partition(" ")
-    mean = "mean " if has_steps(comparison) else ""
-    times = f"{mean}{number} instead of {one} {unit} {_per(comparison)}"
-    moved = f"{_direction(before, after)}: {times} ({units.difference(float(delta))}"
-    if certainty.basis != "runs" or certainty.low_ns is None:
-        return f"{moved}). {_other_work(comparison) or _not_known(comparison)}"
+        return f"No difference: {units.duration(float(before))} {per} on both sides."
+    times = f"{'mean ' if stepping else ''}{instead(before, after)} {per}"
+    moved = f"{times} ({units.difference(float(delta))}"
+    direction = _direction(before, after)
+    low, high = certainty.low_ns, certainty.high_ns
+    if certainty.basis != "runs" or low is None:
+        note = _other_work(comparison) or _not_known(comparison)
+        return f"{direction}: {moved}). {note}"
     if not certainty.is_certain:
-        moved = f"No difference beyond the noise of the runs: {moved.partition(': ')[2]}"
+        direction = "No difference beyond the noise of the runs"
+    interval = ""
+    if high is not None:
+        lower, upper = units.difference(low) or "0", units.difference(high) or "0"
+        number, _, unit = lower.rpartition(" ")
+        lower = number if upper.endswith(f" {unit}") else lower
+        level = units.count(round(certainty.level * 100))
+        interval = f", {level} % interval {lower} to {upper}"
     runs = f"{certainty.runs_before} and {certainty.runs_after} runs"
-    return f"{moved}{_interval(comparison)}, {runs})."
+    return f"{direction}: {moved}{interval}, {runs})."
 
 
 def _direction(before: Fraction, after: Fraction) -> str:
@@ -70,24 +94,16 @@ def _direction(before: Fraction, after: Fraction) -> str:
     return f"{units.percent(abs(share))} {'slower' if share > 0 else 'faster'}"
 
 
-def _per(comparison: RunComparison) -> str:
-    return "per step" if has_steps(comparison) else "of steady GPU time"
+def instead(before_ns: Fraction, after_ns: Fraction) -> str:
+    """Two times in one unit: `12.91 instead of 12.40 ms`."""
+    before, after = units.durations(float(before_ns), float(after_ns))
+    number, _, unit = after.partition(" ")
+    return f"{number} instead of {before} {unit}"
 
 
 def has_steps(comparison: RunComparison) -> bool:
     """Whether the times are per step, on both sides."""
     return all(run.has_steps for run in (*comparison.before, *comparison.after))
-
-
-def _interval(comparison: RunComparison) -> str:
-    low, high = comparison.certainty.low_ns, comparison.certainty.high_ns
-    if low is None or high is None:
-        return ""
-    level = units.count(round(comparison.certainty.level * 100))
-    lower, upper = units.difference(low) or "0", units.difference(high) or "0"
-    number, _, unit = lower.rpartition(" ")
-    lower = number if upper.endswith(f" {unit}") else lower
-    return f", {level} % interval {lower} to {upper}"
 
 
 def _other_work(comparison: RunComparison) -> str:
@@ -115,9 +131,9 @@ def _other_work(comparison: RunComparison) -> str:
 
 
 def _not_known(comparison: RunComparison) -> str:
-    before, after = len(comparison.before), len(comparison.after)
     if is_noise(comparison):
         return "Less than the scatter of the steps: no difference is shown."
+    before, after = len(comparison.before), len(comparison.after)
     if before == after == 1:
         return "One run per side: not known whether this is noise; counts are exact."
     return f"{before} and {after} runs: too few to tell it from noise; counts are exact."
@@ -131,68 +147,58 @@ def is_noise(comparison: RunComparison) -> bool:
 
 def sentence(part: PartDifference, per: str = PER_STEP) -> str:
     """A sentence on the change of one part; `per` names the unit of calls and times (a step)."""
-    return _idle_sentence(part, per) if part.kind == "idle" else _work_sentence(part, per)
-
-
-def _idle_sentence(part: PartDifference, per: str) -> str:
-    why = f"{sits_idle(part.name)}{place_words(part.place)}"
-    before, after = float(part.before_ns), float(part.after_ns)
-    if not after:
-        return f"The GPU no longer sits idle {why} ({units.duration(before)}{per} before)."
-    if not before:
-        return f"The GPU now sits idle for {units.duration(after)}{per} {why}."
-    one, other = units.durations(before, after)
-    number, _, unit = other.partition(" ")
-    return f"The GPU sits idle for {number} instead of {one} {unit}{per} {why}."
-
-
-def _work_sentence(part: PartDifference, per: str) -> str:
-    name, where = part_title(part), place_words(part.place)
-    plural = part.kind in ("copy", "memset")
+    where = place_words(part.place)
+    if part.kind == "idle":
+        text = _IDLE if part.before_ns and part.after_ns else _IDLE_NEW
+        return _filled(
+            text if part.after_ns else _IDLE_GONE,
+            why=f"{sits_idle(part.name)}{where}",
+            before=units.duration(float(part.before_ns)),
+            after=units.duration(float(part.after_ns)),
+            times=instead(part.before_ns, part.after_ns),
+            per=per,
+        )
+    calls = (part.calls_before, part.calls_after)
+    values = {
+        "name": part_title(part),
+        "number": 2 if part.kind in ("copy", "memset") else 1,
+        "where": where,
+    }
     if part.change == "appeared" or not part.calls_before:
-        new = "are new" if plural else "is new"
-        return f"{name} {new}{where}: {_runs(part.calls_after, part.after_ns, per)}."
+        return _filled(_NEW, **values, runs_after=_runs(calls[1], part.after_ns, per))
     if part.change == "vanished" or not part.calls_after:
-        gone = "are gone" if plural else "is gone"
-        return f"{name} {gone}, before {_runs(part.calls_before, part.before_ns, per)}{where}."
-    if part.change == "renamed" and part.before and part.before.name != part.name:
-        replaced = f"{name} replaces {part.before.name}{where}"
-        return f"{replaced} and {_moved(part, per, plural=False)}{_shapes(part)}."
-    return f"{name} {_moved(part, per, plural)}{where}{_shapes(part)}."
-
-
-def _moved(part: PartDifference, per: str, plural: bool) -> str:
-    """A clause on calls and time per call, as far as they account for the difference."""
+        return _filled(_GONE, **values, runs_before=_runs(calls[0], part.before_ns, per))
     least = abs(part.delta_ns) * Fraction(_LEAST_OF_PART)
-    take, make = ("take", "make") if plural else ("takes", "makes")
-    calls = f"{_count(part.calls_after)} instead of {_count(part.calls_before)} calls{per}"
-    more_calls = part.calls_before != part.calls_after and abs(part.calls_ns) >= least
-    each = _each(part) if abs(part.each_ns) >= least else ""
-    if more_calls:
-        return f"{make} {calls}, {each}" if each else f"{make} {calls}"
-    many = f", {_calls(part.calls_after)}{per}" if part.calls_after != 1 else ""
-    return f"{take} {each}{many}" if each else f"{take} as long as before"
+    if abs(part.each_ns) >= least:
+        each = instead(part.before_ns / calls[0], part.after_ns / calls[1])
+        values["other_times"] = f"{each} per call"
+    if calls[0] != calls[1] and abs(part.calls_ns) >= least:
+        values["other_calls"] = f"{number(calls[1])} instead of {number(calls[0])} calls{per}"
+    elif calls[1] != 1:
+        values["calls"] = f"{number(calls[1])} calls{per}"
+    text = _OTHER_TIME if "other_times" in values else _AS_LONG
+    text = _MORE_CALLS if "other_calls" in values else text
+    if part.change == "renamed" and part.before and part.before.name != part.name:
+        text, values["replaced"] = f"{_REPLACES} {text}", part.before.name
+    else:
+        text = f"{{name}} {text}{{where}}"
+    return f"{_filled(text, **values)}{_shapes(part)}."
 
 
-def _each(part: PartDifference) -> str:
-    one, other = units.durations(
-        float(part.before_ns / part.calls_before), float(part.after_ns / part.calls_after)
-    )
-    number, _, unit = other.partition(" ")
-    return f"{number} instead of {one} {unit} per call"
+def _filled(text: str, **values: str | int) -> str:
+    return sentences.sentence(text, values).format_map(values)
 
 
-def _runs(calls: Fraction, time: Fraction, per: str) -> str:
-    each = units.duration(float(time / calls)) if calls else units.duration(float(time))
-    return f"{_calls(calls)}{per} of {each}" if calls else f"{each}{per}"
+def _runs(calls: Fraction, time_ns: Fraction, per: str) -> str:
+    if not calls:
+        return f"{units.duration(float(time_ns))}{per}"
+    each = units.duration(float(time_ns / calls))
+    return f"{number(calls)} call{'' if calls == 1 else 's'}{per} of {each}"
 
 
-def _calls(calls: Fraction) -> str:
-    return f"{_count(calls)} call{'' if calls == 1 else 's'}"
-
-
-def _count(number: Fraction) -> str:
-    return units.count(int(number) if number.denominator == 1 else float(number))
+def number(value: Fraction) -> str:
+    """A count, whole where it is."""
+    return units.count(int(value) if value.denominator == 1 else float(value))
 
 
 def place_words(place: str) -> str:
@@ -223,16 +229,12 @@ def part_title(part: PartDifference) -> str:
         return f"{part.group or part.name} copies"
     if part.kind == "memset":
         return "memsets"
-    return part.name or {"graph": "CUDA graph"}.get(part.kind, part.kind)
+    return part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
 
 
 def group_title(part: PartDifference) -> str:
     """The heading of the parts that a part belongs to: a class of kernels, idle time, copies."""
-    if part.kind == "kernel":
-        return f"{part.group or 'other'} kernels"
-    titles = {"idle": "GPU idle", "communication": "communication", "copy": "copies",
-              "memset": "memsets", "graph": "CUDA graphs"}  # fmt: skip
-    return titles[part.kind]
+    return f"{part.group or 'other'} kernels" if part.kind == "kernel" else _TITLES[part.kind]
 
 
 def _shapes(part: PartDifference) -> str:
@@ -240,22 +242,23 @@ def _shapes(part: PartDifference) -> str:
         return f"; host memory {memories[1]} instead of {memories[0]}"
     if not (part.before and part.after and part.before.shape and part.after.shape):
         return ""
-    changes = list(shape_changes(part.before.shape, part.after.shape))
-    if part.change == "renamed":  # Another kernel has another grid.
-        changes = [each for each in changes if each[0] in ("data type", "load width")]
     texts = [
         f"{what} {after} instead of {before}"
-        for what, before, after in changes[:_MOST_SHAPE_CHANGES]
+        for what, before, after in shape_changes(part.before.shape, part.after.shape)
+        # Another kernel has another grid.
+        if part.change != "renamed" or what in ("data type", "load width")
     ]
-    return f"; {', '.join(texts)}" if texts else ""
+    return f"; {', '.join(texts[:_MOST_SHAPE_CHANGES])}" if texts else ""
 
 
 def other_memory(part: PartDifference) -> tuple[str, str] | None:
     """The kinds of host memory of copies on both sides, as in `H2D pinned`, if they differ."""
     if part.kind != "copy" or not part.before or not part.after:
         return None
-    kinds = [side.name.removeprefix(part.group).strip() for side in (part.before, part.after)]
-    return (kinds[0], kinds[1]) if all(kinds) and kinds[0] != kinds[1] else None
+    before, after = (
+        side.name.removeprefix(part.group).strip() for side in (part.before, part.after)
+    )
+    return (before, after) if before and after and before != after else None
 
 
 def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str, str, str]]:
@@ -263,10 +266,10 @@ def shape_changes(before: KernelShape, after: KernelShape) -> Iterator[tuple[str
 
     A value that one side did not record is not a difference.
     """
-    sides = dict(shape_values(before)), dict(shape_values(after))
-    for name, value in sides[0].items():
-        if name in sides[1] and sides[1][name] != value:
-            yield name, value, sides[1][name]
+    values_after = dict(shape_values(after))
+    for name, value in shape_values(before):
+        if values_after.get(name, value) != value:
+            yield name, value, values_after[name]
 
 
 def shape_values(shape: KernelShape) -> Iterator[tuple[str, str]]:
@@ -275,8 +278,8 @@ def shape_values(shape: KernelShape) -> Iterator[tuple[str, str]]:
         yield "data type", shape.dtype
     if shape.load_bits is not None:
         yield "load width", units.quantity("bits", shape.load_bits)
-    yield "grid", "×".join(units.count(each) for each in shape.grid)
-    yield "block", "×".join(units.count(each) for each in shape.block)
+    yield "grid", "×".join(map(units.count, shape.grid))
+    yield "block", "×".join(map(units.count, shape.block))
     if shape.waves is not None:
         yield "waves", units.count(shape.waves)
     if shape.registers is not None:
@@ -292,12 +295,12 @@ def environment_name(difference: EnvironmentDifference) -> str:
 
 def changed_counts(comparison: RunComparison) -> list[CountDifference]:
     """The counts that differ by more than events in only a few of the steps explain."""
-    return [count for count in comparison.counts if _changed(count)]
-
-
-def _changed(count: CountDifference) -> bool:
-    larger, more = max(count.before, count.after), abs(count.after - count.before)
-    return more > larger * Fraction(_LEAST_COUNT) and more >= Fraction(_LEAST_PER_STEP)
+    return [
+        count
+        for count in comparison.counts
+        if (more := abs(count.after - count.before)) >= Fraction(_LEAST_PER_STEP)
+        and more > max(count.before, count.after) * Fraction(_LEAST_COUNT)
+    ]
 
 
 def count_name(count: CountDifference) -> str:
@@ -307,17 +310,17 @@ def count_name(count: CountDifference) -> str:
 
 def count_text(count: CountDifference, value: Fraction) -> str:
     """A count per step, in bytes where its name says so."""
-    number = int(value) if value.denominator == 1 else float(value)
-    return units.quantity(count.name, number)
+    return units.quantity(count.name, int(value) if value.denominator == 1 else float(value))
 
 
 def notes(comparison: RunComparison) -> Iterator[str]:
     """Notes on the limits of the answer."""
-    recorders = {run.recorder for run in (*comparison.before, *comparison.after)}
+    runs = (*comparison.before, *comparison.after)
+    recorders = {run.recorder for run in runs}
     if len(recorders) > 1:
         listed = " and ".join(sorted(recorders))
         yield f"{listed} recorded the two sides: times on the CPU are not comparable."
     yield from comparison.notes
-    for run in (*comparison.before, *comparison.after):
+    for run in runs:
         for warning in run.warnings:
             yield f"{run.name}: {warning}"

@@ -20,9 +20,8 @@ from traceview.ranks.matching import match_ranks
 from traceview.ranks.needs import needs_of
 from traceview.ranks.process_groups import process_groups
 from traceview.ranks.result import group_rows, rank_rows, verdict
-from traceview.ranks.result.facts import JobFacts, waits_by_row
+from traceview.ranks.result.facts import JobFacts, heat_map, waits_by_row
 from traceview.ranks.result.findings import findings_of
-from traceview.ranks.result.heat import heat_map
 from traceview.ranks.stragglers import stragglers
 from traceview.tables import NULL, Cell
 
@@ -34,7 +33,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
     """
     parts = AnswerParts()
     job = job_facts(ranks, parts)
-    heat, calls = heat_map(job), [group_rows.group_calls(job, each) for each in job.groups]
+    heat, calls = heat_map(job), [group_rows.group_calls(job, of) for of in job.groups]
     tables = {
         "ranks": rank_rows.ranks_table(job),
         "stragglers": rank_rows.stragglers_table(job),
@@ -59,7 +58,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
 def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) -> JobFacts:
     """The facts of the job from the collectives of its ranks; `parts` contains failures."""
     parts = parts or AnswerParts()
-    ordered = tuple(sorted(ranks, key=lambda each: each.name.rank))
+    ordered = tuple(sorted(ranks, key=lambda rank: rank.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
     matched = waits.matched_communicators(ordered, matching.matched, clocks)
@@ -103,7 +102,7 @@ def _summary(job: JobFacts) -> dict[str, Cell]:
     return {
         "ranks": len(job.ranks),
         "steady_steps": int(job.steps.steady.sum()),
-        "collectives": sum(each.rows.shape[1] for each in job.matched),
+        "collectives": sum(of.rows.shape[1] for of in job.matched),
         "stragglers": len(job.stragglers),
         "clock_error_ns": int(errors.max()) if len(errors) else None,
     }
@@ -111,7 +110,7 @@ def _summary(job: JobFacts) -> dict[str, Cell]:
 
 def _notes(job: JobFacts) -> Iterator[str]:
     """Notes on what is not known, and how to record it."""
-    count = sum(len(each.collectives) for each in job.ranks)
+    count = sum(len(rank.collectives) for rank in job.ranks)
     if not count:
         yield "No rank exchanges data with others on its GPU, so nothing tells who waits for whom."
         return
@@ -123,13 +122,13 @@ def _notes(job: JobFacts) -> Iterator[str]:
     unmatched = sum(int((wait < 0).sum()) for wait in job.wait_ns)
     if job.has_waits and 2 * unmatched > count:
         yield f"The waits of {unmatched:,} of {count:,} collectives are unknown."
-    unnamed = sum(int((each.collectives.communicator == NULL).sum()) for each in job.ranks)
+    unnamed = sum(int((rank.collectives.communicator == NULL).sum()) for rank in job.ranks)
     if unnamed == count:
         yield (
             "The communicators of collectives are not in the recordings, so they are matched by "
             f"their order. {_record(job)}"
         )
-    sizes = sum(int((each.collectives.bytes < 0).sum()) for each in job.ranks)
+    sizes = sum(int((rank.collectives.bytes < 0).sum()) for rank in job.ranks)
     if sizes == count and unnamed < count:
         yield f"The sizes of collectives are not in the recordings. {_record(job)}"
     if not len(job.steps.names):

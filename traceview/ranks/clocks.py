@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -58,9 +59,9 @@ def align_clocks(ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]) -
     relations = [*_of_recordings(ranks), *_of_collectives(ranks, matched), *_of_day(ranks)]
     count = len(ranks)
     around: list[list[ClockRelation]] = [[] for _ in range(count)]
-    for each in relations:
-        around[each.to].append(each)
-        around[each.rank].append(_reversed(each))
+    for relation in relations:
+        around[relation.to].append(relation)
+        around[relation.rank].append(_reversed(relation))
     clocks = Clocks(
         np.zeros(count, np.int64),
         np.zeros(count),
@@ -74,14 +75,7 @@ def align_clocks(ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]) -
             bases |= _spread(clocks, start, around)
     alone = np.bincount(clocks.component, minlength=count)[clocks.component] == 1
     error = np.where(alone & (count > 1), NULL, clocks.error_ns)
-    return Clocks(
-        clocks.offset_ns,
-        clocks.drift,
-        clocks.origin_ns,
-        error,
-        clocks.component,
-        basis=", ".join(sorted(bases)),
-    )
+    return replace(clocks, error_ns=error, basis=", ".join(sorted(bases)))
 
 
 def _spread(clocks: Clocks, start: int, around: list[list[ClockRelation]]) -> set[str]:
@@ -96,34 +90,29 @@ def _spread(clocks: Clocks, start: int, around: list[list[ClockRelation]]) -> se
             continue
         clocks.component[rank], clocks.error_ns[rank] = start, error
         if rank in chosen:
-            _write(clocks, chosen[rank])
-            bases.add(chosen[rank].basis)
-        for each in around[rank]:
-            through = error + each.error_ns
-            if clocks.component[each.rank] < 0 and through < best.get(each.rank, through + 1):
-                best[each.rank], chosen[each.rank] = through, each
-                heapq.heappush(ahead, (through, each.rank, rank))
+            # From the clock of the other rank, which is already written.
+            used = chosen[rank]
+            on_other = np.array([used.origin_ns + used.offset_ns])
+            on_first = int(clocks.aligned_ns(used.to, on_other)[0])
+            clocks.origin_ns[rank] = used.origin_ns
+            clocks.offset_ns[rank] = on_first - used.origin_ns
+            clocks.drift[rank] = (1.0 + used.drift) * (1.0 + clocks.drift[used.to]) - 1.0
+            bases.add(used.basis)
+        for relation in around[rank]:
+            through, other = error + relation.error_ns, relation.rank
+            if clocks.component[other] < 0 and through < best.get(other, through + 1):
+                best[other], chosen[other] = through, relation
+                heapq.heappush(ahead, (through, other, rank))
     return bases - {""}
 
 
-def _write(clocks: Clocks, each: ClockRelation) -> None:
-    """Write the clock of `each.rank` from that of `each.to`, which is already written."""
-    at = each.origin_ns
-    on_other = np.array([at + each.offset_ns])
-    on_first = int(clocks.aligned_ns(each.to, on_other)[0])
-    clocks.origin_ns[each.rank], clocks.offset_ns[each.rank] = at, on_first - at
-    clocks.drift[each.rank] = (1.0 + each.drift) * (1.0 + clocks.drift[each.to]) - 1.0
-
-
-def _reversed(each: ClockRelation) -> ClockRelation:
-    return ClockRelation(
-        each.to,
-        each.rank,
-        -each.offset_ns,
-        1.0 / (1.0 + each.drift) - 1.0,
-        each.origin_ns + each.offset_ns,
-        each.error_ns,
-        each.basis,
+def _reversed(relation: ClockRelation) -> ClockRelation:
+    return relation._replace(
+        rank=relation.to,
+        to=relation.rank,
+        offset_ns=-relation.offset_ns,
+        drift=1.0 / (1.0 + relation.drift) - 1.0,
+        origin_ns=relation.origin_ns + relation.offset_ns,
     )
 
 
@@ -139,30 +128,19 @@ def _of_recordings(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
 def _of_collectives(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedRows]
 ) -> Iterator[ClockRelation]:
-    for each in matched:
-        leader = each.members[0]
-        for place, rank in enumerate(each.members[1:], 1):
+    for of in matched:
+        leader = of.members[0]
+        one = ranks[leader].collectives
+        for rank, rows in zip(of.members[1:], of.rows[1:], strict=True):
             if ranks[rank].name.clock and ranks[rank].name.clock == ranks[leader].name.clock:
                 continue
-            relation = _by_ends(ranks, leader, rank, each.rows[0], each.rows[place])
-            if relation is not None:
-                yield relation
-
-
-def _by_ends(
-    ranks: Sequence[RankFigures], leader: int, rank: int, rows: Integers, own: Integers
-) -> ClockRelation | None:
-    """Relate two ranks by the ends of shared collectives; None if there are too few."""
-    both = (rows >= 0) & (own >= 0)
-    one, other = ranks[leader].collectives, ranks[rank].collectives
-    tight = both & np.isin(one.kind[rows], TOGETHER)
-    loose = int(tight.sum()) < _FEW
-    chosen = both if loose else tight
-    if int(chosen.sum()) < _FEW:
-        return None
-    return relation_of_ends(
-        rank, leader, other.end_ns[own[chosen]], one.end_ns[rows[chosen]], loose
-    )
+            both, other = (of.rows[0] >= 0) & (rows >= 0), ranks[rank].collectives
+            tight = both & np.isin(one.kind[of.rows[0]], TOGETHER)
+            loose = int(tight.sum()) < _FEW
+            chosen = both if loose else tight
+            if int(chosen.sum()) >= _FEW:
+                ends, ends_there = other.end_ns[rows[chosen]], one.end_ns[of.rows[0, chosen]]
+                yield relation_of_ends(rank, leader, ends, ends_there, loose)
 
 
 def relation_of_ends(
@@ -202,13 +180,16 @@ def _slope(since: Array, rest: Array) -> float:
 
 def _of_day(ranks: Sequence[RankFigures]) -> Iterator[ClockRelation]:
     """Relations by the recordings' time of day, the best available without collectives."""
-    known = [place for place, each in enumerate(ranks) if each.clock_offset_ns is not None]
+    offsets = {
+        place: figures.clock_offset_ns
+        for place, figures in enumerate(ranks)
+        if figures.clock_offset_ns is not None
+    }
     leaders: dict[str, int] = {}
-    for place in known:
-        name = ranks[place].name
-        leader = leaders.setdefault(name.host, place)
-        for other, error in ((leader, SAME_HOST_ERROR_NS), (known[0], OTHER_HOST_ERROR_NS)):
-            if other == place or (error == SAME_HOST_ERROR_NS and not name.host):
-                continue
-            offset = (ranks[place].clock_offset_ns or 0) - (ranks[other].clock_offset_ns or 0)
-            yield ClockRelation(place, other, offset, 0.0, 0, error, "time of the day")
+    for place, offset in offsets.items():
+        host, first = ranks[place].name.host, next(iter(offsets))
+        leader = leaders.setdefault(host, place) if host else place
+        for other, error in ((leader, SAME_HOST_ERROR_NS), (first, OTHER_HOST_ERROR_NS)):
+            if other != place:
+                apart = offset - offsets[other]
+                yield ClockRelation(place, other, apart, 0.0, 0, error, "time of the day")

@@ -8,6 +8,7 @@ on the rank that arrived last. Clocks need not be aligned for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class CriticalPath:
 
     @property
     def duration_ns(self) -> int:
-        return sum(each.duration_ns for each in self.segments)
+        return sum(segment.duration_ns for segment in self.segments)
 
 
 @record
@@ -79,10 +80,12 @@ def critical_path(
     ]
     if not usable:
         return None
-    first, last = (
-        np.array([columns[step + ahead] for step in usable], np.int64) for ahead in (0, 1)
-    )
-    lasted = dict(zip(usable, _between(job, of, first, last).tolist(), strict=True))
+    first, last = (np.array([columns[step + ahead] for step in usable]) for ahead in (0, 1))
+    # The time between them, on the first rank that has both; else 0.
+    both = (of.rows[:, first] >= 0) & (of.rows[:, last] >= 0)
+    place, ends = both.argmax(axis=0), column_of(ranks, of.ranks, of.rows, "end_ns")
+    between = np.where(both.any(axis=0), ends[place, last] - ends[place, first], 0)
+    lasted = dict(zip(usable, between.tolist(), strict=True))
     middle = sorted(usable, key=lambda step: (lasted[step], step))[(len(usable) - 1) // 2]
     segments = _walk(job, of, columns[middle], columns[middle + 1])
     return CriticalPath(middle, tuple(_merged(segments))) if segments else None
@@ -93,11 +96,10 @@ def _anchors(
 ) -> tuple[MatchedCommunicator, dict[int, int]] | None:
     """The largest usable communicator, and the column of its first collective in each step."""
     for of in matched:
-        known = np.flatnonzero(of.last >= 0)
-        step = column_of(ranks, of.ranks, of.rows[:, known], "step")
-        common = np.where(step >= 0, step + steps.shift[list(of.ranks)][:, None], -1).max(axis=0)
-        numbers, at = np.unique(common, return_index=True)
-        pairs = zip(numbers.tolist(), known[at].tolist(), strict=True)
+        used = np.flatnonzero(of.last >= 0)
+        step = steps.of_collectives(ranks, of.ranks, of.rows[:, used]).max(axis=0)
+        numbers, first = np.unique(step, return_index=True)
+        pairs = zip(numbers.tolist(), used[first].tolist(), strict=True)
         columns = {number: column for number, column in pairs if number >= 0}
         if any(number + 1 in columns for number in columns):
             return of, columns
@@ -105,8 +107,8 @@ def _anchors(
 
 
 def _indexed(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> _Job:
-    communicator = tuple(np.full(len(each.collectives), -1, np.int64) for each in ranks)
-    column = tuple(each.copy() for each in communicator)
+    communicator = tuple(np.full(len(figures.collectives), -1, np.int64) for figures in ranks)
+    column = tuple(numbers.copy() for numbers in communicator)
     for number, of in enumerate(matched):
         for place, rank in enumerate(of.ranks):
             present = np.flatnonzero(of.rows[place] >= 0)
@@ -123,20 +125,11 @@ def _rows_before(rank: RankFigures) -> Integers:
     return np.where(number >= 0, order[np.maximum(number, 0)], -1) if len(ends) else ends
 
 
-def _between(job: _Job, of: MatchedCommunicator, first: Integers, last: Integers) -> Integers:
-    """The time between pairs of collectives, on the first rank that has both; else 0."""
-    both = (of.rows[:, first] >= 0) & (of.rows[:, last] >= 0)
-    place = both.argmax(axis=0)
-    ends = column_of(job.ranks, of.ranks, of.rows, "end_ns")
-    return np.where(both.any(axis=0), ends[place, last] - ends[place, first], 0)
-
-
 def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[PathSegment]:
     """Segments between the last arrivals at columns `first` and `last`, found backwards."""
     place = int(of.last[last])
     rank, row = of.ranks[place], int(of.rows[place, last])
-    goal = {(of.ranks[p], int(of.rows[p, first])) for p in range(len(of.ranks))}
-    earliest = {of.ranks[p]: int(of.rows[p, first]) for p in range(len(of.ranks))}
+    earliest = dict(zip(of.ranks, of.rows[:, first].tolist(), strict=True))
     segments: list[PathSegment] = []
     while len(segments) < MOST_SEGMENTS:
         segments.extend(_own_time(job, rank, row))
@@ -145,7 +138,7 @@ def _walk(job: _Job, of: MatchedCommunicator, first: int, last: int) -> list[Pat
             break
         rank, row, segment = _through(job, rank, before)
         segments.append(segment)
-        if (rank, row) in goal:
+        if earliest.get(rank) == row:
             break
     return segments[::-1]
 
@@ -154,17 +147,17 @@ def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
     """Segments of work and of idle time before a collective, whose true order is not known."""
     collectives = job.ranks[rank].collectives
     spent = [int(collectives.work_ns[row]), *map(int, collectives.idle_ns[row])]
-    avoidable = _avoidable(job, rank, row)
-    parts = [(cause, ns) for cause, ns in zip(LATE_CAUSES, spent, strict=True) if ns]
+    avoidable, place = _avoidable(job, rank, row), int(collectives.place[row])
     return [
         PathSegment(
             rank,
             cause,
             ns,
             min(avoidable.get(cause, 0), ns),
-            UNKNOWN if cause == GPU_WORK else int(collectives.place[row]),
+            UNKNOWN if cause == GPU_WORK else place,
         )
-        for cause, ns in parts
+        for cause, ns in zip(LATE_CAUSES, spent, strict=True)
+        if ns
     ]
 
 
@@ -182,13 +175,13 @@ def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
     if int(of.last[column]) != place:
         return {}
     others = [p for p in range(len(of.ranks)) if p != place and wait[p] >= 0]
-    until = min((int(wait[p]) for p in others), default=0)
     works = [int(job.ranks[of.ranks[p]].collectives.work_ns[rows[p]]) for p in others]
-    own = job.ranks[rank].collectives
-    longer = int(own.work_ns[row]) - int(np.median(works)) if works else 0
-    left, result = until, {}
-    idle = {LATE_CAUSES[c + 1]: int(ns) for c, ns in enumerate(own.idle_ns[row]) if ns}
-    for cause, ns in sorted({**idle, GPU_WORK: max(longer, 0)}.items(), key=lambda p: -p[1]):
+    collectives = job.ranks[rank].collectives
+    longer = int(collectives.work_ns[row]) - int(np.median(works)) if works else 0
+    left, result = min((int(wait[p]) for p in others), default=0), {}
+    idle = zip(LATE_CAUSES[1:], collectives.idle_ns[row].tolist(), strict=True)
+    spent = {**{cause: ns for cause, ns in idle if ns}, GPU_WORK: max(longer, 0)}
+    for cause, ns in sorted(spent.items(), key=lambda item: -item[1]):
         result[cause] = min(ns, left)
         left -= result[cause]
     return result
@@ -206,27 +199,22 @@ def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
         place = int(of.last[column])
         rank, row = of.ranks[place], int(of.rows[place, column])
         collectives = job.ranks[rank].collectives
-    kind = KINDS[int(collectives.kind[row])]
-    return (
-        rank,
-        row,
-        PathSegment(rank, kind, int(collectives.end_ns[row] - collectives.start_ns[row])),
-    )
+    duration = int(collectives.end_ns[row] - collectives.start_ns[row])
+    return rank, row, PathSegment(rank, KINDS[int(collectives.kind[row])], duration)
 
 
 def _merged(segments: Sequence[PathSegment]) -> list[PathSegment]:
     """Merge adjacent segments of the same rank, kind and place."""
     result: list[PathSegment] = []
-    for each in segments:
+    for segment in segments:
         last = result[-1] if result else None
-        if last and (last.rank, last.what, last.place) == (each.rank, each.what, each.place):
-            result[-1] = PathSegment(
-                each.rank,
-                each.what,
-                last.duration_ns + each.duration_ns,
-                last.avoidable_ns + each.avoidable_ns,
-                each.place,
+        alike = ("rank", "what", "place")
+        if last and all(getattr(last, name) == getattr(segment, name) for name in alike):
+            segment = replace(
+                segment,
+                duration_ns=last.duration_ns + segment.duration_ns,
+                avoidable_ns=last.avoidable_ns + segment.avoidable_ns,
             )
-        else:
-            result.append(each)
+            result.pop()
+        result.append(segment)
     return result

@@ -6,7 +6,7 @@ rank's own recording, NULL where absent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Literal
 
@@ -23,21 +23,8 @@ KINDS = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
     *("gather", "scatter", "send", "receive", "send-receive", "barrier", "other"),
 )
-(
-    ALL_REDUCE,
-    ALL_GATHER,
-    REDUCE_SCATTER,
-    ALL_TO_ALL,
-    BROADCAST,
-    REDUCE,
-    GATHER,
-    SCATTER,
-    SEND,
-    RECEIVE,
-    SEND_RECEIVE,
-    BARRIER,
-    OTHER,
-) = range(len(KINDS))
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE = range(6)
+GATHER, SCATTER, SEND, RECEIVE, SEND_RECEIVE, BARRIER, OTHER = range(6, len(KINDS))
 POINT_TO_POINT = (SEND, RECEIVE, SEND_RECEIVE)
 UNKNOWN = -1
 
@@ -95,7 +82,7 @@ class RankCollectives(Timed):
     def take(self, rows: Array) -> RankCollectives:
         """The collectives of an index array or a mask."""
         columns: dict[str, Any] = {
-            each.name: getattr(self, each.name)[rows] for each in fields(self)
+            column.name: getattr(self, column.name)[rows] for column in fields(self)
         }
         return RankCollectives(**columns)
 
@@ -258,30 +245,26 @@ class RankFigures:
 
 def _packed(state: dict[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass with their arrays packed, to send them between processes."""
-    return {
-        name: _PACK.get(getattr(value, "ndim", 0), _same)(value) for name, value in state.items()
-    }
+    packed = dict(state)
+    for name, value in state.items():
+        if isinstance(value, np.ndarray):
+            packed[name] = SentTable.of(value) if value.ndim == 2 else SentColumn.of(value)
+    return packed
 
 
 def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: _UNPACK.get(type(value), _same)(value) for name, value in state.items()}
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_PACK: Mapping[int, Callable[[Any], Any]] = {1: SentColumn.of, 2: SentTable.of}
-_UNPACK: Mapping[type, Callable[[Any], Any]] = {
-    SentColumn: SentColumn.column,
-    SentTable: SentTable.table,
-    SentTexts: SentTexts.texts,
-}
+    unpacked = dict(state)
+    for name, value in state.items():
+        if isinstance(value, SentColumn | SentTable | SentTexts):
+            unpacked[name] = value.unpacked()
+    return unpacked
 
 
 def no_collectives() -> RankCollectives:
     """The empty collectives of a rank that exchanges nothing."""
-    columns: dict[str, Any] = {each.name: np.zeros(0, np.int64) for each in fields(RankCollectives)}
+    columns: dict[str, Any] = {
+        column.name: np.zeros(0, np.int64) for column in fields(RankCollectives)
+    }
     columns["kind"] = np.zeros(0, np.int8)
     columns["idle_ns"] = np.zeros((0, len(CAUSE_NAMES)), np.int64)
     return RankCollectives(**columns)

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceview.ranks.figures import POINT_TO_POINT, RankFigures
+from traceview.ranks.figures import POINT_TO_POINT, RankCollectives, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.needs import Needs
 from traceview.ranks.step_alignment import CommonSteps
-from traceview.ranks.waits import Reals, column_of, exposed_waits, values_at
+from traceview.ranks.waits import Reals, exposed_waits, values_at
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.vocabulary.causes import CAUSE_NAMES
@@ -67,6 +67,7 @@ class Lateness:
     splits it by LATE_CAUSES. `longer_ns` is how much longer the rank worked and idled than the
     median rank, whether or not others waited, without the slow-down beside collectives; None
     without steps. `rows` are the late arrivals by communicator, in the order of `matched`.
+    `step_rows` has the row in RankSteps of each step, −1 where a rank lacks it.
     """
 
     late_ns: Integers
@@ -75,11 +76,6 @@ class Lateness:
     rows: tuple[LateRows, ...]
     step_rows: Integers
     longer_ns: Reals | None = None
-
-    def own_rows(self, rank: int) -> Integers:
-        """The row in RankSteps of each step of a rank, −1 where it has none."""
-        rows: Integers = self.step_rows[rank]
-        return rows
 
 
 def lateness(
@@ -90,18 +86,18 @@ def lateness(
 ) -> Lateness:
     """The late arrivals of all ranks in steady steps."""
     numbers = np.flatnonzero(steps.steady)
-    rows = tuple(_late_rows(ranks, each, steps, messages=len(numbers) > 0) for each in matched)
+    rows = tuple(_late_rows(ranks, of, steps, messages=len(numbers) > 0) for of in matched)
     shape = (len(ranks), max(len(numbers), 1))
     late, parts = np.zeros(shape, np.int64), np.zeros((*shape, len(LATE_CAUSES)))
     place = np.full(len(steps.steady) + 1, -1 if len(numbers) else 0, np.int64)
     place[numbers] = np.arange(len(numbers))
-    for each in rows:
-        at = place[each.step]
-        inside = at >= 0
-        cell = each.rank[inside] * shape[1] + at[inside]
-        late += _sums(cell, each.blame_ns[inside], shape).astype(np.int64)
-        for cause in np.flatnonzero(each.parts_ns.any(axis=0)).tolist():
-            parts[:, :, cause] += _sums(cell, each.parts_ns[inside, cause], shape)
+    for arrivals in rows:
+        column = place[arrivals.step]
+        inside = column >= 0
+        cell = arrivals.rank[inside] * shape[1] + column[inside]
+        late += _sums(cell, arrivals.blame_ns[inside], shape).astype(np.int64)
+        for cause in np.flatnonzero(arrivals.parts_ns.any(axis=0)).tolist():
+            parts[:, :, cause] += _sums(cell, arrivals.parts_ns[inside, cause], shape)
     alone = None
     if len(numbers):
         more, longer = _longer_steps(ranks, steps, numbers)
@@ -109,7 +105,12 @@ def lateness(
         if needs is not None and needs.launch_bound:
             late, parts = _by_cpu(late, needs, longer)
         else:
-            late, parts = _at_most(late, more, _backed_by_cpu(longer, needs))
+            # At most the excess time of the step, divided among its causes.
+            parts = _backed_by_cpu(longer, needs)
+            whole = parts.sum(axis=2)
+            limited = np.minimum(late, np.minimum(more, whole))
+            late = limited.astype(np.int64)
+            parts = parts * (limited / np.where(whole > 0, whole, 1.0))[:, :, None]
     return Lateness(late, parts, numbers, rows, steps.row[:, numbers], alone)
 
 
@@ -123,7 +124,7 @@ def _backed_by_cpu(parts: Reals, needs: Needs | None) -> Reals:
     """`parts` with CPU-caused idle time limited to what the rank's CPU needs beyond the median."""
     if needs is None:
         return parts
-    more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None).sum(axis=1)
+    more = _longer(needs.cpu_ns, ~np.isnan(needs.cpu_ns)).sum(axis=1)
     idle, result = parts[:, :, _OF_CPU].sum(axis=(1, 2)), parts.copy()
     share = np.minimum(more / np.where(idle > 0, idle, 1.0), 1.0)
     result[:, :, _OF_CPU] *= share[:, None, None]
@@ -137,7 +138,7 @@ def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals
     inside their collectives. So the excess time of its CPU shows in which steps time was lost; its
     idle time and the waits of the others only limit the total over all steps.
     """
-    more = np.clip(excess(needs.cpu_ns, ~np.isnan(needs.cpu_ns)), 0, None)
+    more = _longer(needs.cpu_ns, ~np.isnan(needs.cpu_ns))
     result, idle = parts.copy(), parts[:, :, _OF_CPU].sum(axis=1)
     lost, whole = idle.sum(axis=1), more.sum(axis=1)
     share = np.minimum(lost / np.where(whole > 0, whole, 1.0), 1.0)
@@ -148,23 +149,25 @@ def _by_cpu(late: Integers, needs: Needs, parts: Reals) -> tuple[Integers, Reals
     return result.sum(axis=2).astype(np.int64), result
 
 
+def _longer(values: Reals, there: Mask) -> Reals:
+    """What exceeds the median rank, 0 where nothing does."""
+    return np.clip(excess(values, there), 0, None)
+
+
 def _longer_steps(
     ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers
 ) -> tuple[Reals, Reals]:
     """Work and idle time of each rank per step beyond the median rank: total and by cause."""
     row = steps.row[:, numbers]
-    own = np.zeros((*row.shape, len(LATE_CAUSES)))
-    for place, each in enumerate(ranks):
-        present = row[place] >= 0
-        work = each.steps.compute_ns + each.steps.copies_ns
-        own[place, present, 0] = work[row[place, present]]
-        own[place, present, 1:] = each.steps.idle_ns[row[place, present]]
-    total = excess(own.sum(axis=2), row >= 0)
-    parts = [
-        excess(own[:, :, cause], row >= 0) if own[:, :, cause].any() else np.zeros(row.shape)
-        for cause in range(len(LATE_CAUSES))
-    ]
-    return np.clip(total, 0, None), np.clip(np.stack(parts, axis=2), 0, None)
+    spent = np.zeros((*row.shape, len(LATE_CAUSES)))
+    for figures, rows, to in zip(ranks, row, spent, strict=True):
+        present = rows >= 0
+        to[present, 0] = (figures.steps.compute_ns + figures.steps.copies_ns)[rows[present]]
+        to[present, 1:] = figures.steps.idle_ns[rows[present]]
+    parts = np.zeros(spent.shape)
+    for cause in np.flatnonzero(spent.any(axis=(0, 1))).tolist():
+        parts[:, :, cause] = _longer(spent[:, :, cause], row >= 0)
+    return _longer(spent.sum(axis=2), row >= 0), parts
 
 
 def _longer_alone(ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers) -> Reals:
@@ -173,20 +176,12 @@ def _longer_alone(ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Int
     A waiting collective takes SMs from the compute beside it, on the ranks that are not late.
     """
     row = steps.row[:, numbers]
-    own = np.zeros(row.shape)
-    for place, each in enumerate(ranks):
-        present, own_steps = row[place] >= 0, each.steps
-        work = own_steps.compute_ns + own_steps.copies_ns - _SLOWED * own_steps.hidden_ns
-        own[place, present] = (work + own_steps.idle_ns.sum(axis=1))[row[place, present]]
-    return np.clip(excess(own, row >= 0), 0, None)
-
-
-def _at_most(late: Integers, total: Reals, parts: Reals) -> tuple[Integers, Reals]:
-    """Limit lateness to the excess time of the step, and divide it among the parts."""
-    whole = parts.sum(axis=2)
-    limited = np.minimum(late, np.minimum(total, whole))
-    share = limited / np.where(whole > 0, whole, 1.0)
-    return limited.astype(np.int64), parts * share[:, :, None]
+    spent = np.zeros(row.shape)
+    for figures, rows, to in zip(ranks, row, spent, strict=True):
+        present, of = rows >= 0, figures.steps
+        work = of.compute_ns + of.copies_ns - _SLOWED * of.hidden_ns
+        to[present] = (work + of.idle_ns.sum(axis=1))[rows[present]]
+    return _longer(spent, row >= 0)
 
 
 def _late_rows(
@@ -196,10 +191,11 @@ def _late_rows(
     rows = of.rows[:, columns]
     wait = exposed_waits(ranks, of)[:, columns]
     present = (rows >= 0) & (wait >= 0)
-    own = values_at([_own_ns(ranks[rank]) for rank in of.ranks], rows)
+    collectives = [ranks[rank].collectives for rank in of.ranks]
+    spent = values_at([_spent_ns(of_rank) for of_rank in collectives], rows)
     late = excess(wait.max(axis=0) - wait, present)
     # The work before the first collective was not recorded, so it explains nothing.
-    extra = np.where(rows > 0, excess(own, present), 0.0)
+    extra = np.where(rows > 0, excess(spent, present), 0.0)
     message = np.isin(of.kind[columns], POINT_TO_POINT)
     blame = np.where(present, np.clip(np.where(message, late, np.minimum(late, extra)), 0, None), 0)
     rank, column = np.nonzero(blame > 0)
@@ -207,16 +203,17 @@ def _late_rows(
         rank=np.array(of.ranks, np.int64)[rank],
         row=rows[rank, column],
         column=columns[column],
-        step=_steps_of(ranks, of, rows, rank, column, steps),
+        step=steps.of_collectives(ranks, of.ranks, rows)[rank, column],
         blame_ns=blame[rank, column].astype(np.int64),
-        parts_ns=_parts([ranks[each] for each in of.ranks], rows, blame, rank, column),
+        parts_ns=_parts(collectives, rows, blame, rank, column),
     )
 
 
-def _own_ns(rank: RankFigures) -> Integers:
+def _spent_ns(collectives: RankCollectives) -> Integers:
     """Work and idle time before each collective of a rank."""
-    total: Integers = rank.collectives.work_ns.copy()
-    for idle in rank.collectives.idle_ns.T:
+    total: Integers = collectives.work_ns.copy()
+    # By column, in which idle time lies in memory.
+    for idle in collectives.idle_ns.T:
         total += idle
     return total
 
@@ -226,11 +223,11 @@ def excess(values: Array, there: Mask) -> Reals:
 
     `values` has shape (ranks, collectives, …); `there` marks the values that count.
     """
-    known = np.where(there, values, np.nan)
+    marked = np.where(there, values, np.nan)
     two = there.sum(axis=0) == 2
     with np.errstate(all="ignore"):
-        middle = np.median(known, axis=0) if there.all() else _nan_median(known)
-        result: Reals = known - middle
+        middle = np.median(marked, axis=0) if there.all() else _nan_median(marked)
+        result: Reals = marked - middle
     # The median of two values is half way to the other one.
     result[:, two] *= 2
     return np.where(there, result, 0.0)
@@ -246,39 +243,22 @@ def _nan_median(values: Reals) -> Reals:
     return middle
 
 
-def _steps_of(
-    ranks: Sequence[RankFigures],
-    of: MatchedCommunicator,
+def _parts(
+    collectives: Sequence[RankCollectives],
     rows: Integers,
+    blame: Reals,
     rank: Integers,
     column: Integers,
-    steps: CommonSteps,
-) -> Integers:
-    step = column_of(ranks, of.ranks, rows, "step")
-    shift = steps.shift[list(of.ranks)][:, None]
-    common: Integers = np.where(step >= 0, step + shift, -1)[rank, column]
-    return common
-
-
-def _parts(
-    ranks: Sequence[RankFigures], rows: Integers, blame: Reals, rank: Integers, column: Integers
 ) -> Reals:
     """The blame divided by cause, in proportion to the excess over the median rank."""
     result = np.zeros((len(rank), len(LATE_CAUSES)))
     used, place = np.unique(column, return_inverse=True)
     rows = rows[:, used]
     for cause in range(len(LATE_CAUSES)) if len(used) else ():
-        own = [_spent(each, cause) for each in ranks]
-        if any(each.any() for each in own):
-            result[:, cause] = excess(values_at(own, rows), rows >= 0)[rank, place]
+        spent = [of.idle_ns[:, cause - 1] if cause else of.work_ns for of in collectives]
+        if any(times.any() for times in spent):
+            result[:, cause] = excess(values_at(spent, rows), rows >= 0)[rank, place]
     result = np.clip(result, 0, None)
     total = result.sum(axis=1, keepdims=True)
     result /= np.where(total > 0, total, 1.0)
     return result * blame[rank, column][:, None]
-
-
-def _spent(rank: RankFigures, cause: int) -> Integers:
-    """Time before each collective of a rank due to one cause, an index into LATE_CAUSES."""
-    collectives = rank.collectives
-    spent: Integers = collectives.idle_ns[:, cause - 1] if cause else collectives.work_ns
-    return spent

@@ -30,7 +30,7 @@ from traceview.ranks.figures import (
     RankFigures,
 )
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, Mask
+from traceview.tables import NULL, Integers
 
 _SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
 """Kinds whose bytes must be equal on all ranks; the bytes of other kinds may differ."""
@@ -84,51 +84,46 @@ class _Joined:
 
 def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     """Match the collectives of the ranks, and find where ranks disagree."""
-    if not any(len(each.collectives) for each in ranks):
+    if not any(len(rank.collectives) for rank in ranks):
         return Matching((), ())
     joined = _joined(ranks)
     communicators = matched_rows(joined.times, by_name=True)
     disagreeing = [*_disagreements(joined, communicators)]
-    communicators = (*communicators, *(each for _, each in disagreeing if each is not None))
+    prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
     return Matching(
-        tuple(_local(joined, each) for each in communicators),
-        tuple(each for each, _ in disagreeing),
+        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
+        tuple(inconsistency for inconsistency, _ in disagreeing),
     )
 
 
 def _joined(ranks: Sequence[RankFigures]) -> _Joined:
-    every = [each.collectives for each in ranks]
-    counts = np.array([len(each) for each in every], np.int64)
-    kind = np.concatenate([each.kind for each in every]).astype(np.int64)
+    def column(name: str) -> Integers:
+        columns = [getattr(rank.collectives, name) for rank in ranks]
+        return np.concatenate(columns).astype(np.int64, copy=False)
+
+    counts = np.array([len(rank.collectives) for rank in ranks], np.int64)
+    kind, communicator = column("kind"), column("communicator")
     member = np.repeat(np.arange(len(ranks)), counts)
-    communicator = np.concatenate([each.communicator for each in every])
     number, virtual = _virtual_numbers(ranks, member, kind, communicator)
     is_message = np.isin(kind, POINT_TO_POINT)
-    sizes = np.concatenate([each.bytes for each in every])
+    # The number of the step that each collective is in, −1 outside of steps.
+    numbers = [np.append(rank.steps.number, UNKNOWN) for rank in ranks]
+    step = [of[rank.collectives.step] for of, rank in zip(numbers, ranks, strict=True)]
     clocks = {name: place for place, name in enumerate(dict.fromkeys(r.name.clock for r in ranks))}
     times = CollectiveTimes(
         member=member,
-        lane=np.where(virtual == NULL, np.concatenate([each.stream for each in every]), -1),
-        start_ns=np.concatenate([each.start_ns for each in every]),
-        end_ns=np.concatenate([each.end_ns for each in every]),
+        lane=np.where(virtual == NULL, column("stream"), -1),
+        start_ns=column("start_ns"),
+        end_ns=column("end_ns"),
         kind=np.where(is_message, SEND_RECEIVE, kind),
         is_message=is_message,
         direction=(kind == SEND).astype(np.int64) - (kind == RECEIVE),
-        bytes=np.where(np.isin(kind, _SIZED), sizes, UNKNOWN),
+        bytes=np.where(np.isin(kind, _SIZED), column("bytes"), UNKNOWN),
         communicator=virtual,
-        step=np.concatenate([_step_numbers(each) for each in ranks]),
-        clock=np.array([clocks[each.name.clock] for each in ranks], np.int64),
+        step=np.concatenate(step),
+        clock=np.array([clocks[rank.name.clock] for rank in ranks], np.int64),
     )
-    first = np.cumsum(counts) - counts
-    return _Joined(times, first, number)
-
-
-def _step_numbers(rank: RankFigures) -> Integers:
-    """The number of the step that each collective is in, −1 outside of steps."""
-    row = rank.collectives.step
-    numbers = np.append(rank.steps.number, UNKNOWN)
-    result: Integers = numbers[np.where(row >= 0, row, -1)]
-    return result
+    return _Joined(times, np.cumsum(counts) - counts, number)
 
 
 def _virtual_numbers(
@@ -138,7 +133,7 @@ def _virtual_numbers(
 
     Messages of a communicator with the same sender and receiver share a virtual number.
     """
-    peer = np.concatenate([each.collectives.peer for each in ranks])
+    peer = np.concatenate([rank.collectives.peer for rank in ranks])
     own = _own_ranks(ranks, member, communicator)
     ends = np.isin(kind, (SEND, RECEIVE)) & (own >= 0) & (peer >= 0)
     source = np.where(ends, np.where(kind == SEND, own, peer), UNKNOWN)
@@ -182,7 +177,7 @@ def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]
     return known
 
 
-def _local(joined: _Joined, of: MatchedRows) -> MatchedRows:
+def _of_ranks(joined: _Joined, of: MatchedRows) -> MatchedRows:
     first = joined.first[list(of.members)][:, None]
     rows = np.where(of.rows >= 0, of.rows - first, -1)
     number = NULL if of.number == NULL else int(joined.number[of.number])
@@ -205,9 +200,9 @@ def _disagreements(
     of_number: dict[int, list[Integers]] = {}
     for rows in streams if len(ordered) else ():
         of_number.setdefault(int(times.communicator[rows[0]]), []).append(rows)
-    whole = {each.number: set(each.members) for each in found}
-    for each in found:
-        within = _first_left_over(joined, each, of_number.get(each.number, ()))
+    whole = {of.number: set(of.members) for of in found}
+    for of in found:
+        within = _first_left_over(joined, of, of_number.get(of.number, ()))
         if within is not None:
             yield within, None
     for number, own in of_number.items():
@@ -215,7 +210,12 @@ def _disagreements(
         if len(own) > 1 and members - whole.get(number, set()):
             disagreement = _first_disagreement(joined, number, own)
             if disagreement is not None:
-                prefix = None if number in whole else _prefix(own, times, disagreement.at, number)
+                prefix = None
+                if number not in whole:
+                    members_of = tuple(int(times.member[rows[0]]) for rows in own)
+                    before = np.stack([rows[: disagreement.at] for rows in own])
+                    same_clock = len(set(times.clock[list(members_of)].tolist())) == 1
+                    prefix = MatchedRows(members_of, before, same_clock, number)
                 yield disagreement, prefix
 
 
@@ -255,13 +255,14 @@ def _compared(
     """The collective of a column against `row` at the same place; None if they are alike."""
     times = joined.times
     rows = of.rows[:, column]
-    members = tuple(m for m, each in zip(of.members, rows, strict=True) if each >= 0)
-    usual = int(rows[rows >= 0][0])
-    calls = [(int(times.kind[each]), int(times.bytes[each])) for each in (usual, row)]
-    if calls[0] == calls[1]:
+    members = tuple(m for m, present in zip(of.members, rows >= 0, strict=True) if present)
+    usual, other = (
+        (int(times.kind[call]), int(times.bytes[call])) for call in (rows[rows >= 0][0], row)
+    )
+    if usual == other:
         return None
     number = int(joined.number[of.number]) if of.number != NULL else NULL
-    return Inconsistency(number, at, *calls[0], members, *calls[1], (int(times.member[row]),))
+    return Inconsistency(number, at, *usual, members, *other, (int(times.member[row]),))
 
 
 def _first_disagreement(
@@ -272,33 +273,20 @@ def _first_disagreement(
     Recordings that begin at different collectives differ from the start, which means nothing.
     """
     times, length = joined.times, min(map(len, streams))
-    rows = np.stack([each[:length] for each in streams])
-    differs = _differ(times.kind[rows], times.bytes[rows])
-    places = np.flatnonzero(differs)
-    if not len(places) or not places[0]:
+    rows = np.stack([stream[:length] for stream in streams])
+    kind, sizes = times.kind[rows], times.bytes[rows]
+    # A size that a rank does not tell does not differ.
+    sizes = np.where(sizes < 0, sizes.max(axis=0), sizes)
+    differing = np.flatnonzero(((kind != kind[0]) | (sizes != sizes[0])).any(axis=0))
+    if not len(differing) or not differing[0]:
         return None
-    at = int(places[0])
+    at = int(differing[0])
     calls = [(int(times.kind[row]), int(times.bytes[row])) for row in rows[:, at]]
     most = max(dict.fromkeys(calls), key=calls.count)
-    other = next(each for each in calls if each != most)
-    places_of = [int(times.member[each[0]]) for each in streams]
+    other = next(call for call in calls if call != most)
+    members = [int(times.member[stream[0]]) for stream in streams]
     agreeing, others = (
-        tuple(p for p, call in zip(places_of, calls, strict=True) if (call == most) is same)
+        tuple(m for m, call in zip(members, calls, strict=True) if (call == most) is same)
         for same in (True, False)
     )
     return Inconsistency(int(joined.number[number]), at, *most, agreeing, *other, others)
-
-
-def _differ(kind: Array, sizes: Integers) -> Mask:
-    """True for each column (collective) in which kinds or known sizes differ."""
-    known = np.where(sizes < 0, sizes.max(axis=0), sizes)
-    differ: Mask = (kind != kind[0]).any(axis=0) | (known != known[0]).any(axis=0)
-    return differ
-
-
-def _prefix(
-    streams: Sequence[Integers], times: CollectiveTimes, at: int, number: int
-) -> MatchedRows:
-    members = tuple(int(times.member[each[0]]) for each in streams)
-    rows = np.stack([each[:at] for each in streams])
-    return MatchedRows(members, rows, len(set(times.clock[list(members)].tolist())) == 1, number)

@@ -30,10 +30,18 @@ def members(
     jobs. Raises InputError for several recorders, and for two recordings of one rank.
     """
     check_recorders(ranks)
-    distinct = [rank for each in _captures(ranks) for rank in _first_copy(each, note)]
+    by_digest: dict[str, list[RankFigures]] = {}
+    for place, rank in enumerate(ranks):
+        by_digest.setdefault(rank.digest or f"#{place}", []).append(rank)
+    distinct = [rank for copies in by_digest.values() for rank in _first_copy(copies, note)]
     numbered = _numbered(distinct, note)
-    _check_numbers(numbered)
-    _tell_strangers(numbered, note)
+    paths: dict[int, str] = {}
+    for rank in numbered:
+        other = paths.setdefault(rank.name.rank, rank.path)
+        if other != rank.path:
+            names = f"{PurePath(other).name} and {PurePath(rank.path).name}"
+            raise InputError(f"{names} are both of rank {rank.name.rank}", _ONE_JOB)
+    _note_strangers(numbered, note)
     return tuple(sorted(numbered, key=lambda rank: rank.name.rank))
 
 
@@ -61,14 +69,6 @@ def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
         return ()
     present = {rank.name.rank for rank in ranks}
     return tuple(sorted(set(range(world_size(ranks))) - present))
-
-
-def _captures(ranks: Sequence[RankFigures]) -> Iterator[list[RankFigures]]:
-    """The ranks, grouped by the capture they come from."""
-    by_digest: dict[str, list[RankFigures]] = {}
-    for place, rank in enumerate(ranks):
-        by_digest.setdefault(rank.digest or f"#{place}", []).append(rank)
-    yield from by_digest.values()
 
 
 def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> Iterator[RankFigures]:
@@ -115,16 +115,7 @@ def by_number(path: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBERS.split(path)]
 
 
-def _check_numbers(ranks: Sequence[RankFigures]) -> None:
-    paths: dict[int, str] = {}
-    for rank in ranks:
-        other = paths.setdefault(rank.name.rank, rank.path)
-        if other != rank.path:
-            names = f"{PurePath(other).name} and {PurePath(rank.path).name}"
-            raise InputError(f"{names} are both of rank {rank.name.rank}", _ONE_JOB)
-
-
-def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> None:
+def _note_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> None:
     """Note it if the recordings may be of different jobs or runs."""
     if len(ranks) < 2:
         return
@@ -132,20 +123,16 @@ def _tell_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -
     if len(sizes) > 1:
         text = " and ".join(map(str, sizes))
         note(f"The recordings tell of jobs of {text} ranks: they may be of different jobs.")
-    known = [set(rank.communicators) - {NULL} for rank in ranks]
-    if all(known) and not set.intersection(*known) and not _chained(known):
+    communicators = [set(rank.communicators) - {NULL} for rank in ranks]
+    connected, left = set(communicators[0]), communicators[1:]
+    # Ranks are connected directly, or through communicators of others.
+    while near := [numbers for numbers in left if numbers & connected]:
+        connected |= set.union(*near)
+        left = [numbers for numbers in left if not numbers & connected]
+    if all(communicators) and left:
         note("No communicator connects all recordings: they may be of different jobs.")
     if _time_apart_ns(ranks) > _APART_NS:
         note("The recordings do not overlap in time: they may be of different runs.")
-
-
-def _chained(known: Sequence[set[int]]) -> bool:
-    """Whether shared communicators connect all ranks, directly or through others."""
-    connected, left = set(known[0]), [*known[1:]]
-    while near := [each for each in left if each & connected]:
-        connected |= set.union(*near)
-        left = [each for each in left if not each & connected]
-    return not left
 
 
 def _time_apart_ns(ranks: Sequence[RankFigures]) -> int:

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceview import groups
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.step_alignment import CommonSteps
 from traceview.ranks.waits import Reals, column_of, exposed_waits
 from traceview.records import record
-from traceview.tables import Integers, Mask
+from traceview.tables import Integers
 from traceview.vocabulary.causes import DEPENDENCY
 
 _MOST_OF_STEP = 0.9
@@ -42,19 +43,15 @@ class Needs:
         step loses time on top of the GPU's, and a busy CPU costs nothing where a GPU, or one that
         its own GPU waits for in a collective, is as busy.
         """
-        cpu, gpu = (self._most_of_step(each) for each in (self.cpu_ns, self.gpu_ns))
+        nearly_all = _MOST_OF_STEP * self.mean_ns(self.duration_ns)
+        cpu, gpu = (self.mean_ns(needed) >= nearly_all for needed in (self.cpu_ns, self.gpu_ns))
         return bool(cpu.any() and not gpu.any())
-
-    def _most_of_step(self, values: Reals) -> Mask:
-        """True for the ranks of which the values take nearly all of the step."""
-        enough: Mask = self.mean_ns(values) >= _MOST_OF_STEP * self.mean_ns(self.duration_ns)
-        return enough
 
     def mean_ns(self, values: Reals) -> Reals:
         """The mean over the steps of each rank; NaN for a rank without steps."""
-        known = ~np.isnan(values)
-        total = np.where(known, values, 0.0).sum(axis=1)
-        return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+        there = ~np.isnan(values)
+        total = np.where(there, values, 0.0).sum(axis=1)
+        return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
 
     @property
     def pace_ns(self) -> Reals:
@@ -67,38 +64,31 @@ def needs_of(
 ) -> Needs | None:
     """The needs of all ranks; None without common steps, or where the CPU was not recorded."""
     numbers = np.flatnonzero(steps.steady)
-    stepping = [each for each in ranks if len(each.steps)]
-    if not len(numbers) or any(each.steps.cpu_ns is None for each in stepping):
+    recorded = (figures.steps.cpu_ns is not None for figures in ranks if len(figures.steps))
+    if not len(numbers) or not all(recorded):
         return None
     waited = _waited(ranks, matched)
     row = steps.row[:, numbers]
     cpu, gpu, duration = (np.full(row.shape, np.nan) for _ in range(3))
-    for place, each in enumerate(ranks):
-        at = np.flatnonzero(row[place] >= 0)
-        own, own_steps = row[place, at], each.steps
-        transfers = np.maximum(own_steps.exposed_ns - waited[place, : len(own_steps)], 0)
-        needed = (
-            own_steps.compute_ns
-            + own_steps.copies_ns
-            + transfers
-            + own_steps.idle_ns[:, DEPENDENCY]
-        )
-        gpu[place, at], duration[place, at] = needed[own], own_steps.duration_ns[own]
-        if own_steps.cpu_ns is not None:
-            cpu[place, at] = own_steps.cpu_ns[own]
+    for place, figures in enumerate(ranks):
+        at, steps_of = np.flatnonzero(row[place] >= 0), figures.steps
+        transfers = np.maximum(steps_of.exposed_ns - waited[place, : len(steps_of)], 0)
+        needed = steps_of.compute_ns + steps_of.copies_ns + transfers
+        needed += steps_of.idle_ns[:, DEPENDENCY]
+        present = row[place, at]
+        gpu[place, at], duration[place, at] = needed[present], steps_of.duration_ns[present]
+        if steps_of.cpu_ns is not None:
+            cpu[place, at] = steps_of.cpu_ns[present]
     return Needs(cpu, gpu, duration)
 
 
 def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> Integers:
     """The time that each rank waited in each of its own steps without computing meanwhile."""
-    most = max((len(each.steps) for each in ranks), default=0)
+    most = max((len(figures.steps) for figures in ranks), default=0)
     result = np.zeros((len(ranks), most), np.int64)
     for of in matched:
         step = column_of(ranks, of.ranks, of.rows, "step")
         wait = np.maximum(exposed_waits(ranks, of), 0)
-        member, column = np.nonzero(step >= 0)
-        rank = np.array(of.ranks, np.int64)[member]
-        cell = rank * most + step[member, column]
-        total = np.bincount(cell, wait[member, column], minlength=result.size)
-        result += total.astype(np.int64).reshape(result.shape)
+        for rank, steps, waits in zip(of.ranks, step, wait, strict=True):
+            result[rank] += groups.added(steps, waits, most)
     return result

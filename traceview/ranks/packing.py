@@ -76,7 +76,7 @@ class SentColumn:
     def of(cls, column: Array) -> SentColumn:
         return cls(column.dtype.str, _packed(column.astype(np.int64).view(np.uint64)))
 
-    def column(self) -> Array:
+    def unpacked(self) -> Array:
         return self.packed.numbers().view(np.int64).astype(self.dtype)
 
 
@@ -93,11 +93,11 @@ class SentTable:
         columns = tuple((place, SentColumn.of(table[:, place])) for place in used)
         return cls((table.shape[0], table.shape[1]), columns)
 
-    def table(self) -> Integers:
+    def unpacked(self) -> Integers:
         # In Fortran order, so that columns of zeros take no memory.
         result = np.zeros(self.shape, np.int64, order="F")
         for place, packed in self.columns:
-            result[:, place] = packed.column()
+            result[:, place] = packed.unpacked()
         return result
 
 
@@ -114,35 +114,22 @@ class SentTexts:
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return cls(zlib.compress(whole, _TEXT_LEVEL), SentColumn.of(lengths))
 
-    def texts(self) -> tuple[str, ...]:
+    def unpacked(self) -> tuple[str, ...]:
         whole = zlib.decompress(self.text).decode("utf-8", "surrogatepass")
-        ends = np.cumsum(self.lengths.column()).tolist()
+        ends = np.cumsum(self.lengths.unpacked()).tolist()
         return tuple(whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
 
 def _packed(numbers: _Unsigned) -> SentNumbers:
     changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    if len(numbers) and not len(changes):
+        return SentPlanes(len(numbers), int(numbers[0]), ())
     if len(numbers) and _OF_RUN * len(changes) <= len(numbers):
         starts = np.append(0, changes)
         lengths = np.diff(starts, append=len(numbers)).view(np.uint64)
-        return _runs(numbers[starts], lengths) if len(changes) else _constant(numbers)
-    return _smaller(numbers)
-
-
-def _constant(numbers: _Unsigned) -> SentPlanes:
-    return SentPlanes(len(numbers), int(numbers[0]), ())
-
-
-def _runs(values: _Unsigned, lengths: _Unsigned) -> SentRuns:
-    return SentRuns(_packed(values), _packed(lengths))
-
-
-def _smaller(numbers: _Unsigned) -> SentPlanes:
-    """Pack the numbers or the differences of neighbours, whichever have fewer bytes."""
+        return SentRuns(_packed(numbers[starts]), _packed(lengths))
     itself = _less_least(numbers)
-    if len(numbers) < 2:
-        return _planes(*itself)
-    apart = _less_least(np.diff(numbers))
+    apart = _less_least(np.diff(numbers)) if len(numbers) > 1 else itself
     if _width(apart[1]) < _width(itself[1]):
         return _planes(*apart, first=int(numbers[0]))
     return _planes(*itself)
@@ -163,12 +150,10 @@ def _width(numbers: _Unsigned) -> int:
 
 def _planes(base: int, numbers: _Unsigned, first: int | None = None) -> SentPlanes:
     table = numbers.astype("<u8").view(np.uint8).reshape(-1, _BYTES)
-    planes = tuple(_plane(table[:, place].copy()) for place in range(_width(numbers)))
-    return SentPlanes(len(numbers), base, planes, first)
-
-
-def _plane(plane: npt.NDArray[np.uint8]) -> SentNumbers | bytes:
-    changes = int(np.count_nonzero(plane[1:] != plane[:-1]))
-    if _OF_RUN * changes <= len(plane):
-        return _packed(plane.astype(np.uint64))
-    return plane.tobytes()
+    planes: list[SentNumbers | bytes] = []
+    for place in range(_width(numbers)):
+        plane = table[:, place].copy()
+        changes = int(np.count_nonzero(plane[1:] != plane[:-1]))
+        runs = _OF_RUN * changes <= len(plane)
+        planes.append(_packed(plane.astype(np.uint64)) if runs else plane.tobytes())
+    return SentPlanes(len(numbers), base, tuple(planes), first)

@@ -94,11 +94,19 @@ def process_groups(
     shapes: dict[tuple[object, ...], list[_One]] = {}
     for one, place in _places(single):
         shapes.setdefault((_shape(one), _purpose(one), place), []).append(one)
-    by_shape = [_of_shape(each) for each in shapes.values()]
-    total = max((each.name.world_size or 0 for each in ranks), default=0) or len(ranks)
-    named = _named(by_shape, total)
-    ordered = sorted(named, key=lambda each: (-each.size, each.ranks))
-    return tuple(_labelled(ordered, total))
+    total = max((rank.name.world_size or 0 for rank in ranks), default=0) or len(ranks)
+    named = _named([_of_shape(alike) for alike in shapes.values()], total)
+    named.sort(key=lambda of: (-of.size, of.ranks))
+    # Labels are unique: the name or else the size, numbered if it repeats.
+    sizes = ("all ranks" if of.size >= total else f"group of {of.size}" for of in named)
+    labels = [of.name or size for of, size in zip(named, sizes, strict=True)]
+    often, seen = Counter(labels), Counter[str]()
+    labelled = []
+    for of, label in zip(named, labels, strict=True):
+        seen[label] += 1
+        unique = label if often[label] == 1 else f"{label} #{seen[label]}"
+        labelled.append(replace(of, label=unique))
+    return tuple(labelled)
 
 
 def _places(single: Sequence[_One]) -> Iterable[tuple[_One, int]]:
@@ -123,37 +131,27 @@ def _single(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], places: list[int]
 ) -> _One:
     number = matched[places[0]].number
-    present = {rank for place in places for rank in matched[place].ranks}
-    known = [ranks[rank].group_ranks.get(number, ()) for rank in present]
-    names = [ranks[rank].group_names.get(number, "") for rank in sorted(present)]
-    own = tuple(sorted(ranks[rank].name.rank for rank in present))
+    present = sorted({rank for place in places for rank in matched[place].ranks})
+    recorded = (ranks[rank].group_ranks.get(number) for rank in present)
+    names = (ranks[rank].group_names.get(number) for rank in present)
+    seen = tuple(sorted(ranks[rank].name.rank for rank in present))
+    first_row, time = np.iinfo(np.int64).max, Counter[int]()
+    for of in (matched[place] for place in places):
+        rows = of.rows[int(np.argmin(of.ranks))]
+        first_row = int(rows[rows >= 0].min(initial=first_row))
+        lasted = column_of(ranks, of.ranks, of.rows, "end_ns")
+        lasted -= column_of(ranks, of.ranks, of.rows, "start_ns")
+        sums = np.bincount(of.kind, lasted.sum(axis=0), minlength=len(KINDS))
+        time.update({kind: int(sums[kind]) for kind in np.flatnonzero(sums).tolist()})
     return _One(
-        ranks=next((each for each in known if each), own),
-        size=max([len(own), *(matched[place].size for place in places)]),
+        ranks=next(filter(None, recorded), seen),
+        size=max([len(seen), *(matched[place].size for place in places)]),
         is_known=number != NULL,
-        first_row=min(_first_row(matched[place]) for place in places),
-        description=next((name for name in names if name), ""),
+        first_row=first_row,
+        description=next(filter(None, names), ""),
         members=tuple(places),
-        time_ns=_time_by_kind(ranks, [matched[place] for place in places]),
+        time_ns=time,
     )
-
-
-def _first_row(of: MatchedCommunicator) -> int:
-    rows = of.rows[int(np.argmin(of.ranks))]
-    return int(rows[rows >= 0].min(initial=np.iinfo(np.int64).max))
-
-
-def _time_by_kind(
-    ranks: Sequence[RankFigures], matched: Iterable[MatchedCommunicator]
-) -> dict[int, int]:
-    time: dict[int, int] = {}
-    for each in matched:
-        lasted = column_of(ranks, each.ranks, each.rows, "end_ns")
-        lasted -= column_of(ranks, each.ranks, each.rows, "start_ns")
-        sums = np.bincount(each.kind, lasted.sum(axis=0), minlength=len(KINDS))
-        for kind in np.flatnonzero(sums).tolist():
-            time[kind] = time.get(kind, 0) + int(sums[kind])
-    return time
 
 
 def _shape(one: _One) -> tuple[int, ...]:
@@ -164,14 +162,13 @@ def _shape(one: _One) -> tuple[int, ...]:
 
 
 def _of_shape(alike: Sequence[_One]) -> ProcessGroups:
-    time: dict[int, int] = {}
+    time = Counter[int]()
     for one in alike:
-        for kind, each in one.time_ns.items():
-            time[kind] = time.get(kind, 0) + each
+        time.update(one.time_ns)
     first = min(alike, key=lambda one: one.ranks)
     return ProcessGroups(
         label="",
-        name=_described(first.description),
+        name=_DESCRIPTIONS.get(first.description.lower(), first.description or None),
         ranks=first.ranks,
         size=first.size,
         communicators=len(alike),
@@ -180,24 +177,16 @@ def _of_shape(alike: Sequence[_One]) -> ProcessGroups:
     )
 
 
-def _described(description: str) -> str | None:
-    return _DESCRIPTIONS.get(description.lower(), description or None)
-
-
 def _named(groups: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
-    strides = {(stride_of(each.ranks), each.size) for each in groups}
-    named = [replace(each, name=each.name or _name(each, total, strides)) for each in groups]
-    guessed = [each.name == WORLD and not of.name for each, of in zip(named, groups, strict=True)]
-    if sum(each.name == WORLD for each in named) == 1:
-        return named
-    # With several such groups, it is not recorded which one is the default group.
-    return [
-        replace(each, name=None) if guess else each
-        for each, guess in zip(named, guessed, strict=True)
-    ]
+    strides = {stride_of(of.ranks) for of in groups}
+    names = [of.name or _name(of, total, strides) for of in groups]
+    if names.count(WORLD) > 1:
+        # It is not recorded which one is the default group.
+        names = [of.name if name == WORLD else name for of, name in zip(groups, names, strict=True)]
+    return [replace(of, name=name) for of, name in zip(groups, names, strict=True)]
 
 
-def _name(of: ProcessGroups, total: int, strides: set[tuple[int | None, int]]) -> str | None:
+def _name(of: ProcessGroups, total: int, strides: set[int | None]) -> str | None:
     if of.kinds and set(of.kinds) <= set(POINT_TO_POINT):
         return PIPELINE
     if of.size >= total:
@@ -209,27 +198,13 @@ def _name(of: ProcessGroups, total: int, strides: set[tuple[int | None, int]]) -
         return None
     if stride > 1:
         return DATA
-    across = any(apart == of.size for apart, _ in strides)
-    return TENSOR if stride == 1 and across else None
+    return TENSOR if stride == 1 and of.size in strides else None
 
 
 def stride_of(ranks: Sequence[int]) -> int | None:
     """The distance between neighbouring ranks; None if it varies or for a single rank."""
     apart = set(np.diff(ranks).tolist())
     return apart.pop() if len(apart) == 1 else None
-
-
-def _labelled(groups: Sequence[ProcessGroups], total: int) -> Iterable[ProcessGroups]:
-    """The groups with unique labels: the name or else the size, numbered if it repeats."""
-    labels = [each.name or _size_text(each.size, total) for each in groups]
-    often, seen = Counter(labels), Counter[str]()
-    for each, label in zip(groups, labels, strict=True):
-        seen[label] += 1
-        yield replace(each, label=label if often[label] == 1 else f"{label} #{seen[label]}")
-
-
-def _size_text(size: int, total: int) -> str:
-    return "all ranks" if size >= total else f"group of {size}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

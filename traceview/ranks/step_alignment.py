@@ -27,16 +27,22 @@ class CommonSteps:
     steady: Mask
     shift: Integers
 
-    def of_rows(self, rank: int, step: Integers) -> Integers:
-        """The numbers in the job of rows in a rank's RankSteps; −1 stays −1."""
-        return np.where(step >= 0, step + self.shift[rank], -1)
+    def of_collectives(
+        self, ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers
+    ) -> Integers:
+        """The number in the job of the step of each collective on each member, −1 for none.
+
+        `rows` are rows of RankCollectives, shape (members, collectives).
+        """
+        step = column_of(ranks, members, rows, "step")
+        return np.where(step >= 0, step + self.shift[list(members)][:, None], -1)
 
 
 def common_steps(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
 ) -> CommonSteps:
     """Align the steps of the ranks by their collectives, else by their numbers."""
-    counts = np.array([len(each.steps) for each in ranks], np.int64)
+    counts = np.array([len(figures.steps) for figures in ranks], np.int64)
     if not counts.any():
         none = np.zeros((len(ranks), 0), np.int64)
         return CommonSteps((), none, np.zeros(0, bool), np.zeros(len(ranks), np.int64))
@@ -46,7 +52,13 @@ def common_steps(
     number = np.arange(total)
     row = number[None, :] - shift[:, None]
     row = np.where((row >= 0) & (row < counts[:, None]), row, -1)
-    return CommonSteps(_names(ranks, row), row, _steady(ranks, row), shift)
+    first = zip((row >= 0).argmax(axis=0).tolist(), row.T, strict=True)
+    names = tuple(ranks[rank].steps.names[int(rows[rank])] for rank, rows in first)
+    warm = np.zeros(total, bool)
+    for figures, rows in zip(ranks, row, strict=True):
+        present = rows >= 0
+        warm[present] |= figures.steps.warm_up[rows[present]]
+    return CommonSteps(names, row, ~warm, shift)
 
 
 def _shifts(
@@ -54,56 +66,21 @@ def _shifts(
 ) -> Integers:
     """The number in the job of the first step of each rank, relative to the first rank's."""
     reference = int(np.argmax(counts > 0))
-    shift = np.array([_by_number(ranks[reference], each) for each in ranks], np.int64)
-    known = {reference}
+    first = [int(rank.steps.number[0]) if len(rank.steps) else None for rank in ranks]
+    shift = np.array([0 if n is None else n - (first[reference] or 0) for n in first], np.int64)
+    placed = {reference}
     waiting = list(matched)
-    while waiting:
-        ready = [each for each in waiting if known & set(each.ranks)]
-        if not ready:
-            break
-        for each in ready:
-            waiting.remove(each)
-            leader = next(rank for rank in each.ranks if rank in known)
-            for rank, apart in _apart(ranks, each, leader):
-                if rank not in known:
-                    shift[rank] = shift[leader] + apart
-                    known.add(rank)
+    while ready := [of for of in waiting if placed & set(of.ranks)]:
+        for of in ready:
+            waiting.remove(of)
+            leader = next(rank for rank in of.ranks if rank in placed)
+            step = column_of(ranks, of.ranks, of.rows, "step")
+            of_leader = step[of.ranks.index(leader)]
+            for rank, of_rank in zip(of.ranks, step, strict=True):
+                both = (of_leader >= 0) & (of_rank >= 0)
+                if rank not in placed and both.any():
+                    # The most common difference of steps.
+                    apart, times = np.unique((of_leader - of_rank)[both], return_counts=True)
+                    shift[rank] = shift[leader] + apart[np.argmax(times)]
+                    placed.add(rank)
     return shift
-
-
-def _by_number(reference: RankFigures, other: RankFigures) -> int:
-    """The shift of `other` to `reference`, by the numbers of their first steps."""
-    if not len(other.steps):
-        return 0
-    return int(other.steps.number[0] - reference.steps.number[0])
-
-
-def _apart(
-    ranks: Sequence[RankFigures], each: MatchedCommunicator, leader: int
-) -> list[tuple[int, int]]:
-    """For each rank of a communicator, the most common step difference to the leader's."""
-    step = column_of(ranks, each.ranks, each.rows, "step")
-    own = step[each.ranks.index(leader)]
-    offsets = []
-    for place, rank in enumerate(each.ranks):
-        both = (own >= 0) & (step[place] >= 0)
-        if both.any():
-            values, times = np.unique(own[both] - step[place][both], return_counts=True)
-            offsets.append((rank, int(values[np.argmax(times)])))
-    return offsets
-
-
-def _names(ranks: Sequence[RankFigures], row: Integers) -> tuple[str, ...]:
-    first = (row >= 0).argmax(axis=0)
-    return tuple(
-        ranks[rank].steps.names[int(row[rank, number])]
-        for number, rank in enumerate(first.tolist())
-    )
-
-
-def _steady(ranks: Sequence[RankFigures], row: Integers) -> Mask:
-    warm = np.zeros(row.shape[1], bool)
-    for place, each in enumerate(ranks):
-        present = row[place] >= 0
-        warm[present] |= each.steps.warm_up[row[place, present]]
-    return ~warm

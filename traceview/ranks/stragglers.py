@@ -31,6 +31,8 @@ _TIMES_OTHERS = 2.0
 _LEAST_SHARE = 0.25
 """Least fraction of all ranks' outstanding lateness: if many have a late step now and then, none
 is a straggler."""
+COMMUNICATION = "communication"
+"""The class of kernels that exchange data."""
 _MORE_WORK, _MOSTLY, _HARDLY = 0.05, 0.6, 0.2
 UNPLACED_SHARE = 0.15
 """Least lateness at no known place, as a fraction of the steady time: CPUs of equal ranks differ by
@@ -89,14 +91,16 @@ def stragglers(
     job = _Job(ranks, matched, late, chosen, needs)
     late_ranks = [_straggler(job, rank, marked[rank]) for rank in chosen]
     if needs is not None and needs.launch_bound:
-        late_ranks = [each for each in late_ranks if _is_sure(each, span_ns)]
-    return tuple(sorted(late_ranks, key=lambda each: (-int(each.late_ns.sum()), each.rank)))
-
-
-def _is_sure(each: Straggler, span_ns: int) -> bool:
-    """False for a CPU that is slightly slower than the others, at no single place in the code."""
-    known = each.cause == GPU_WORK or each.place is not None or each.more_work
-    return known or int(each.late_ns.sum()) >= UNPLACED_SHARE * span_ns
+        # Without a CPU that is slightly slower than the others, at no single place in the code.
+        late_ranks = [
+            of
+            for of in late_ranks
+            if of.cause == GPU_WORK
+            or of.place is not None
+            or of.more_work
+            or int(of.late_ns.sum()) >= UNPLACED_SHARE * span_ns
+        ]
+    return tuple(sorted(late_ranks, key=lambda of: (-int(of.late_ns.sum()), of.rank)))
 
 
 def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns: int) -> Mask:
@@ -112,13 +116,9 @@ def _late_steps(ranks: Sequence[RankFigures], late: Lateness, rank: int, span_ns
     marked: Mask = own > ABOVE_NOISE * noise + least
     if own[marked].sum() < LEAST_SHARE * span_ns and _is_late_on_average(own, others):
         return np.ones(len(own), bool)
-    return _without_minor(own, marked)
-
-
-def _without_minor(own: Integers, marked: Mask) -> Mask:
-    """Drop the marked steps with little lateness, if the remaining ones have most of it."""
     if not marked.any() or marked.sum() >= _IN_ALL_STEPS * len(marked):
         return marked
+    # Steps with little lateness are dropped, if the remaining ones have most of it.
     major = marked & (own >= np.quantile(own[marked], 0.9) / 2)
     return major if own[major].sum() >= _MOSTLY * own[marked].sum() else marked
 
@@ -128,11 +128,10 @@ def _steps_with_own_place(ranks: Sequence[RankFigures], late: Lateness, rank: in
 
     None without samples, or if no line stands out.
     """
-    table, rows = ranks[rank].cpu_place_ns, late.own_rows(rank)
+    table, rows = ranks[rank].cpu_place_ns, late.step_rows[rank]
     if table is None or not table.size:
         return None
-    times = [_time_at(each, ranks[rank].cpu_places) for p, each in enumerate(ranks) if p != rank]
-    others = [each for each in times if each is not None]
+    others = _times_of_others(ranks, rank)
     if not others:
         return None
     own = np.where(rows[:, None] >= 0, table[rows], 0)
@@ -171,7 +170,12 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     # A rank that fell behind in one step is late in later steps as well.
     free = needs is not None and needs.launch_bound
     shown = np.ones(len(marked), bool) if free else marked
-    own = [_rows_in(each, rank, late.steps, shown) for each in late.rows]
+    own = []
+    for arrivals in late.rows:
+        of_rank = arrivals.rank == rank
+        if len(late.steps):
+            of_rank &= np.isin(arrivals.step, late.steps[shown])
+        own.append(np.flatnonzero(of_rank))
     cause = LATE_CAUSES[int(np.argmax(late.parts_ns[rank, marked].sum(axis=0)))]
     late_ns = late.late_ns[rank, marked]
     whole_ns = int(late_ns.sum())
@@ -179,7 +183,7 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
         _waited(ranks, of, rank, rows, at, job.chosen)
         for of, rows, at in zip(matched, late.rows, own, strict=True)
     ]
-    others_wait_ns, saved_ns = (sum(each) for each in zip(*waited, strict=True))
+    others_wait_ns, saved_ns = map(sum, zip(*waited, strict=True))
     place = None
     if cause != GPU_WORK:
         place = _cpu_place(ranks, rank, late, marked) if needs is not None else None
@@ -188,8 +192,19 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     if needs is not None and free:
         saved_ns = min(_forecast_ns(needs, job.chosen, even=more_work), whole_ns)
     else:
-        saved_ns = _longer_or_waited_ns(late, rank, marked, saved_ns)
+        # Waits fall short of the excess time of the late steps if others queue work meanwhile:
+        # they were upper bounds of the saving in 80 % of cases, the excess in 93 %.
+        if late.longer_ns is not None:
+            saved_ns = int(late.longer_ns[rank, marked].sum())
         saved_ns -= saved_ns // len(ranks) if more_work else 0
+    # The kind of collective with most of the rank's blame.
+    by_kind = np.zeros(len(KINDS))
+    for of, rows, at in zip(matched, late.rows, own, strict=True):
+        np.add.at(by_kind, of.kind[rows.column[at]], rows.blame_ns[at])
+    # The pause of a pipeline stage may delay several stages in turn.
+    passes_messages = any(
+        rank in of.ranks and np.isin(of.kind, POINT_TO_POINT).any() for of in matched
+    )
     return Straggler(
         rank=rank,
         late=marked,
@@ -199,35 +214,10 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
         place=place,
         others_wait_ns=min(others_wait_ns, (len(ranks) - 1) * whole_ns),
         saved_ns=max(saved_ns, 0),
-        kind=_most_blamed(matched, late.rows, own),
+        kind=int(np.argmax(by_kind)),
         more_work=more_work,
-        is_estimate=not more_work
-        and ((free and cause != GPU_WORK) or _passes_messages(matched, rank)),
+        is_estimate=not more_work and ((free and cause != GPU_WORK) or passes_messages),
     )
-
-
-def _longer_or_waited_ns(late: Lateness, rank: int, marked: Mask, waited_ns: int) -> int:
-    """The excess time of the late steps, or without steps the time that others waited.
-
-    Waits fall short of the excess if others queue work meanwhile: they were upper bounds of the
-    saving in 80 % of cases, the excess in 93 %.
-    """
-    return waited_ns if late.longer_ns is None else int(late.longer_ns[rank, marked].sum())
-
-
-def _passes_messages(matched: Sequence[MatchedCommunicator], rank: int) -> bool:
-    """Whether a rank is a pipeline stage: its pause may delay several stages in turn."""
-    return any(rank in of.ranks and np.isin(of.kind, POINT_TO_POINT).any() for of in matched)
-
-
-def _most_blamed(
-    matched: Sequence[MatchedCommunicator], rows: Sequence[LateRows], own: Sequence[Integers]
-) -> int:
-    """The kind of collective with most of a rank's blame."""
-    by_kind = np.zeros(len(KINDS))
-    for of, each, at in zip(matched, rows, own, strict=True):
-        np.add.at(by_kind, of.kind[each.column[at]], each.blame_ns[at])
-    return int(np.argmax(by_kind))
 
 
 def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
@@ -247,19 +237,18 @@ def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
 
 def _has_more_work(ranks: Sequence[RankFigures], rank: int, chosen: Sequence[int]) -> bool:
     """Whether a rank launches more kernels or blocks per step than the other ranks."""
-    counts = [launched_per_step(each) for each in ranks]
-    others = [each for place, each in enumerate(counts) if place not in chosen]
-    if not others:
+    counts = np.array([launched_per_step(figures) for figures in ranks])
+    others = np.delete(counts, list(chosen), axis=0)
+    if not len(others):
         return False
-    usual = np.median(others, axis=0)
-    return bool((np.array(counts[rank]) > (1 + _MORE_WORK) * usual).any())
+    return bool((counts[rank] > (1 + _MORE_WORK) * np.median(others, axis=0)).any())
 
 
 def launched_per_step(rank: RankFigures) -> tuple[float, float]:
     """Kernels and blocks per steady step, without communication."""
     steps = max(int((~rank.steps.warm_up).sum()), 1)
-    own = [each for each in rank.work if each.kind != "communication"]
-    return sum(each.calls for each in own) / steps, sum(each.blocks for each in own) / steps
+    work = [part for part in rank.work if part.kind != COMMUNICATION]
+    return sum(part.calls for part in work) / steps, sum(part.blocks for part in work) / steps
 
 
 def _cpu_place(
@@ -270,39 +259,31 @@ def _cpu_place(
     The late steps are compared with the rank's other steps, or with other ranks if all are late.
     None if the line accounts for less than half of the lateness, or no stacks were sampled.
     """
-    own, table = ranks[rank], ranks[rank].cpu_place_ns
+    table, rows = ranks[rank].cpu_place_ns, late.step_rows[rank]
     if table is None or not table.size:
         return None
-    rows = late.own_rows(rank)
     present = rows >= 0
     in_late = table[rows[marked & present]].mean(axis=0)
     usual = np.zeros(table.shape[1])
     if (~marked & present).any():
         usual = table[rows[~marked & present]].mean(axis=0)
     else:
-        others = [_time_at(each, own.cpu_places) for p, each in enumerate(ranks) if p != rank]
-        usual = np.median([each for each in others if each is not None] or [usual], axis=0)
+        usual = np.median(_times_of_others(ranks, rank) or [usual], axis=0)
     more = in_late - usual
     most = int(np.argmax(more))
     enough = 2 * more[most] >= late.late_ns[rank, marked].mean()
-    return own.cpu_places[most] if enough else None
+    return ranks[rank].cpu_places[most] if enough else None
 
 
-def _time_at(rank: RankFigures, places: Sequence[Place]) -> Reals | None:
-    """The mean CPU time of a rank at `places` in a steady step; None without samples."""
-    if rank.cpu_place_ns is None or not rank.cpu_place_ns.size:
-        return None
-    steady = rank.cpu_place_ns[~rank.steps.warm_up].mean(axis=0)
-    known = dict(zip(rank.cpu_places, steady.tolist(), strict=True))
-    return np.array([known.get(each, 0.0) for each in places])
-
-
-def _rows_in(rows: LateRows, rank: int, steps: Integers, marked: Mask) -> Integers:
-    """Late arrivals of a rank in the marked steps, or all of them without steps."""
-    own = rows.rank == rank
-    if len(steps):
-        own &= np.isin(rows.step, steps[marked])
-    return np.flatnonzero(own)
+def _times_of_others(ranks: Sequence[RankFigures], rank: int) -> list[Reals]:
+    """The mean CPU time of each other rank with samples at the rank's places in a steady step."""
+    times = []
+    for place, other in enumerate(ranks):
+        if place != rank and other.cpu_place_ns is not None and other.cpu_place_ns.size:
+            steady = other.cpu_place_ns[~other.steps.warm_up].mean(axis=0)
+            at_place = dict(zip(other.cpu_places, steady.tolist(), strict=True))
+            times.append(np.array([at_place.get(own, 0.0) for own in ranks[rank].cpu_places]))
+    return times
 
 
 def _waited(
@@ -319,13 +300,12 @@ def _waited(
     """
     if not len(at):
         return 0, 0
-    column, blame = rows.column[at], rows.blame_ns[at]
-    wait = exposed_waits(ranks, of)[:, column]
-    own = wait[of.ranks.index(rank)]
-    behind = np.where(wait >= 0, np.clip(wait - own, 0, blame), 0)
-    free = np.array([each not in chosen for each in of.ranks], bool)[:, None] & (wait >= 0)
+    blame, wait = rows.blame_ns[at], exposed_waits(ranks, of)[:, rows.column[at]]
+    longer = wait - wait[of.ranks.index(rank)]
+    behind = np.where(wait >= 0, np.clip(longer, 0, blame), 0)
+    free = ~np.isin(of.ranks, list(chosen))[:, None] & (wait >= 0)
     most = np.iinfo(np.int64).max
-    until = np.where(free, np.clip(wait - own, 0, None), most).min(axis=0)
+    until = np.where(free, np.clip(longer, 0, None), most).min(axis=0)
     return int(behind.sum()), int(np.minimum(np.where(until < most, until, 0), blame).sum())
 
 

@@ -23,8 +23,8 @@ def matched_communicators(
     ranks: Sequence[RankFigures], matched: Sequence[matching.MatchedRows], clocks: Clocks
 ) -> tuple[MatchedCommunicator, ...]:
     """Matched collectives with their waits; communicators with most ranks and collectives first."""
-    communicators = [_communicator(ranks, each, clocks) for each in matched]
-    return tuple(sorted(communicators, key=lambda each: (-len(each.ranks), -each.rows.shape[1])))
+    communicators = [_communicator(ranks, of, clocks) for of in matched]
+    return tuple(sorted(communicators, key=lambda of: (-len(of.ranks), -of.rows.shape[1])))
 
 
 def _communicator(
@@ -50,10 +50,10 @@ def column_of(
 def values_at(values: Sequence[Array], rows: Integers) -> Integers:
     """The values of each rank's array at its rows, −1 where the row is −1."""
     result = np.full(rows.shape, UNKNOWN, np.int64)
-    for own, at, to in zip(values, rows, result, strict=True):
-        if len(own):
+    for column, row, to in zip(values, rows, result, strict=True):
+        if len(column):
             # A row of −1 takes the last value, overwritten below.
-            to[:] = own.take(at, mode="wrap")
+            to[:] = column.take(row, mode="wrap")
     absent = rows < 0
     if absent.any():
         result[absent] = UNKNOWN
@@ -67,19 +67,13 @@ def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Inte
     return waits
 
 
-def aligned_columns(
-    ranks: Sequence[RankFigures], clocks: Clocks, members: Sequence[int], rows: Integers, name: str
-) -> Integers:
-    """A column of times, as from column_of, on the common clock."""
-    times = column_of(ranks, members, rows, name)
-    return np.stack([clocks.aligned_ns(rank, times[p]) for p, rank in enumerate(members)])
-
-
 def _waits(
     ranks: Sequence[RankFigures], of: matching.MatchedRows, clocks: Clocks, kind: Array, there: Mask
 ) -> matching.CollectiveWaits:
+    columns = (column_of(ranks, of.members, of.rows, name) for name in ("start_ns", "end_ns"))
     start, end = (
-        aligned_columns(ranks, clocks, of.members, of.rows, name) for name in ("start_ns", "end_ns")
+        np.stack([clocks.aligned_ns(*pair) for pair in zip(of.members, times, strict=True)])
+        for times in columns
     )
     error = _error_ns(clocks, of)
     together = np.isin(kind, TOGETHER)

@@ -22,12 +22,7 @@ from traceview.render.ranks.json import render_json as job_json
 from traceview.render.report.json import RANKED_FINDING, tables_document
 from traceview.report import Report
 from traceview.serve import brevity
-from traceview.serve.folder import (
-    CODE,
-    MOST_FILES,
-    ServedFolder,
-    is_named_like_recording,
-)
+from traceview.serve.folder import CODE, MOST_FILES, ServedFolder, is_named_like_recording
 from traceview.serve.work import Work
 from traceview.trace.load import is_report
 
@@ -44,23 +39,19 @@ class Answers:
 
     def recordings(self) -> brevity.Document:
         """The recordings of the folder, and the files with the code of kernels."""
+        document: brevity.Document = {}
         for most in _MOST_LISTED:
-            document = self._listed(most)
+            for kind, named, files in (
+                ("recordings", "recording", self._folder.recordings()),
+                ("code", "target", self._folder.code()),
+            ):
+                document[kind] = [
+                    {named: self._folder.name_of(file), "bytes": file.stat().st_size}
+                    for file in files[:most]
+                ]
+                document[f"{kind}_left_out"] = max(0, len(files) - most)
             if len(brevity.compact(document)) <= brevity.MOST_SENT // 2:
                 break
-        return document
-
-    def _listed(self, most: int) -> brevity.Document:
-        document: brevity.Document = {}
-        for kind, named, files in (
-            ("recordings", "recording", self._folder.recordings()),
-            ("code", "target", self._folder.code()),
-        ):
-            document[kind] = [
-                {named: self._folder.name_of(file), "bytes": file.stat().st_size}
-                for file in files[:most]
-            ]
-            document[f"{kind}_left_out"] = max(0, len(files) - most)
         return document
 
     def questions(self) -> brevity.Document:
@@ -69,18 +60,16 @@ class Answers:
     def report(self, recording: str) -> brevity.Document:
         """The verdict, the figures to look at first, and the first findings, numbered."""
         report = self._report(recording)
+        first = report.findings[: brevity.MOST_FINDINGS]
+        left_out = len(report.findings) - len(first)
+        outcomes = report.outcomes.items()
         document = _plain(
             {
                 "verdict": vars(report.verdict) if report.verdict else None,
                 "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
-                "findings": [
-                    _brief(number, each)
-                    for number, each in enumerate(report.findings[: brevity.MOST_FINDINGS])
-                ],
-                "findings_left_out": max(0, len(report.findings) - brevity.MOST_FINDINGS),
-                "not_answered": [
-                    name for name, each in report.outcomes.items() if isinstance(each, Skipped)
-                ],
+                "findings": [_brief(number, ranked) for number, ranked in enumerate(first)],
+                "findings_left_out": left_out,
+                "not_answered": [name for name, of in outcomes if isinstance(of, Skipped)],
             }
         )
         return brevity.fitted(lambda _: document, None)
@@ -89,12 +78,12 @@ class Answers:
         self, recording: str, question: str, table: str | None, rows: int | None
     ) -> brevity.Document:
         """The first rows of a question's tables; of one table, also what its columns mean."""
-        known = [analysis.name for analysis in ALL]
-        if question not in known:
-            raise InputError(f"no question is named {question!r}", suggestion(question, known))
+        questions = [analysis.name for analysis in ALL]
+        if question not in questions:
+            raise InputError(f"no question is named {question!r}", suggestion(question, questions))
         outcome = self._report(recording)[question]
         if isinstance(outcome, Skipped):
-            return {"status": "skipped", "reason": outcome.reason, "remedy": outcome.remedy}
+            return {"status": outcome.status, "reason": outcome.reason, "remedy": outcome.remedy}
         meaning = explained(question)
         specs = [spec for spec in meaning.tables if table in (None, spec.name)]
         if not specs:
@@ -117,21 +106,18 @@ class Answers:
             )
         ranked = report.findings[finding]
         outcome = report.outcomes.get(ranked.analysis)
-        spec = next(
-            (
-                each
-                for analysis in report.analyses
-                if analysis.name == ranked.analysis
-                for each in analysis.tables
-                if each.name == ranked.finding.evidence.table
-            ),
-            None,
-        )
+        specs = [
+            spec
+            for analysis in report.analyses
+            if analysis.name == ranked.analysis
+            for spec in analysis.tables
+            if spec.name == ranked.finding.evidence.table
+        ]
 
         def shown(most: int) -> brevity.Document:
             tables: brevity.Document = {}
-            if spec is not None and isinstance(outcome, Result):
-                tables = tables_document([spec], outcome, most)
+            if specs and isinstance(outcome, Result):
+                tables = tables_document(specs, outcome, most)
             kernels = self._kernels(report, ranked, most)
             return _plain({"finding": RANKED_FINDING.written(ranked), **tables, **kernels})
 
@@ -165,26 +151,20 @@ class Answers:
 
         def compared() -> brevity.Document:
             comparison = traceview.compare(*sides, force=force)
-            document: brevity.Document = json.loads(
-                comparison_json(comparison, traceview.__version__)
-            )
-            return document
+            return _parsed(comparison_json(comparison, traceview.__version__))
 
-        found = self._once("compare", files, compared, len(sides[0]), force)
-        return brevity.comparison_of(found, rows)
+        document = self._once("compare", files, compared, len(sides[0]), force)
+        return brevity.comparison_of(document, rows)
 
     def ranks(self, recordings: Sequence[str], rows: int | None) -> brevity.Document:
         files = self._recordings(recordings)
         self._folder.check_sizes(files)
 
-        def job() -> brevity.Document:
-            text = job_json(
-                traceview.analyze_ranks(files), traceview.__version__, brevity.MOST_ROWS
-            )
-            document: brevity.Document = json.loads(text)
-            return document
+        def compared() -> brevity.Document:
+            job = traceview.analyze_ranks(files)
+            return _parsed(job_json(job, traceview.__version__, brevity.MOST_ROWS))
 
-        return brevity.job_of(self._once("ranks", files, job), rows)
+        return brevity.job_of(self._once("ranks", files, compared), rows)
 
     def _once(
         self,
@@ -232,12 +212,10 @@ class Answers:
         in_window = np.flatnonzero(inside)
         rows = in_window[np.argsort(kernels["start_ns"][in_window], kind="stable")][:most]
         labels = kernel_labels(trace).take(rows).decode()
-        times = zip(
-            kernels["start_ns"][rows].tolist(), kernels["end_ns"][rows].tolist(), strict=True
-        )
+        times = (kernels[name][rows].tolist() for name in ("start_ns", "end_ns"))
         first = [
-            {"kernel": label, "start_ns": begin, "duration_ns": end - begin}
-            for label, (begin, end) in zip(labels, times, strict=True)
+            {"kernel": label, "start_ns": start, "duration_ns": end - start}
+            for label, start, end in zip(labels, *times, strict=True)
         ]
         return {"kernels_in_window": first, "kernels_left_out": len(in_window) - len(rows)}
 
@@ -256,5 +234,9 @@ def _brief(number: int, ranked: RankedFinding) -> brevity.Document:
 
 def _plain(document: brevity.Document) -> brevity.Document:
     """The document as JSON values, with tables as lists of rows."""
-    plain: brevity.Document = json.loads(written(document))
-    return plain
+    return _parsed(written(document))
+
+
+def _parsed(text: str) -> brevity.Document:
+    document: brevity.Document = json.loads(text)
+    return document

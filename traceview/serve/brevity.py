@@ -19,19 +19,11 @@ MOST_SENT = 200_000
 _LONGEST_TEXT, _LONGEST_WHOLE = 200, 2_000
 _DIGITS = 5
 _KERNEL_DETAILS = (
-    "code_lines",
-    "live_registers",
-    "instruction_classes",
-    "spilled_values",
+    *("code_lines", "live_registers", "instruction_classes", "spilled_values"),
     "layout_conversions",
 )
 _KERNEL_SUMMARY = (
-    "name",
-    "launches",
-    "registers",
-    "spill_bytes",
-    "occupancy",
-    "elements_per_thread",
+    *("name", "launches", "registers", "spill_bytes", "occupancy", "elements_per_thread"),
 )
 _ACCESS = ("kind", "space", "opcode", "width_bits", "count", "source")
 _FINDING = ("severity", "message", "action", "time_at_stake_ns")
@@ -65,7 +57,7 @@ def trimmed(value: Any, longest: int | None = None) -> Any:
     if isinstance(value, dict):
         return {key: trimmed(each, longest) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [trimmed(each, longest) for each in value]
+        return [trimmed(item, longest) for item in value]
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}")
     if isinstance(value, str) and longest is not None and len(value) > longest:
@@ -107,16 +99,16 @@ def kernels_of(report: Document) -> Document:
     return fitted(
         lambda most: {
             "arch": report["arch"],
-            "kernels": [_kernel_summary(each) for each in kernels[:most]],
-            "kernels_by_name": [each["name"] for each in kernels[:MOST_ROWS]],
+            "kernels": [_kernel_summary(kernel) for kernel in kernels[:most]],
+            "kernels_by_name": [kernel["name"] for kernel in kernels[:MOST_ROWS]],
         },
         None,
     )
 
 
 def _kernel_summary(kernel: Mapping[str, Any]) -> Document:
-    accesses = [{key: each[key] for key in _ACCESS} for each in kernel["accesses"]]
-    findings = [{key: each[key] for key in _FINDING[:3]} for each in kernel["findings"]]
+    accesses = [{key: access[key] for key in _ACCESS} for access in kernel["accesses"]]
+    findings = [{key: finding[key] for key in _FINDING[:3]} for finding in kernel["findings"]]
     kept = {key: kernel[key] for key in _KERNEL_SUMMARY}
     return {**kept, "accesses": accesses, "findings": findings}
 
@@ -127,7 +119,7 @@ def comparison_of(comparison: Document, rows: int | None) -> Document:
         {key: part[key] for key in ("kind", "sentence", "difference_ns")}
         for part in comparison["parts"]
     ]
-    counts = [each for each in comparison["counts"] if each["before"] != each["after"]]
+    counts = [count for count in comparison["counts"] if count["before"] != count["after"]]
     kept = {key: comparison[key] for key in _COMPARED}
     return fitted(
         lambda most: {
@@ -143,7 +135,7 @@ def comparison_of(comparison: Document, rows: int | None) -> Document:
 def job_of(whole: Document, rows: int | None) -> Document:
     """The answer for a job of ranks; each rank's own report comes from `report`."""
     job = whole["job"]
-    findings = [brief_finding(each) for each in job["findings"]]
+    findings = [brief_finding(finding) for finding in job["findings"]]
     tables: dict[str, list[Any]] = job["tables"]
     cut = {name: each["rows"] for name, each in job.get("left_out", {}).items()}
     kept = {key: job[key] for key in ("world_size", "missing_ranks", "verdict", "notes")}

@@ -126,11 +126,11 @@ def _text(answer: Callable[[], Document], served: ServedFolder) -> str:
     try:
         return served.relative(sent({"untrusted": UNTRUSTED, **answer()}))
     except (TraceviewError, OSError, MemoryError) as error:
-        text = visible(served.without_paths(_said(error)), _LONGEST_ERROR)
+        text = visible(served.without_paths(_message(error)), _LONGEST_ERROR)
         raise ToolError(f"{text} [{UNTRUSTED}]") from error
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot read the file: {error.strerror or type(error).__name__}; check its rights"
     if isinstance(error, MemoryError):

@@ -22,19 +22,22 @@ _OF_DEVICE = {"gpu": "name", "compute_capability": "compute_capability", "sm_cou
 
 def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
     """Known facts of the environment that may explain a difference, name to text."""
-    row = {name: trace.devices.cells(column)[device] for name, column in _OF_DEVICE.items()}
-    run = {name: trace.run[name] for name in _OF_RUN if name in trace.run}
-    own = {
+    device_row = {name: trace.devices.cells(column)[device] for name, column in _OF_DEVICE.items()}
+    options = vars(recording_options(trace))
+    slowing = ", ".join(name.replace("_", " ") for name, on in options.items() if on)
+    clock_hz = trace.devices.cells("clock_hz")[device]
+    values = {
+        "gpu": trace.run.get("gpu"),
+        **{name: trace.run[name] for name in _OF_RUN if name in trace.run},
         "recorder": trace.recorder,
         "recorder_version": trace.recorder_version,
-        "recorder_options": _options(trace),
+        "recorder_options": slowing or "plain",
         "traceview": trace.run.get("traceview_version"),
+        **_gpu_state(trace.run),
+        "max_sm_clock_mhz": f"{float(clock_hz) / 1e6:g}" if clock_hz else None,
+        **{name: str(value) for name, value in device_row.items() if value is not None},
     }
-    every = {"gpu": trace.run.get("gpu"), **run, **own, **_gpu_state(trace.run)}
-    clock_hz = trace.devices.cells("clock_hz")[device]
-    every["max_sm_clock_mhz"] = f"{float(clock_hz) / 1e6:g}" if clock_hz else None
-    every.update((name, str(value)) for name, value in row.items() if value is not None)
-    return {name: value for name, value in every.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
@@ -47,7 +50,10 @@ def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
     figures: dict[str, float | None] = {
         "power_limit_w": min(_numbers(run, "power_limit_w_after"), default=None),
         "temperature_c": max(_numbers(run, "temperature_c_after"), default=None),
-        "other_processes": max(_either(run, "other_processes"), default=None),
+        "other_processes": max(
+            (n for when in ("before", "after") for n in _numbers(run, f"other_processes_{when}")),
+            default=None,
+        ),
     }
     for name in ("sm_clock_mhz", "memory_clock_mhz"):
         clocks = _numbers(run, f"{name}_after")
@@ -60,10 +66,6 @@ def _gpu_state(run: Mapping[str, str]) -> dict[str, str]:
     return state
 
 
-def _either(run: Mapping[str, str], name: str) -> list[float]:
-    return [*_numbers(run, f"{name}_before"), *_numbers(run, f"{name}_after")]
-
-
 def _numbers(run: Mapping[str, str], name: str) -> list[float]:
     """The values of a recorded fact, one per GPU; empty if one of them is not a number."""
     texts = [text for text in run.get(name, "").split(",") if text]
@@ -71,9 +73,3 @@ def _numbers(run: Mapping[str, str], name: str) -> list[float]:
         return [int(text, 16) if text.startswith("0x") else float(text) for text in texts]
     except ValueError:
         return []
-
-
-def _options(trace: Trace) -> str:
-    """The options of the recorder that slow the program down."""
-    options = vars(recording_options(trace))
-    return ", ".join(name.replace("_", " ") for name, on in options.items() if on) or "plain"

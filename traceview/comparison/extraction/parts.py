@@ -8,19 +8,17 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.load_widths.bounds import width_bounds
-from traceview.comparison.extraction.places import gap_places, hash_of, place_texts, work_places
-from traceview.comparison.extraction.window import run_window
-from traceview.comparison.extraction.work import WindowWork, WorkKind, window_work
+from traceview.comparison.extraction import places
+from traceview.comparison.extraction.window import WindowWork, WorkKind, run_window, window_work
 from traceview.comparison.figures import KernelShape, PartKind, StepPart
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.waves.configurations import single_launches
-from traceview.facts.waves.grid_waves import GridColumns, gpu_limits, grid_columns
+from traceview.facts.waves.grid_waves import gpu_limits, grid_columns
 from traceview.groups import Groups
-from traceview.records import record
-from traceview.tables import NULL, Array, Integers, Mask, Texts
+from traceview.tables import NULL, Array, Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import NAME_CHARACTERS
 from traceview.vocabulary.causes import CAUSE_NAMES
@@ -40,26 +38,22 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     window, every = run_window(trace), every_gap(trace)
     idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
     rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
-    place, code = gap_places(trace, rows)
+    place, code = places.gap_places(trace, rows)
     by = groups.group(every.cause[rows], place.codes, code.codes)
     if by.size > MOST_PLACES:
         kept = np.zeros(by.size, bool)
         kept[groups.most_first(groups.sums(by, idle_ns[rows]))[:MOST_PLACES]] = True
-        place, code = (_where(each, kept[by.ids]) for each in (place, code))
+        place, code = (places.where(texts, kept[by.ids]) for texts in (place, code))
         by = groups.group(every.cause[rows], place.codes, code.codes)
     total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
-    texts, codes = (each.take(by.first).decode() for each in (place, code))
+    texts, codes = (column.take(by.first).decode() for column in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
         cause, time = CAUSE_NAMES[every.cause[first]], int(total[part])
-        where, symbol = (str(each[part] or "") for each in (texts, codes))
+        where, symbol = str(texts[part] or ""), str(codes[part] or "")
         yield StepPart("idle", "", cause, where, time, 0, int(calls[part]), symbol=symbol)
     before = window_work(trace).idle.total() - int(total.sum())
     if before:
         yield StepPart("idle", "", AT_START, "", before, 0, 1)
-
-
-def _where(texts: Texts, kept: Mask) -> Texts:
-    return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)
 
 
 # Launch configurations of the parts of a run, and the widths and types that they work with.
@@ -73,43 +67,33 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
     kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
     result: list[KernelShape | None] = [None] * by.size
     row = ops.row[work.rows[kernels]].astype(np.int64)
-    usual = _usual_rows(trace, by.ids[kernels], row)
-    grids = grid_columns(
-        single_launches(trace, np.array([row for _, row in usual], np.int64)), gpu_limits(trace)
-    )
-    for place, (part, _) in enumerate(usual):
-        result[part] = _shape(trace, grids, place)
+    if not len(row):
+        return result
+    table, (load_bits, store_bits) = trace.recorded("kernels"), _widths(trace)
+    part = by.ids[kernels]
+    same = groups.group(part, *(table[side][row] for side in _SIDES))
+    # Of each part the configuration of most launches, which is the last one in this order.
+    owner = part[same.first]
+    order = np.lexsort((groups.count(same), owner))
+    usual = order[np.append(owner[order][1:] != owner[order][:-1], True)]
+    grids = grid_columns(single_launches(trace, row[same.first[usual]]), gpu_limits(trace))
+    for place, number in enumerate(owner[usual].tolist()):
+        configuration, held = grids.configurations[place], grids.occupancy_at(place)
+        launch = int(grids.configurations.row[place])
+        result[number] = KernelShape(
+            grid=configuration.grid,
+            block=configuration.block,
+            registers=configuration.registers,
+            shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
+            waves=held.waves.waves if held else None,
+            load_bits=int(load_bits[launch]) or None,
+            dtype=_number_type(configuration.name),
+            store_bits=int(store_bits[launch]) or None,
+        )
     return result
 
 
-def _usual_rows(trace: Trace, part: Integers, row: Integers) -> list[tuple[int, int]]:
-    """Each part that has kernels, with a row of kernels of its most frequent configuration."""
-    if not len(row):
-        return []
-    kernels = trace.recorded("kernels")
-    by = groups.group(part, *(kernels[side][row] for side in _SIDES))
-    owner = part[by.first]
-    order = np.lexsort((groups.count(by), owner))
-    last = order[np.append(owner[order][1:] != owner[order][:-1], True)]
-    return list(zip(owner[last].tolist(), row[by.first[last]].tolist(), strict=True))
-
-
-def _shape(trace: Trace, grids: GridColumns, place: int) -> KernelShape:
-    configuration, widths = grids.configurations[place], _widths(trace)
-    row, held = int(grids.configurations.row[place]), grids.occupancy_at(place)
-    return KernelShape(
-        grid=configuration.grid,
-        block=configuration.block,
-        registers=configuration.registers,
-        shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
-        waves=held.waves.waves if held else None,
-        load_bits=int(widths.load_bits[row]) or None,
-        dtype=_dtype(configuration.name),
-        store_bits=int(widths.store_bits[row]) or None,
-    )
-
-
-def _dtype(name: str) -> str | None:
+def _number_type(name: str) -> str | None:
     """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
     gemm_tile = tile(name)
     inputs = gemm_tile.inputs if gemm_tile else None
@@ -117,17 +101,12 @@ def _dtype(name: str) -> str | None:
     return short_name or None
 
 
-@record
-class _Widths:
-    """Bits per thread per instruction for each row of kernels, 0 where unknown."""
-
-    load_bits: Array
-    store_bits: Array
-
-
 @fact
-def _widths(trace: Trace) -> _Widths:
-    """Widths of the accesses that move most bytes; the narrowest of variants that fit a launch."""
+def _widths(trace: Trace) -> tuple[Array, Array]:
+    """Bits per thread per instruction of loads and stores of each kernel, 0 where unknown.
+
+    Widths are of the accesses that move most bytes; the narrowest of variants that fit a launch.
+    """
     loads, stores = (np.zeros(len(trace.recorded("kernels")), np.int64) for _ in range(2))
     for bound in width_bounds(trace) if "kernel_code" in trace.tables else ():
         for bits, main in ((loads, bound.widths.loads), (stores, bound.widths.stores)):
@@ -135,7 +114,7 @@ def _widths(trace: Trace) -> _Widths:
             for run in bound.code.runs if width else ():
                 before = bits[run.rows]
                 bits[run.rows] = np.where(before > 0, np.minimum(before, width), width)
-    return _Widths(loads, stores)
+    return loads, stores
 
 
 MOST_PARTS = 2000
@@ -143,13 +122,8 @@ MOST_PARTS = 2000
 MOST_CONFIGURATIONS = 16
 """A kernel launched in more configurations than this is one part per place."""
 OTHERS = "other kernels"
-_KINDS: dict[WorkKind, PartKind] = {
-    WorkKind.KERNEL: "kernel",
-    WorkKind.GRAPH: "graph",
-    WorkKind.COMMUNICATION: "communication",
-    WorkKind.COPY: "copy",
-    WorkKind.MEMSET: "memset",
-}
+_KINDS: tuple[PartKind, ...] = ("kernel", "graph", "communication", "copy", "memset")
+"""By WorkKind."""
 
 
 @fact
@@ -162,31 +136,20 @@ def step_parts(trace: Trace) -> tuple[StepPart, ...]:
 def work_groups(trace: Trace) -> Groups:
     """The operations of `window_work` by part: kind, kernel, launch configuration and place."""
     work = window_work(trace)
-    classes, names = _classes(trace, work), _names(trace, work)
-    keys = [classes, names, _configurations(trace, work), work_places(trace)]
+    names, ops = _names(trace, work), operations(trace)
+    classes = (work.kind * len(KernelClass)).astype(np.int64)
+    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
+    classes[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
+    keys = [classes, names, _configurations(trace, work), places.work_places(trace)]
     by = groups.group(*keys)
     for key in (3, 2, 1):
         if by.size <= MOST_PARTS:
             break
-        small = _small(by, groups.sums(by, work.busy_ns))
+        small = np.ones(by.size, bool)
+        small[groups.most_first(groups.sums(by, work.busy_ns))[: MOST_PARTS // 2]] = False
         keys[key] = np.where(small[by.ids], -1, keys[key])
         by = groups.group(*keys)
     return by
-
-
-def _small(by: Groups, time: Integers) -> Array:
-    """True for all groups but the longest, MOST_PARTS // 2 of them."""
-    small = np.ones(by.size, bool)
-    small[groups.most_first(time)[: MOST_PARTS // 2]] = False
-    return small
-
-
-def _classes(trace: Trace, work: WindowWork) -> Integers:
-    """A number per operation, equal for equal kind and class."""
-    ops, result = operations(trace), work.kind * len(KernelClass)
-    kernels = np.flatnonzero(ops.kind[work.rows] == Kind.KERNEL)
-    result[kernels] += kernel_classes(trace)[ops.row[work.rows[kernels]]]
-    return result.astype(np.int64)
 
 
 def _names(trace: Trace, work: WindowWork) -> Integers:
@@ -218,8 +181,7 @@ def _configurations(trace: Trace, work: WindowWork) -> Integers:
     row = ops.row[work.rows[chosen]]
     if not len(row):
         return result
-    sides = [kernels[f"{what}_{axis}"][row] for what in ("grid", "block") for axis in "xyz"]
-    by = groups.group(kernels.texts("name").codes[row], *sides)
+    by = groups.group(kernels.texts("name").codes[row], *(kernels[side][row] for side in _SIDES))
     names = kernels.texts("name").codes[row[by.first]]
     several = groups.group(names)
     many = groups.count(several)[several.ids] > MOST_CONFIGURATIONS
@@ -229,7 +191,7 @@ def _configurations(trace: Trace, work: WindowWork) -> Integers:
 
 def _work_parts(trace: Trace) -> Iterator[StepPart]:
     work, by = window_work(trace), work_groups(trace)
-    places = place_texts(trace, np.maximum(_common(by, work_places(trace)), -1))
+    texts = places.place_texts(trace, np.maximum(_common(by, places.work_places(trace)), -1))
     shapes = shapes_of(trace, by)
     own, busy = groups.sums(by, work.own_ns), groups.sums(by, work.busy_ns)
     calls, mixed = groups.count(by, work.counted), _common(by, _names(trace, work)) == NULL
@@ -242,7 +204,7 @@ def _work_parts(trace: Trace) -> Iterator[StepPart]:
             kind=_KINDS[kind],
             group=group,
             name=name,
-            place=places[part],
+            place=texts[part],
             time_ns=int(own[part]),
             busy_ns=int(busy[part]),
             calls=int(calls[part]),
@@ -269,20 +231,16 @@ def _named(trace: Trace, kind: WorkKind, operation: int) -> tuple[str, str, str]
         number = int(trace.recorded("graph_launches")["graph_exec_id"][row])
         return "", _graph_names(trace)[number], ""
     if ops.kind[operation] == Kind.COPY:
-        return _copy_name(trace, row)
+        # `H2D`, and `H2D pageable` with the kind of host memory.
+        copies = trace.recorded("copies")
+        direction = str(copies.texts("direction")[row] or "copy")
+        ends = [str(copies.texts(f"{end}_memory")[row] or "") for end in ("source", "destination")]
+        host = next((end for end in ends if end not in ("device", "array", "")), "")
+        return direction, f"{direction} {host}".rstrip(), ""
     label = str(kernel_labels(trace)[row] or "")
     whole = str(trace.recorded("kernels").texts("name")[row] or "")
     group = KernelClass(int(kernel_classes(trace)[row])).label
-    return group, label, hash_of(whole)
-
-
-def _copy_name(trace: Trace, row: int) -> tuple[str, str, str]:
-    """Group, name and symbol of a copy: `H2D`, and `H2D pageable` with the kind of host memory."""
-    copies = trace.recorded("copies")
-    direction = str(copies.texts("direction")[row] or "copy")
-    ends = [str(copies.texts(f"{end}_memory")[row] or "") for end in ("source", "destination")]
-    host = next((end for end in ends if end not in ("device", "array", "")), "")
-    return direction, f"{direction} {host}".rstrip(), ""
+    return group, label, places.hash_of(whole)
 
 
 @fact
@@ -291,8 +249,7 @@ def _graph_names(trace: Trace) -> dict[int, str]:
     work, ops = window_work(trace), operations(trace)
     rows = ops.row[work.rows[work.kind == WorkKind.GRAPH]]
     ids = trace.recorded("graph_launches")["graph_exec_id"][rows]
-    each = groups.group(ids)
-    ordered = ids[np.sort(each.first)].tolist()
+    ordered = ids[np.sort(groups.group(ids).first)].tolist()
     if len(ordered) == 1:
         return {ordered[0]: "CUDA graph"}
     return {number: f"CUDA graph {place}" for place, number in enumerate(ordered, 1)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from traceview import groups
-from traceview.comparison.extraction.work import step_pattern, window_work
+from traceview.comparison.extraction.window import step_pattern, window_work
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.lines import idle_samples
 from traceview.facts.idle.stack_sites import stack_sites
@@ -36,8 +37,8 @@ def _patterns(trace: Trace, ranges: Array) -> Integers:
     Ranges of operators and libraries, thousands per step, would split each part into many.
     """
     tree = range_tree(trace)
-    own = np.append(_ranges_of_program(trace), np.int32(-1))[ranges]
-    return tree.pattern_of_paths(tree.path_of_ranges(own)).astype(np.int64)
+    innermost = np.append(_ranges_of_program(trace), np.int32(-1))[ranges]
+    return tree.pattern_of_paths(tree.path_of_ranges(innermost)).astype(np.int64)
 
 
 @fact
@@ -51,18 +52,13 @@ def _ranges_of_program(trace: Trace) -> RowNumbers:
 def place_texts(trace: Trace, place: Array) -> list[str]:
     """The texts of range patterns, empty for −1; the path below the step where it is in one."""
     patterns, step = range_tree(trace).patterns, step_pattern(trace)
-    known = {-1: ""}
-    for number in place.tolist():
-        if number not in known:
-            known[number] = below(patterns[number], step)
-    return [known[number] for number in place.tolist()]
-
-
-def below(path: str, step: str) -> str:
-    """The part of a path below that of the step; the whole path outside of it."""
-    if step and path == step:
-        return ""
-    return path.removeprefix(f"{step}/") if step else path
+    texts = {-1: ""}
+    for number in set(place.tolist()) - {-1}:
+        path = patterns[number]
+        if step:
+            path = "" if path == step else path.removeprefix(f"{step}/")
+        texts[number] = path
+    return [texts[number] for number in place.tolist()]
 
 
 def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
@@ -81,18 +77,18 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
         _wait_lines(trace, rows),
         _sampled_lines(trace, rows, off_cpu),
     ]
-    place, code = (_last_known([each[which] for each in sources], len(rows)) for which in (0, 1))
-    return place, code
+    places, codes = zip(*sources, strict=True)
+    return _last_known(places, len(rows)), _last_known(codes, len(rows))
 
 
-def _last_known(columns: list[Texts], count: int) -> Texts:
+def _last_known(columns: Sequence[Texts], count: int) -> Texts:
     """For each row, the text of the last of the columns that has one."""
-    values = list(dict.fromkeys(str(text) for each in columns for text in each.values))
+    values = list(dict.fromkeys(str(text) for column in columns for text in column.values))
     number = {text: code for code, text in enumerate(values)}
     result = np.full(count, -1, np.int32)
-    for each in columns:
-        common = np.array([*(number[str(text)] for text in each.values), -1], np.int32)
-        result = np.where(each.codes >= 0, common[each.codes], result)
+    for column in columns:
+        common = np.array([*(number[str(text)] for text in column.values), -1], np.int32)
+        result = np.where(column.codes >= 0, common[column.codes], result)
     return Texts(result, object_array(values))
 
 
@@ -103,9 +99,9 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     call = waits(trace).call[every.wait[rows[waited]]]
     ranges[waited] = attributed_calls(trace).range[call]
     pattern = _patterns(trace, ranges)
-    each = groups.group(pattern)
-    texts = place_texts(trace, pattern[each.first])
-    place = Texts(each.ids.astype(np.int32), object_array(texts))
+    by = groups.group(pattern)
+    texts = place_texts(trace, pattern[by.first])
+    place = Texts(by.ids.astype(np.int32), object_array(texts))
     return place, Texts(np.full(len(rows), -1, np.int32), object_array([]))
 
 
@@ -114,8 +110,8 @@ def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
     waited = np.flatnonzero(wait >= 0)
     waited = waited[sites.file.codes[wait[waited]] >= 0]
-    own = sites.take(wait[waited])
-    return _lines(len(rows), waited, own.file, own.line, own.source)
+    site = sites.take(wait[waited])
+    return _lines(len(rows), waited, site.file, site.line, site.source)
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:
@@ -136,41 +132,37 @@ def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, T
     pairs = groups.group(samples.gap, function)
     time, gap = groups.sums(pairs, samples.time_ns), samples.gap[pairs.first]
     most = np.flatnonzero(2 * time > idle_ns[gap])
-    site = _usual_sites(function, samples.site, samples.time_ns)[function[pairs.first[most]]]
+    # The site with most of a function's time, which is the last to be written.
+    usual = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
+    by = groups.group(function, samples.site)
+    order = by.first[np.argsort(groups.sums(by, samples.time_ns), kind="stable")]
+    usual[function[order]] = samples.site[order]
+    site = usual[function[pairs.first[most]]]
     whole = sites.function.take(site)
     # Code outside of functions has one function number per line, so its source is hashed.
-    code = np.where(whole.isin(["<module>"]), 1, 0)
-    text = _last_known([whole, _where(sites.source.take(site), code == 1)], len(site))
+    source = where(sites.source.take(site), whole.isin(["<module>"]))
+    text = _last_known([whole, source], len(site))
     return _lines(len(rows), number[gap[most]], sites.file.take(site), sites.line[site], text)
 
 
-def _where(texts: Texts, kept: Mask) -> Texts:
+def where(texts: Texts, kept: Mask) -> Texts:
+    """The texts of the rows that are kept; absent elsewhere."""
     return Texts(np.where(kept, texts.codes, -1).astype(np.int32), texts.values)
-
-
-def _usual_sites(function: Integers, site: Integers, time: Integers) -> Integers:
-    """For each function number, the row in stack_sites with most of the function's time."""
-    result = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
-    if len(function):
-        by = groups.group(function, site)
-        order = np.argsort(groups.sums(by, time), kind="stable")
-        result[function[by.first[order]]] = site[by.first[order]]
-    return result
 
 
 def _lines(
     count: int, rows: Integers, file: Texts, line: Array, text: Texts
 ) -> tuple[Texts, Texts]:
     """`train.py:75` and a hash of the code there, for the `rows` of `count`; absent elsewhere."""
-    each = groups.group(file.codes, line, text.codes)
+    by = groups.group(file.codes, line, text.codes)
     names, codes = [], []
-    files, texts = (column.take(each.first).decode() for column in (file, text))
-    for path, number, code in zip(files, line[each.first].tolist(), texts, strict=True):
+    files, texts = (column.take(by.first).decode() for column in (file, text))
+    for path, number, code in zip(files, line[by.first].tolist(), texts, strict=True):
         name = str(path).replace("\\", "/").rpartition("/")[2]
         names.append(f"{name}:{number}")
         codes.append(hash_of(f"{name}:{code or number}"))
     number_of = np.full(count, -1, np.int32)
-    number_of[rows] = each.ids
+    number_of[rows] = by.ids
     return Texts(number_of, object_array(names)), Texts(number_of, object_array(codes))
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from traceview import groups
 from traceview.comparison.extraction.environment import environment_of
 from traceview.comparison.extraction.parts import step_parts, work_groups
-from traceview.comparison.extraction.window import RunWindow, run_window
-from traceview.comparison.extraction.work import WorkKind, in_steps, window_work
+from traceview.comparison.extraction.window import WorkKind, in_steps, run_window, window_work
 from traceview.comparison.figures import RunFigures, StepPart
 from traceview.facts.memory.allocation_calls import freeing_calls
 from traceview.facts.memory.growth import growth
@@ -28,51 +27,38 @@ from traceview.trace import Selection, Trace, fact
 # Counts over the steps of a run: calls of the CPU, and work of the GPU.
 
 
-@fact
-def counts_of(trace: Trace) -> Mapping[str, int]:
-    """Totals over the window; see RunFigures for the names."""
-    return {**_work_counts(trace), **_call_counts(trace)}
-
-
-def _work_counts(trace: Trace) -> dict[str, int]:
-    work, ops = window_work(trace), operations(trace)
-    kind = work.kind[work.counted]
-    rows = work.rows[work.counted]
-    copied = ops.row[rows[ops.kind[rows] == Kind.COPY]]
-    return {
-        "kernels": int((kind == WorkKind.KERNEL).sum()),
-        "graphs": int((kind == WorkKind.GRAPH).sum()),
-        "collectives": int((kind == WorkKind.COMMUNICATION).sum()),
-        "copies": int((kind == WorkKind.COPY).sum()),
-        "memsets": int((kind == WorkKind.MEMSET).sum()),
-        "copied_bytes": int(trace.recorded("copies")["bytes"][copied].sum()),
-    }
-
-
-def _call_counts(trace: Trace) -> dict[str, int]:
-    """Counts of the calls that the processes of the GPU made in the steps."""
-    window = run_window(trace)
-    rows = _calls(trace, window)
-    kind, freed = call_kinds(trace)[rows], freeing_calls(trace)[rows]
-    allocates = kind == CallKind.ALLOCATE
-    return {
-        "launches": int((kind == CallKind.LAUNCH).sum()),
-        "synchronizations": int((kind == CallKind.SYNCHRONIZE).sum()),
-        "blocking_copies": int((kind == CallKind.COPY).sum()),
-        "allocations": int((allocates & ~freed).sum()),
-        "releases": int((allocates & freed).sum()),
-    }
-
-
 _COUNTED = (CallKind.LAUNCH, CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.ALLOCATE)
 
 
-def _calls(trace: Trace, window: RunWindow) -> Integers:
-    """Rows of api_calls made in the steps of the window, or between them."""
-    calls, ops = trace.recorded("api_calls"), operations(trace)
-    chosen = np.isin(call_kinds(trace), _COUNTED)
-    own = groups.different(ops.process[ops.device == window.device])
-    rows = np.flatnonzero(chosen & np.isin(calls["process"], own))
+@fact
+def counts_of(trace: Trace) -> Mapping[str, int]:
+    """Totals over the window; see RunFigures for the names."""
+    work, ops, calls = window_work(trace), operations(trace), _calls(trace)
+    kind, rows = work.kind[work.counted], work.rows[work.counted]
+    copied = ops.row[rows[ops.kind[rows] == Kind.COPY]]
+    call, freed = call_kinds(trace)[calls], freeing_calls(trace)[calls]
+    allocates = call == CallKind.ALLOCATE
+    counted = {
+        "kernels": kind == WorkKind.KERNEL,
+        "graphs": kind == WorkKind.GRAPH,
+        "collectives": kind == WorkKind.COMMUNICATION,
+        "copies": kind == WorkKind.COPY,
+        "memsets": kind == WorkKind.MEMSET,
+        "copied_bytes": trace.recorded("copies")["bytes"][copied],
+        "launches": call == CallKind.LAUNCH,
+        "synchronizations": call == CallKind.SYNCHRONIZE,
+        "blocking_copies": call == CallKind.COPY,
+        "allocations": allocates & ~freed,
+        "releases": allocates & freed,
+    }
+    return {name: int(values.sum()) for name, values in counted.items()}
+
+
+def _calls(trace: Trace) -> Integers:
+    """Rows of the calls that the processes of the GPU made in the steps, or between them."""
+    window, calls, ops = run_window(trace), trace.recorded("api_calls"), operations(trace)
+    users = groups.different(ops.process[ops.device == window.device])
+    rows = np.flatnonzero(np.isin(call_kinds(trace), _COUNTED) & np.isin(calls["process"], users))
     start = calls["start_ns"][rows]
     if len(window.steps):
         all_steps = steps(trace)
@@ -97,39 +83,33 @@ def named_figures(trace: Trace) -> Mapping[str, float]:
     window, parts = run_window(trace), step_parts(trace)
     steps = max(len(window.step_ns), 1)
     kernels = [part for part in parts if part.kind in ("kernel", "communication")]
-    return {
+    spent: defaultdict[str, int] = defaultdict(int)
+    for part in parts:
+        spent[part.kind] += part.time_ns
+    total_ns, copies_ns = max(window.total_ns, 1), spent["copy"] + spent["memset"]
+    level, grown = levels(trace).get(window.device), growth(trace).get(window.device)
+    figures = {
         "step_ns": window.total_ns / steps,
         "step_median_ns": float(np.median(window.step_ns)),
-        **_shares(parts, max(window.total_ns, 1), steps),
+        "gpu_busy_pct": 100.0 * (total_ns - spent["idle"]) / total_ns,
+        "gpu_idle_pct": 100.0 * spent["idle"] / total_ns,
+        "gpu_idle_ns": spent["idle"] / steps,
+        "exposed_communication_pct": 100.0 * spent["communication"] / total_ns,
+        "exposed_communication_ns": spent["communication"] / steps,
+        "exposed_copies_pct": 100.0 * copies_ns / total_ns,
+        "exposed_copies_ns": copies_ns / steps,
         **{f"{name}_per_step": count / steps for name, count in counts_of(trace).items()},
-        **_memory(trace, window.device),
+    }
+    if level is not None:
+        figures["peak_memory_bytes"] = float(level.bytes.max(initial=0))
+    if grown is not None:
+        figures["memory_growth_bytes_per_step"] = float(grown.bytes_per_step)
+    return {
+        **figures,
         **_sums("idle_ns", ((p.name, p.time_ns) for p in parts if p.kind == "idle"), steps),
         **_sums("class_ns", ((p.group, p.time_ns) for p in kernels), steps),
         **dict(_of_kernels(kernels, window.total_ns, steps)),
     }
-
-
-def _shares(parts: Sequence[StepPart], total: int, steps: int) -> dict[str, float]:
-    spent: defaultdict[str, int] = defaultdict(int)
-    for part in parts:
-        spent[part.kind] += part.time_ns
-    return {
-        "gpu_busy_pct": 100.0 * (total - spent["idle"]) / total,
-        "gpu_idle_pct": 100.0 * spent["idle"] / total,
-        "gpu_idle_ns": spent["idle"] / steps,
-        "exposed_communication_pct": 100.0 * spent["communication"] / total,
-        "exposed_communication_ns": spent["communication"] / steps,
-        "exposed_copies_pct": 100.0 * (spent["copy"] + spent["memset"]) / total,
-        "exposed_copies_ns": (spent["copy"] + spent["memset"]) / steps,
-    }
-
-
-def _memory(trace: Trace, device: int) -> dict[str, float]:
-    level, grown = levels(trace).get(device), growth(trace).get(device)
-    result = {} if level is None else {"peak_memory_bytes": float(level.bytes.max(initial=0))}
-    if grown is not None:
-        result["memory_growth_bytes_per_step"] = float(grown.bytes_per_step)
-    return result
 
 
 def _sums(name: str, times: Iterator[tuple[str, int]], steps: int) -> dict[str, float]:

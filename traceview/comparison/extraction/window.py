@@ -1,6 +1,8 @@
-"""The time of a run that is compared: the steady steps of its main GPU."""
+"""What is compared of a run: the steady steps of its main GPU, and the operations in them."""
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 import numpy as np
 
@@ -8,14 +10,16 @@ from traceview import groups, intervals
 from traceview.errors import ComparisonRefusedError
 from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.kernel_classes import communication_operations
+from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.phases.compilation import compiling
+from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps import recompilation, warm_up
 from traceview.facts.steps.loops import WARMED_UP_STEPS
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 # Exclusive time: at each instant of a window at most one of the intervals that cover it.
@@ -73,36 +77,26 @@ def run_window(trace: Trace) -> RunWindow:
 
     Raises ComparisonRefusedError where no GPU work was recorded.
     """
-    device = main_device(trace)
-    rows = _steady_steps(trace, device)
-    if not len(rows):
-        covered = _steady_time(trace, device)
-        return RunWindow(device, rows, np.array([covered.total()]), covered)
-    timed = pace(trace)
-    begin, end = timed.begin_ns[rows], timed.end_ns[rows]
-    every = intervals.union(begin, end)
-    covered = without(every, _one_time(trace, device))
-    covered = covered if covered.total() else every
-    return RunWindow(device, rows, intervals.overlap(covered, begin, end), covered)
-
-
-def _one_time(trace: Trace, device: int) -> Intervals:
-    """Idle time of a GPU for first uses of kernels and compilation, which no longer run repeats."""
-    gaps = every_gap(trace)
-    once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
-    once &= ~recompilation.recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
-    return intervals.union(gaps.start_ns[once], gaps.end_ns[once])
-
-
-def main_device(trace: Trace) -> int:
-    """The GPU with the longest steady span, as a row in devices; the busiest of equal ones."""
     spans, work = steady_spans_ns(trace), device_work(trace)
     if not spans:
         raise ComparisonRefusedError(
             f"{trace.path} has no GPU work to compare",
             "record a program that runs work on a GPU",
         )
-    return max(spans, key=lambda each: (spans[each], work[each].steady_ns))
+    # The busiest of GPUs with equal spans.
+    device = max(spans, key=lambda gpu: (spans[gpu], work[gpu].steady_ns))
+    rows = _steady_steps(trace, device)
+    if not len(rows):
+        covered = _steady_time(trace, device)
+        return RunWindow(device, rows, np.array([covered.total()]), covered)
+    begin, end = pace(trace).begin_ns[rows], pace(trace).end_ns[rows]
+    every, gaps = intervals.union(begin, end), every_gap(trace)
+    # No longer run repeats first uses of kernels and compilation.
+    once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
+    once &= ~recompilation.recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
+    covered = without(every, intervals.union(gaps.start_ns[once], gaps.end_ns[once]))
+    covered = covered if covered.total() else every
+    return RunWindow(device, rows, intervals.overlap(covered, begin, end), covered)
 
 
 def _steady_steps(trace: Trace, device: int) -> Integers:
@@ -136,3 +130,77 @@ def _steady_time(trace: Trace, device: int) -> Intervals:
         np.concatenate((ops.start_ns[chosen], every.start_ns[kept])),
         np.concatenate((ops.end_ns[chosen], every.end_ns[kept])),
     )
+
+
+class WorkKind(IntEnum):
+    """The kind of an operation in a comparison."""
+
+    KERNEL = 0
+    GRAPH = 1
+    COMMUNICATION = 2
+    COPY = 3
+    MEMSET = 4
+
+
+_OF_OPERATION = {
+    Kind.KERNEL: WorkKind.KERNEL, Kind.COPY: WorkKind.COPY, Kind.SET: WorkKind.MEMSET,
+    Kind.GRAPH: WorkKind.GRAPH,
+}  # fmt: skip
+_PRECEDENCE = np.array([0, 0, 1, 2, 3])
+
+
+@record
+class WindowWork:
+    """The operations that belong to the steps of the window or run in it, in order of start.
+
+    `rows` are rows in operations. `own_ns` is an operation's exclusive time in the window,
+    `busy_ns` all of its time in it. `counted` is True for operations of the steps, and for others
+    that start in the window.
+    """
+
+    rows: Integers
+    kind: Array
+    own_ns: Integers
+    busy_ns: Integers
+    counted: Mask
+    idle: Intervals
+    """The rest of the window."""
+
+
+@fact
+def window_work(trace: Trace) -> WindowWork:
+    """The work of the GPU that is compared."""
+    ops, window = operations(trace), run_window(trace)
+    starts_inside = intervals.inside(window.covered, ops.start_ns)
+    counted = in_steps(window, step_of_operations(trace), starts_inside)
+    touching = intervals.overlap(window.covered, ops.start_ns, np.maximum(ops.end_ns, ops.start_ns))
+    rows = np.flatnonzero((ops.device == window.device) & (counted | (touching > 0)))
+    kinds = np.array([_OF_OPERATION[kind] for kind in Kind], np.int64)[ops.kind]
+    kinds[communication_operations(trace)] = WorkKind.COMMUNICATION
+    start, end, kind = ops.start_ns[rows], ops.end_ns[rows], kinds[rows]
+    own = exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
+    idle = without(window.covered, intervals.union(start, end))
+    return WindowWork(rows, kind, own, touching[rows], counted[rows], idle)
+
+
+def in_steps(window: RunWindow, step: Array, otherwise: Mask) -> Mask:
+    """True for entries whose `step` is one of the window's; those without any get `otherwise`.
+
+    `step` has one row of steps per entry, −1 for none.
+    """
+    if not len(window.steps):
+        return otherwise
+    chosen = np.zeros(int(max(step.max(initial=-1), window.steps.max())) + 2, bool)
+    chosen[window.steps] = True
+    result: Mask = np.where(step >= 0, chosen[step], otherwise)
+    return result
+
+
+@fact
+def step_pattern(trace: Trace) -> str:
+    """The pattern of the range path of the window's steps; empty without steps."""
+    in_window, tree = run_window(trace).steps, range_tree(trace)
+    if not len(in_window):
+        return ""
+    row = steps(trace).range[in_window[:1]]
+    return tree.patterns[int(tree.path_pattern[tree.path[row]][0])]

@@ -16,8 +16,6 @@ from traceview.units import unit_of
 KINDS: tuple[Kind, ...] = ("max_increase", "max_decrease", "max", "min", "equals")
 KEYS = (*KINDS, "and_at_least", "certainty")
 DEFAULT_CERTAINTY = 0.95
-ALIASES = {"step_time": "step_ns"}
-_CHANGES = ("max_increase", "max_decrease")
 _QUANTITY = re.compile(r"\s*([+-]?[\d_]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)\s*", re.IGNORECASE)
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _UNITS: Mapping[str, Mapping[str, float]] = {
@@ -55,7 +53,7 @@ def figure_name(name: str) -> str:
         return f"{family[1]}[{family[3]}]"
     if name.startswith("counts."):
         return f"{name.removeprefix('counts.')}_per_step"
-    return ALIASES.get(name, name)
+    return "step_ns" if name == "step_time" else name
 
 
 class _Reader:
@@ -107,7 +105,7 @@ class _Reader:
             self._refuse(
                 figure, f"the rule of {figure} has no condition", f"add one of {', '.join(KINDS)}"
             )
-        if "and_at_least" in table and not set(kinds) & set(_CHANGES):
+        if "and_at_least" in table and not {"max_increase", "max_decrease"} & {*kinds}:
             self._refuse("and_at_least", "and_at_least needs max_increase or max_decrease", "")
         if "equals" in kinds and not is_exact(figure):
             self._refuse(
@@ -119,7 +117,7 @@ class _Reader:
 
     def _condition(self, figure: str, kind: Kind, table: Mapping[str, Any]) -> GateCondition:
         unit = unit_of(figure.partition("[")[0])
-        if kind not in _CHANGES:
+        if kind in ("max", "min", "equals"):
             return GateCondition(kind, self._number(kind, table[kind], unit))
         least = table.get("and_at_least")
         at_least = 0.0 if least is None else self._number("and_at_least", least, unit)
@@ -157,14 +155,13 @@ class _Reader:
         # A key may be in several tables: the one that is being read comes first.
         start = self._line(self.table, 0) or 1
         line = self._line(key, start - 1) or (start if self.table else None)
-        where = f"{self.path}, line {line}" if line else f"{self.path}"
-        raise InputError(f"{where}: {what}", remedy)
+        raise InputError(f"{self.path}{f', line {line}' if line else ''}: {what}", remedy)
 
     def _line(self, word: str, start: int) -> int | None:
         """The first line with that word, from the line of index `start` on; counted from 1."""
         numbered = enumerate(self.lines[start:], start + 1)
         whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-        return next((at for at, text in numbered if word and whole.search(text)), None)
+        return next((number for number, text in numbered if word and whole.search(text)), None)
 
 
 _EXACT = re.compile(

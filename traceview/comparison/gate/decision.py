@@ -13,13 +13,12 @@ from traceview.comparison.comparison import PartDifference, RunComparison
 from traceview.comparison.decomposition import compare_runs
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.gate.config import is_exact
-from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Rule
+from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Outcome, Rule
 from traceview.comparison.wording import headline
 from traceview.errors import suggestion
 from traceview.statistics import difference_bounds, fewest_runs, mean_bounds, runs_to_decide
 from traceview.vocabulary.causes import CAUSE_NAMES
 
-_CHANGES = ("max_increase", "max_decrease")
 _CLOSE = 1e-9
 _LINE = re.compile(r".:\d+$")
 _MOST_NAMES = 8
@@ -51,22 +50,69 @@ def _decision(
     baseline: Sequence[RunFigures],
     candidate: Sequence[RunFigures],
 ) -> Decision:
-    sides = [[_value(run, rule.figure) for run in side] for side in (baseline, candidate)]
+    """Compare values that are exact with the limit, others by bounds of their mean or difference.
+
+    A change is settled exactly where an exact figure is equal in all runs of each side.
+    """
+    figure, kind = rule.figure, condition.kind
+    sides = [[_value(run, figure) for run in side] for side in (baseline, candidate)]
     before, after = ([value for value in side if value is not None] for side in sides)
     draft = Decision(
-        rule.figure,
+        figure,
         condition,
         "undecided",
         rule.certainty,
         fmean(before) if before else None,
         fmean(after) if after else None,
     )
-    compares = condition.kind in _CHANGES
-    if len(after) < len(candidate) or (compares and len(before) < len(baseline)):
-        return replace(draft, reason=_missing(rule.figure, baseline, candidate))
-    if compares:
-        return _of_change(draft, before, after)
-    return _of_value(draft, after)
+    if len(after) < len(candidate) or (condition.compares and len(before) < len(baseline)):
+        return replace(draft, reason=_missing(figure, baseline, candidate))
+    # Measured in the bad direction: more of what may not rise, less of what may not fall.
+    sign = 1 if kind in ("max_increase", "max") else -1
+    signed = [[sign * value for value in side] for side in (before, after)]
+    if condition.compares:
+        scale = abs(fmean(before)) / 100 if condition.is_relative else 1.0
+        limit = bound = max(condition.limit * scale, condition.at_least)
+        close = _CLOSE * max(abs(before[0]), 1.0)
+        agree = (math.isclose(v, side[0], rel_tol=_CLOSE) for side in (before, after) for v in side)
+        exact = is_exact(figure) and all(agree)
+        violates = [sign * (after[0] - before[0]) > limit + close]
+    else:
+        limit, bound = condition.limit, sign * condition.limit
+        close, exact = _CLOSE * max(abs(limit), 1.0), is_exact(figure)
+        if kind == "equals":
+            violates = [abs(value - limit) > close for value in after]
+        else:
+            violates = [value > bound + close for value in signed[1]]
+    if exact:
+        outcome: Outcome = "regressed" if any(violates) else "passed"
+        some = any(violates) and not all(violates)
+        reason = f"in {sum(violates)} of {len(after)} runs" if some else ""
+        return replace(draft, outcome=outcome, limit=limit, is_exact=True, reason=reason)
+    return _by_bounds(replace(draft, limit=limit), signed, bound, sign)
+
+
+def _by_bounds(
+    draft: Decision, signed: Sequence[Sequence[float]], bound: float, sign: int
+) -> Decision:
+    """Compare the bounds of the value or difference, in the bad direction, with `bound`."""
+    compares, tail = draft.condition.compares, 1 - draft.certainty
+    before, after = signed
+    low, high = difference_bounds(before, after, tail) if compares else mean_bounds(after, tail)
+    outcome: Outcome = "undecided"
+    needed = None
+    if low is not None and low > bound:
+        outcome = "regressed"
+    elif high is not None and high <= bound:
+        outcome = "passed"
+    elif compares:
+        needed = runs_to_decide(before, after, bound, tail)
+        needed = fewest_runs(tail) if low is None and needed is None else needed
+    elif low is None:
+        needed = math.ceil(math.log2(1 / tail) - _CLOSE)
+    if sign < 0 and low is not None and high is not None:
+        low, high = -high, -low
+    return replace(draft, outcome=outcome, low=low, high=high, runs_needed=needed)
 
 
 def _value(run: RunFigures, figure: str) -> float | None:
@@ -86,75 +132,6 @@ def _missing(figure: str, baseline: Sequence[RunFigures], candidate: Sequence[Ru
     plain = [name for name in names if "[" not in name]
     hint = suggestion(figure, alike or plain, _MOST_NAMES)
     return f"no run has a figure {figure}; {hint}"
-
-
-def _of_change(draft: Decision, before: Sequence[float], after: Sequence[float]) -> Decision:
-    """Compare the bounds of the difference, counted in the bad direction, with the limit."""
-    condition = draft.condition
-    sign = 1 if condition.kind == "max_increase" else -1
-    scale = abs(fmean(before)) / 100 if condition.is_relative else 1.0
-    limit = max(condition.limit * scale, condition.at_least)
-    draft = replace(draft, limit=limit)
-    if _is_settled(draft.figure, before, after):
-        worse = sign * (after[0] - before[0])
-        return _exactly(draft, worse > limit + _CLOSE * max(abs(before[0]), 1.0))
-    low, high = difference_bounds(
-        [sign * each for each in before], [sign * each for each in after], 1 - draft.certainty
-    )
-    decided = _bounded(draft, low, high, limit)
-    if decided.outcome == "undecided":
-        signed = [[sign * each for each in side] for side in (before, after)]
-        needed = runs_to_decide(signed[0], signed[1], limit, 1 - draft.certainty)
-        fewest = fewest_runs(1 - draft.certainty)
-        decided = replace(decided, runs_needed=fewest if low is None and needed is None else needed)
-    if sign < 0 and low is not None and high is not None:
-        decided = replace(decided, low=-high, high=-low)
-    return decided
-
-
-def _of_value(draft: Decision, after: Sequence[float]) -> Decision:
-    """Compare the bounds of the candidate's own value with the limit."""
-    kind, limit = draft.condition.kind, draft.condition.limit
-    draft, close = replace(draft, limit=limit), _CLOSE * max(abs(limit), 1.0)
-    if is_exact(draft.figure):
-        violates = {
-            "max": [each > limit + close for each in after],
-            "min": [each < limit - close for each in after],
-            "equals": [abs(each - limit) > close for each in after],
-        }[kind]
-        some = sum(violates)
-        reason = f"in {some} of {len(after)} runs" if 0 < some < len(after) else ""
-        return replace(_exactly(draft, some > 0), reason=reason)
-    sign = 1 if kind == "max" else -1
-    low, high = mean_bounds([sign * each for each in after], 1 - draft.certainty)
-    decided = _bounded(draft, low, high, sign * limit)
-    if decided.outcome == "undecided" and low is None:
-        fewest = math.ceil(math.log2(1 / (1 - draft.certainty)) - _CLOSE)
-        decided = replace(decided, runs_needed=fewest)
-    if sign < 0 and low is not None and high is not None:
-        decided = replace(decided, low=-high, high=-low)
-    return decided
-
-
-def _is_settled(figure: str, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether a figure is exact and equal in all runs of each side."""
-    agree = all(
-        math.isclose(each, side[0], rel_tol=_CLOSE) for side in (before, after) for each in side
-    )
-    return is_exact(figure) and agree
-
-
-def _exactly(draft: Decision, is_worse: bool) -> Decision:
-    return replace(draft, outcome="regressed" if is_worse else "passed", is_exact=True)
-
-
-def _bounded(draft: Decision, low: float | None, high: float | None, limit: float) -> Decision:
-    draft = replace(draft, low=low, high=high)
-    if low is not None and low > limit:
-        return replace(draft, outcome="regressed")
-    if high is not None and high <= limit:
-        return replace(draft, outcome="passed")
-    return draft
 
 
 def _located(decision: Decision, comparison: RunComparison) -> Decision:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +25,11 @@ class GateCondition:
     limit: float
     is_relative: bool = False
     at_least: float = 0.0
+
+    @property
+    def compares(self) -> bool:
+        """Whether the difference from the baseline counts, not the value itself."""
+        return self.kind in ("max_increase", "max_decrease")
 
 
 @record
@@ -74,16 +78,13 @@ class GateReport(display.Described):
 
     @property
     def outcome(self) -> Outcome:
-        return worst([decision.outcome for decision in self.decisions])
+        """The worst of the outcomes: regressed, else undecided, else passed."""
+        outcomes = {decision.outcome for decision in self.decisions}
+        if "regressed" in outcomes:
+            return "regressed"
+        return "undecided" if "undecided" in outcomes else "passed"
 
     @property
     def exit_status(self) -> int:
         """0 passed, 1 regressed, 2 undecided."""
         return {"passed": 0, "regressed": 1, "undecided": 2}[self.outcome]
-
-
-def worst(outcomes: Sequence[Outcome]) -> Outcome:
-    """The worst of the outcomes: regressed, else undecided, else passed."""
-    if "regressed" in outcomes:
-        return "regressed"
-    return "undecided" if "undecided" in outcomes else "passed"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from traceview import units
-from traceview.comparison.gate.rules import Decision, GateCondition, GateReport
+from traceview.comparison.gate.rules import Decision, GateCondition, GateReport, Outcome
 from traceview.statistics import MOST_RUNS
 
 _MARKS = {"passed": "passed", "regressed": "REGRESSED", "undecided": "undecided"}
@@ -13,14 +14,12 @@ _MARKS = {"passed": "passed", "regressed": "REGRESSED", "undecided": "undecided"
 
 def summary(report: GateReport) -> str:
     """The outcome of all rules in one line."""
-    counts = {
-        outcome: sum(each.outcome == outcome for each in report.decisions)
-        for outcome in ("regressed", "undecided", "passed")
-    }
+    outcomes = Counter(decision.outcome for decision in report.decisions)
     rules = units.counted(len(report.decisions), "rule")
     if report.outcome == "passed":
         return f"Passed: {rules} held."
-    parts = [f"{units.count(number)} {name}" for name, number in counts.items() if number]
+    order: tuple[Outcome, ...] = ("regressed", "undecided", "passed")
+    parts = [f"{units.count(outcomes[name])} {name}" for name in order if outcomes[name]]
     return f"{report.outcome.capitalize()}: {', '.join(parts)} of {rules}."
 
 
@@ -38,7 +37,7 @@ def value_text(figure: str, value: float | None) -> str:
 
 def condition_text(figure: str, condition: GateCondition) -> str:
     """The text of a condition."""
-    if condition.kind in ("max_increase", "max_decrease"):
+    if condition.compares:
         percent = units.percent(condition.limit)
         limit = percent if condition.is_relative else _amount(figure, condition.limit)
         amount = _amount(figure, condition.at_least)
@@ -51,38 +50,24 @@ def condition_text(figure: str, condition: GateCondition) -> str:
 
 def sentence(decision: Decision) -> str:
     """A sentence on the measurement: why it passes, fails or does not decide."""
-    if (decision.before is None and decision.after is None) or not _is_measured(decision):
+    figure, before, after = decision.figure, decision.before, decision.after
+    measured = decision.is_exact or decision.limit is not None
+    if (before is None and after is None) or not measured:
         return f"{decision.reason or 'not recorded'}."
-    moved = _moved(decision)
-    at = f" ({decision.place})" if decision.place else ""
-    demanded = f"it {condition_text(decision.figure, decision.condition)}"
+    moved = f"{figure} is {value_text(figure, after)}"
+    if before is not None and after is not None and before != after:
+        share = (after - before) / abs(before) * 100 if before else 0.0
+        sign = "+" if share > 0 else "-"
+        pct = f" ({sign}{units.percent(abs(share))})" if before else ""
+        moved = f"{moved} instead of {value_text(figure, before)}{pct}"
+    place = f" ({decision.place})" if decision.place else ""
     if decision.outcome == "undecided":
-        return f"{moved}{_range(decision)}; {_needed(decision)}{at}."
+        return f"{moved}{_range(decision)}; {_needed(decision)}{place}."
     some = f" {decision.reason}" if decision.reason else ""
     if decision.outcome == "passed":
         return f"{moved}{some}{_proof(decision)}."
-    return f"{moved}{some}{_proof(decision)}; {demanded}{at}."
-
-
-def _is_measured(decision: Decision) -> bool:
-    return decision.is_exact or decision.limit is not None
-
-
-def _compares(decision: Decision) -> bool:
-    return decision.condition.kind in ("max_increase", "max_decrease")
-
-
-def _moved(decision: Decision) -> str:
-    figure, before, after = decision.figure, decision.before, decision.after
-    now = value_text(figure, after)
-    if before is None or after is None or before == after:
-        return f"{figure} is {now}"
-    share = f" ({_signed_pct((after - before) / abs(before) * 100)})" if before else ""
-    return f"{figure} is {now} instead of {value_text(figure, before)}{share}"
-
-
-def _signed_pct(value: float) -> str:
-    return f"{'+' if value > 0 else '-'}{units.percent(abs(value))}"
+    demanded = f"it {condition_text(figure, decision.condition)}"
+    return f"{moved}{some}{_proof(decision)}; {demanded}{place}."
 
 
 def _proof(decision: Decision) -> str:
@@ -91,11 +76,10 @@ def _proof(decision: Decision) -> str:
         return ""
     is_upper = decision.condition.kind in ("max_increase", "max")
     if (decision.outcome == "regressed") == is_upper:
-        bound, word = decision.low, "at least"
+        bound = f"at least {_signed(decision, decision.low)}"
     else:
-        bound, word = decision.high, "at most"
-    text = _signed(decision, bound)
-    return f", {word} {text} with {units.percent(decision.certainty * 100)} certainty"
+        bound = f"at most {_signed(decision, decision.high)}"
+    return f", {bound} with {units.percent(decision.certainty * 100)} certainty"
 
 
 def _range(decision: Decision) -> str:
@@ -109,12 +93,12 @@ def _range(decision: Decision) -> str:
 def _needed(decision: Decision) -> str:
     if decision.runs_needed is None:
         return f"more than {units.count(MOST_RUNS)} runs per side would be needed"
-    sides = "per side " if _compares(decision) else ""
+    sides = "per side " if decision.condition.compares else ""
     return f"about {units.counted(decision.runs_needed, 'run')} {sides}would decide"
 
 
 def _signed(decision: Decision, value: float) -> str:
-    if not _compares(decision):
+    if not decision.condition.compares:
         return value_text(decision.figure, value)
     return f"{'-' if value < 0 else '+'}{_amount(decision.figure, abs(value))}"
 
@@ -128,4 +112,4 @@ def _amount(figure: str, value: float | None) -> str:
 def failed_decisions(decisions: Sequence[Decision]) -> list[Decision]:
     """The decisions that are not `passed`, regressions first."""
     order = ("regressed", "undecided")
-    return [each for outcome in order for each in decisions if each.outcome == outcome]
+    return [one for outcome in order for one in decisions if one.outcome == outcome]

@@ -14,7 +14,7 @@ from typing import Any
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.memory import keep_freed_memory
 from traceview.ranks.execution.inputs import RankFile, files_on, rank_files, recording_paths
-from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt
+from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt, with_second_try
 from traceview.version import __version__
 
 LOCAL = "local"
@@ -63,34 +63,39 @@ class DaskCluster:
         A task whose worker is lost is run again: by Dask, up to its setting
         `distributed.scheduler.allowed-failures`; on a local cluster once, alone, after the others.
         """
-        again = []
-        for place, outcome in self._round(function, items, range(len(items))):
-            if self._is_local and isinstance(outcome, TaskFailure) and outcome.crashed:
-                self._note(f"{items[place]}: {outcome.what}; it is read again, alone")
-                again.append(place)
-            else:
-                yield place, outcome
-        for place in again:
-            yield from self._round(function, items, [place])
+        every = self._round(function, items, range(len(items)))
+        if not self._is_local:
+            return every
+
+        def alone(places: Sequence[int]) -> Iterator[tuple[int, Value | TaskFailure]]:
+            for place in places:
+                yield from self._round(function, items, [place])
+
+        return with_second_try(every, alone, items, self._note)
 
     def _round(
         self, function: Callable[[Item], Value], items: Sequence[Item], places: Sequence[int]
     ) -> Iterator[tuple[int, Value | TaskFailure]]:
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
 
-        futures = {self._submitted(function, items[place]): place for place in places}
+        futures = {}
+        for place in places:
+            item = items[place]
+            workers = list(item.workers) if isinstance(item, RankFile) else []
+            future = self._client.submit(
+                attempt, function, item, pure=False, workers=workers or None
+            )
+            futures[future] = place
         try:
             for future in as_completed([*futures]):
-                yield futures[future], _outcome(future)
+                try:
+                    outcome = future.result()
+                except KilledWorker:
+                    outcome = TaskFailure(_LEFT, _LEFT_REMEDY, crashed=True)
+                yield futures[future], outcome
         finally:
             self._tell_lost({future.key: items[place] for future, place in futures.items()})
             self._client.cancel([*futures], force=True)
-
-    def _submitted(self, function: Callable[[Item], Value], item: Item) -> Any:
-        workers = item.workers if isinstance(item, RankFile) else ()
-        return self._client.submit(
-            attempt, function, item, pure=False, workers=list(workers) or None
-        )
 
     def _tell_lost(self, items: Mapping[str, object]) -> None:
         """Note the items that were being read on workers that a non-local cluster has lost."""
@@ -106,15 +111,6 @@ class DaskCluster:
 def installed_version() -> str:
     """The version of traceview on a worker."""
     return __version__
-
-
-def _outcome(future: Any) -> Any:
-    from distributed import KilledWorker
-
-    try:
-        return future.result()
-    except KilledWorker:
-        return TaskFailure(_LEFT, _LEFT_REMEDY, crashed=True)
 
 
 @contextmanager
@@ -133,12 +129,14 @@ def connected_client(
     with ExitStack() as stack:
         stack.enter_context(_silence())
         if is_local(scheduler):
-            local = _local_cluster(distributed, _local_workers(scheduler) or workers)
+            _, colon, number = scheduler.partition(":")
+            if colon and not (number.isascii() and number.isdecimal() and int(number)):
+                raise InputError(f"{scheduler} has no number of workers", "pass such as local:4")
+            local = _local_cluster(distributed, int(number) if colon else workers)
             client = stack.enter_context(distributed.Client(stack.enter_context(local)))
+            client.run(keep_freed_memory)
         else:
             client = stack.enter_context(_client(distributed, scheduler))
-        if is_local(scheduler):
-            client.run(keep_freed_memory)
         cluster = DaskCluster(client, is_local=is_local(scheduler), note=note)
         cluster.check()
         yield cluster
@@ -147,15 +145,6 @@ def connected_client(
 def is_local(scheduler: str) -> bool:
     """Whether `scheduler` asks for a local cluster on this machine."""
     return scheduler.partition(":")[0] == LOCAL
-
-
-def _local_workers(scheduler: str) -> int | None:
-    _, colon, number = scheduler.partition(":")
-    if not colon:
-        return None
-    if not (number.isascii() and number.isdecimal() and int(number)):
-        raise InputError(f"{scheduler} has no number of workers", "pass such as local:4")
-    return int(number)
 
 
 def _client(distributed: Any, scheduler: str) -> Any:

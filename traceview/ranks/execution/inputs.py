@@ -40,7 +40,14 @@ def recording_paths(patterns: Sequence[str]) -> list[RankFile]:
 
     A file that does not exist is listed too; a folder or glob without recordings adds none.
     """
-    return [_described(path) for pattern in patterns for path in _paths(pattern)]
+    files = []
+    for path in (path for pattern in patterns for path in _paths(pattern)):
+        try:
+            stat = path.stat()
+            files.append(RankFile(str(path), stat.st_size, stat.st_mtime_ns))
+        except OSError:
+            files.append(RankFile(str(path)))
+    return files
 
 
 def _paths(pattern: str) -> list[Path]:
@@ -63,14 +70,6 @@ def _is_own_output(path: Path) -> bool:
         return False
 
 
-def _described(path: Path) -> RankFile:
-    try:
-        stat = path.stat()
-    except OSError:
-        return RankFile(str(path))
-    return RankFile(str(path), stat.st_size, stat.st_mtime_ns)
-
-
 def rank_files(patterns: Sequence[str]) -> list[RankFile]:
     """The recordings of a job on this machine. Raises InputError if there are none."""
     files = {str(Path(file.path).resolve()): file for file in reversed(recording_paths(patterns))}
@@ -90,19 +89,12 @@ def files_on(
         for file in files:
             holders.setdefault(file, []).append(worker)
     present = {file.path for file in holders if file.size != _ABSENT}
-    kept = {
-        file: workers
+    kept = (
+        replace(file, workers=() if len(workers) == len(by_worker) else tuple(workers))
         for file, workers in holders.items()
         if file.size != _ABSENT or file.path not in present
-    }
-    everywhere = len(by_worker)
-    return _some(
-        (
-            replace(file, workers=() if len(workers) == everywhere else tuple(workers))
-            for file, workers in kept.items()
-        ),
-        patterns,
     )
+    return _some(kept, patterns)
 
 
 def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:

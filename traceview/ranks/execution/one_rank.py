@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from traceview.errors import InputError, TraceviewError
 from traceview.ranks.execution.inputs import RankFile, rank_files
-from traceview.ranks.extraction import owners, rank_trace
+from traceview.ranks.extraction import owners
 from traceview.ranks.figures import RankName
 from traceview.ranks.membership import numbers_by_order
 from traceview.stages import in_stage
@@ -25,30 +25,21 @@ def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Tra
     that rank, and what `load` raises if none can be read.
     """
     files = rank_files(patterns)
-    for file in _named(files, rank):
-        trace = _readable(file, load)
-        names = owners.rank_names(trace, owners.rank_owners(trace)) if trace else []
-        for place, name in enumerate(names):
-            if trace and name.rank == rank and name.numbered == "recording":
-                return rank_trace.rank_traces(trace)[place]
+    for file in files:
+        if rank in map(int, _NUMBER.findall(Path(file.path).name)):
+            for trace, place, name in _ranks(file, load):
+                if name.rank == rank and name.numbered == "recording":
+                    return owners.rank_traces(trace)[place]
     return _by_reading_all(files, rank, load)
-
-
-def _named(files: Sequence[RankFile], rank: int) -> list[RankFile]:
-    names = [(file, Path(file.path).name) for file in files]
-    return [file for file, name in names if rank in map(int, _NUMBER.findall(name))]
-
-
-def _readable(file: RankFile, load: Callable[[Path], Trace]) -> Trace | None:
-    try:
-        return load(Path(file.path))
-    except TraceviewError:
-        return None
 
 
 def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
     """Find the rank by loading all files: numbers by order depend on all of them."""
-    ranks = [each for file in in_stage("Finding the rank", files) for each in _ranks(file, load)]
+    ranks = [
+        (file, place, name)
+        for file in in_stage("Finding the rank", files)
+        for _, place, name in _ranks(file, load)
+    ]
     if not ranks:
         load(Path(files[0].path))
         raise InputError(f"{files[0].path} has no GPU work", "pass the recordings of a job")
@@ -60,15 +51,17 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
     if rank not in numbers:
         some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
         more = ", …" if len(numbers) > _MOST_NAMED else ""
-        known = (
-            f"there are ranks {some}{more}" if len(numbers) > 1 else f"there is only rank {some}"
-        )
-        raise InputError(f"no recording is of rank {rank}", known)
+        there = "there are ranks" if len(numbers) > 1 else "there is only rank"
+        raise InputError(f"no recording is of rank {rank}", f"{there} {some}{more}")
     file, place, _ = ranks[numbers.index(rank)]
-    return rank_trace.rank_traces(load(Path(file.path)))[place]
+    return owners.rank_traces(load(Path(file.path)))[place]
 
 
-def _ranks(file: RankFile, load: Callable[[Path], Trace]) -> list[tuple[RankFile, int, RankName]]:
-    trace = _readable(file, load)
-    names = owners.rank_names(trace, owners.rank_owners(trace)) if trace else []
-    return [(file, place, name) for place, name in enumerate(names)]
+def _ranks(file: RankFile, load: Callable[[Path], Trace]) -> Iterator[tuple[Trace, int, RankName]]:
+    """The ranks of a file, by place, with its trace; none if it cannot be read."""
+    try:
+        trace = load(Path(file.path))
+    except TraceviewError:
+        return
+    for place, name in enumerate(owners.rank_names(trace, owners.rank_owners(trace))):
+        yield trace, place, name

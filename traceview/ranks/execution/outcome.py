@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from traceview.errors import TraceviewError
@@ -42,12 +42,25 @@ def crash(status: int | None, last_words: str = "") -> TaskFailure:
     if status is not None and -status == signal.SIGKILL:
         what = "its process was killed by SIGKILL, as the system does when memory runs out"
         return TaskFailure(f"{what}{words}", LESS_MEMORY, crashed=True)
-    how = f"ended with status {status}" if status is None or status >= 0 else _signal(-status)
+    how = f"ended with status {status}"
+    if status is not None and status < 0:
+        named = -status in set(signal.Signals)
+        how = f"was killed by {signal.Signals(-status).name if named else f'signal {-status}'}"
     return TaskFailure(f"its process {how}{words}", REPORT_IT, crashed=True)
 
 
-def _signal(number: int) -> str:
-    try:
-        return f"was killed by {signal.Signals(number).name}"
-    except ValueError:
-        return f"was killed by signal {number}"
+def with_second_try(
+    outcomes: Iterable[tuple[int, Value | TaskFailure]],
+    run_alone: Callable[[Sequence[int]], Iterable[tuple[int, Value | TaskFailure]]],
+    items: Sequence[object],
+    note: Callable[[str], None],
+) -> Iterator[tuple[int, Value | TaskFailure]]:
+    """The outcomes by place; those of crashed tasks are of a second try, after the others."""
+    crashed = []
+    for place, outcome in outcomes:
+        if isinstance(outcome, TaskFailure) and outcome.crashed:
+            note(f"{items[place]}: {outcome.what}; it is read again, alone")
+            crashed.append(place)
+        else:
+            yield place, outcome
+    yield from run_alone(crashed)

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from traceview.ranks.execution.outcome import Item, TaskFailure, Value, crash
+from traceview.ranks.execution.outcome import Item, TaskFailure, Value, crash, with_second_try
 
 # Not multiprocessing: it would run the user's script again in each process that it starts, unless
 # the script guards its main program.
@@ -78,12 +79,10 @@ class WorkerProcess:
             outcome, ends = self.connection.recv()
         except (EOFError, OSError):
             self.process.wait()
-            return crash(self.process.returncode, self._last_words()), True
+            lines = (self.folder / "stderr").read_text("utf-8", "replace").split("\n")
+            words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+            return crash(self.process.returncode, words[:_LAST_WORDS]), True
         return outcome, ends
-
-    def _last_words(self) -> str:
-        lines = (self.folder / "stderr").read_text("utf-8", "replace").split("\n")
-        return next((line.strip()[:_LAST_WORDS] for line in reversed(lines) if line.strip()), "")
 
     def stop(self) -> None:
         """Send SIGTERM to the worker and to the processes that it started."""
@@ -123,23 +122,12 @@ class ProcessPool:
         with tempfile.TemporaryDirectory(
             prefix="traceview-workers-", ignore_cleanup_errors=True
         ) as self._folder:
-            yield from self._outcomes(function, items)
-
-    def _outcomes(
-        self, function: Callable[[Item], Value], items: Sequence[Item]
-    ) -> Iterator[tuple[int, Value | TaskFailure]]:
-        again: list[int] = []
-        try:
-            for place, outcome in self._round(function, items, range(len(items)), self._jobs):
-                if isinstance(outcome, TaskFailure) and outcome.crashed:
-                    self._note(f"{items[place]}: {outcome.what}; it is read again, alone")
-                    again.append(place)
-                else:
-                    yield place, outcome
-            self._end(self._workers)
-            yield from self._round(function, items, again, 1)
-        finally:
-            self._end(self._workers)
+            try:
+                every = self._round(function, items, range(len(items)), self._jobs)
+                alone = partial(self._round, function, items, jobs=1)
+                yield from with_second_try(every, alone, items, self._note)
+            finally:
+                self._end(self._workers)
 
     def _round(
         self,
@@ -148,7 +136,8 @@ class ProcessPool:
         places: Sequence[int],
         jobs: int,
     ) -> Iterator[tuple[int, Any]]:
-        """Run the tasks at `places`, each once."""
+        """Run the tasks at `places`, each once; the processes of an earlier round are ended."""
+        self._end(self._workers)
         ahead = deque(places)
         free = [self._started() for _ in range(min(jobs, len(ahead)))]
         busy: dict[Any, WorkerProcess] = {}
@@ -176,4 +165,4 @@ class ProcessPool:
             worker.stop()
         for worker in workers:
             worker.end()
-        self._workers = [each for each in self._workers if each not in workers]
+        self._workers = [worker for worker in self._workers if worker not in workers]

@@ -38,23 +38,17 @@ def most_jobs(paths: Sequence[Path]) -> int:
 
 def largest_bytes(paths: Sequence[Path]) -> int:
     """Memory that the largest of the recordings needs."""
+    # By the full extension, such as `.sqlite.xz`.
     by_kind: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
-        by_kind.setdefault(_kind(path), []).append((_size(path), path))
-    largest = [path for kind in by_kind.values() for _, path in sorted(kind)[-_LARGEST:]]
+        kind = path.name[len(Path(outputs.unpacked_name(path)).stem) :]
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = 0
+        by_kind.setdefault(kind, []).append((size, path))
+    largest = [path for sized in by_kind.values() for _, path in sorted(sized)[-_LARGEST:]]
     return max(map(estimated_bytes, largest))
-
-
-def _kind(path: Path) -> str:
-    """The full extension of a file name, such as `.sqlite.xz`."""
-    return path.name[len(Path(outputs.unpacked_name(path)).stem) :]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 _Outcome = tuple[RankFigures, ...] | TaskFailure
@@ -89,7 +83,7 @@ class JobReading:
             raise TraceviewError(what if len(self.files) == 1 else several + what, first.remedy)
         stages.stage("Comparing ranks")
         ranks = members(self.ranks, self.notes.append)
-        failed = sorted(self.failed, key=lambda each: each.path)
+        failed = sorted(self.failed, key=lambda failed: failed.path)
         job = job_report(ranks, tuple(failed))
         return replace(job, result=replace(job.result, notes=(*job.result.notes, *self.notes)))
 

@@ -53,8 +53,15 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
         function, item = tasks.get()
         with memory.paused():
             outcome = attempt(function, item)
-        ends = holds_too_much(_peak_bytes(), free_memory())
-        _answer(connection, outcome, ends)
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak_bytes *= 1 if sys.platform == "darwin" else 1024
+        ends = holds_too_much(peak_bytes, free_memory())
+        try:
+            connection.send((outcome, ends))
+        except OSError:
+            sys.exit(_STOPPED)
+        except Exception as error:
+            connection.send((TaskFailure(internal_error(error), REPORT_IT), ends))
 
 
 def holds_too_much(kept_bytes: int, free: Free | None) -> bool:
@@ -73,17 +80,3 @@ def _receive(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
     except (EOFError, OSError):
         # The worker leads a process group of its own.
         os.killpg(os.getpgrp(), signal.SIGTERM)
-
-
-def _answer(connection: Connection, outcome: Any, ends: bool) -> None:
-    try:
-        connection.send((outcome, ends))
-    except OSError:
-        sys.exit(_STOPPED)
-    except Exception as error:
-        connection.send((TaskFailure(internal_error(error), REPORT_IT), ends))
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,8 +1,9 @@
-"""The ranks of a recording: the GPUs that its processes work on, and their numbers."""
+"""The ranks of a recording: the GPUs that its processes work on, their numbers and traces."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from traceview.facts.operations.operations import operations
 from traceview.ranks.figures import Numbered, RankName
 from traceview.tables import Integers
 from traceview.trace import Trace
+from traceview.trace.model import Facts
 from traceview.trace.rank_identity import RankIdentity
 
 LEAST_OF_GPU = 0.05
@@ -42,7 +44,7 @@ def rank_owners(trace: Trace) -> list[RankOwner]:
     exchanges = groups.different(by.ids[moved.operation[moved.is_collective]])
     chosen = time >= LEAST_OF_GPU * of_gpu[device]
     chosen[exchanges] = True
-    return [RankOwner(int(process[each]), int(device[each])) for each in np.flatnonzero(chosen)]
+    return [RankOwner(int(process[row]), int(device[row])) for row in np.flatnonzero(chosen)]
 
 
 def operations_of(trace: Trace, owner: RankOwner) -> Integers:
@@ -68,21 +70,17 @@ def _numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
     if len(owners) == 1 and in_name:
         return [int(in_name[1])], "file name"
-    numbers = [_of_communicators(trace, owner) for owner in owners]
-    known = [number for number in numbers if number is not None]
-    if len(known) == len(owners) and len(set(known)) == len(known):
-        return known, "communicator"
+    numbers: list[int] = []
+    communicators = trace.recorded("communicators")
+    for owner in owners:
+        joined = communicators.take(communicators["process"] == owner.process)
+        size = joined["ranks"]
+        # The process's rank in its largest communicator, if that is unique.
+        ranks = groups.different(joined["rank"][size == size.max(initial=0)])
+        numbers += ranks.tolist() if len(ranks) == 1 else []
+    if len(numbers) == len(owners) and len(set(numbers)) == len(numbers):
+        return numbers, "communicator"
     return list(range(len(owners))), "order"
-
-
-def _of_communicators(trace: Trace, owner: RankOwner) -> int | None:
-    """The process's rank in its largest communicator; None without a unique one."""
-    known = trace.recorded("communicators")
-    own = known.take(known["process"] == owner.process)
-    if not len(own):
-        return None
-    ranks = groups.different(own["rank"][own["ranks"] == own["ranks"].max()])
-    return int(ranks[0]) if len(ranks) == 1 else None
 
 
 def _name(
@@ -102,3 +100,25 @@ def _name(
         gpu=str(trace.devices.texts("name")[owner.device] or ""),
         numbered=numbered,
     )
+
+
+def rank_traces(trace: Trace) -> list[Trace]:
+    """The trace of each rank's process, in the order of `rank_owners`.
+
+    If the process uses several GPUs, the trace has the work on all of them. Events of unknown
+    processes are in each.
+    """
+    owners = rank_owners(trace)
+    if len({owner.process for owner in owners}) < 2:
+        return [trace] * len(owners)
+    by_process = {owner.process: _process_trace(trace, owner.process) for owner in owners}
+    return [by_process[owner.process] for owner in owners]
+
+
+def _process_trace(trace: Trace, process: int) -> Trace:
+    tables = dict(trace.tables)
+    for name, table in trace.tables.items():
+        # Threads are kept whole, because other tables refer to their rows.
+        if name != "threads" and "process" in {column.name for column in table.columns}:
+            tables[name] = table.take((table["process"] == process) | table.is_null("process"))
+    return replace(trace, tables=tables, _facts=Facts())

@@ -50,71 +50,64 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
     if not len(rows):
         return IdlePlaces((), most, time)
     text, _ = gap_places(trace, rows)
-    known = ~text.isin([""]) & (text.codes >= 0)
-    pairs = groups.group(window[known], text.codes[known])
-    total = groups.sums(pairs, every.idle_ns[rows[known]])
+    placed = ~text.isin([""]) & (text.codes >= 0)
+    pairs = groups.group(window[placed], text.codes[placed])
+    total = groups.sums(pairs, every.idle_ns[rows[placed]])
     # Ascending, so that the last to write is the place with most time.
     order = np.argsort(total, kind="stable")
-    of = window[known][pairs.first[order]]
-    most[of], time[of] = text.codes[known][pairs.first[order]], total[order]
-    most, time = _of_same_window(before, most, time)
-    used, place = np.unique(most, return_inverse=True)
-    first = int(used[0] == figures.UNKNOWN)
-    places = tuple(_place(trace, rows, text, int(code)) for code in used[first:])
-    return IdlePlaces(places, place.astype(np.int64) - first, time)
-
-
-def _of_same_window(before: Integers, place: Integers, time: Integers) -> tuple[Integers, Integers]:
-    """Let collectives with the same window start share the place of the first of them."""
+    of = window[placed][pairs.first[order]]
+    most[of], time[of] = text.codes[placed][pairs.first[order]], total[order]
+    # Collectives with the same window start share the place of the first of them.
     first = np.flatnonzero(groups.opens(before))
     leader = first[np.cumsum(groups.opens(before)) - 1]
-    own = time >= time[leader]
-    return np.where(own, place, place[leader]), np.where(own, time, time[leader])
+    shorter = time < time[leader]
+    most, time = np.where(shorter, most[leader], most), np.where(shorter, time[leader], time)
+    used, place = np.unique(most, return_inverse=True)
+    unknown = int(used[0] == figures.UNKNOWN)
+    places = tuple(_place(trace, rows, text, int(code)) for code in used[unknown:])
+    return IdlePlaces(places, place.astype(np.int64) - unknown, time)
 
 
 def _place(trace: Trace, rows: Integers, text: Texts, code: int) -> figures.Place:
     """The place for a text from gap_places: a source line or a range."""
     name, gaps = str(text.values[code]), rows[text.codes == code]
     match = _LINE.fullmatch(name)
-    function, what = _activity(trace, gaps)
+    samples, sites = idle_samples(trace), stack_sites(trace)
+    samples = samples.take(np.isin(samples.gap, gaps))
+    function, what = "", ""
+    if len(samples.gap):
+        # The function and the activity with most samples in the gaps.
+        by = groups.group(samples.site)
+        most = int(samples.site[by.first[np.argmax(groups.sums(by, samples.time_ns))]])
+        activity = ACTIVITIES[int(np.argmax(np.bincount(samples.doing, samples.time_ns)))]
+        function, what = str(sites.function[most] or ""), activity.name if activity.rank else ""
     if match:
         return figures.Place(match[1], int(match[2]), function, what=what)
     return figures.Place(range_path=name, what=what)
 
 
-def _activity(trace: Trace, gaps: Integers) -> tuple[str, str]:
-    """The function and the activity with most samples in the gaps; empty if unknown."""
-    samples, sites = idle_samples(trace), stack_sites(trace)
-    own = np.flatnonzero(np.isin(samples.gap, gaps))
-    if not len(own):
-        return "", ""
-    doing = np.bincount(samples.doing[own], samples.time_ns[own])
-    by = groups.group(samples.site[own])
-    most = int(samples.site[own][by.first[np.argmax(groups.sums(by, samples.time_ns[own]))]])
-    most_done = ACTIVITIES[int(np.argmax(doing))]
-    return str(sites.function[most] or ""), most_done.name if most_done.rank else ""
-
-
-class CollectivesOfRank(NamedTuple):
-    """The collectives of a rank, and the places that their `place` column refers to."""
-
-    collectives: figures.RankCollectives
-    places: tuple[figures.Place, ...]
-
-
 def rank_collectives(
     trace: Trace, owner: RankOwner, time: RankTime, loop: Integers
-) -> CollectivesOfRank:
-    """The collectives of a rank; `loop` has the rows of its loop in the table of steps."""
+) -> tuple[figures.RankCollectives, tuple[figures.Place, ...]]:
+    """The collectives of a rank, and the places that their `place` column refers to.
+
+    `loop` has the rows of its loop in the table of steps.
+    """
     moved, ops = transfers(trace), operations(trace)
     chosen = moved.is_collective & (moved.device == owner.device)
     rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
     if not len(rows):
-        return CollectivesOfRank(figures.no_collectives(), ())
+        return figures.no_collectives(), ()
     start, end = moved.start_ns[rows], moved.end_ns[rows]
-    before = _end_before(start, end)
+    # The last end at or before each start; else the start itself.
+    ends = np.sort(end)
+    number = np.searchsorted(ends, start, side="right")
+    before = np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
     idle = idle_places(trace, owner.device, before, start)
-    operation = moved.operation[rows]
+    # The position in the loop of the step that launched each, −1 outside the loop.
+    step = step_of_operations(trace)[moved.operation[rows]]
+    position = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
+    position[loop] = np.arange(len(loop))
     collectives = figures.RankCollectives(
         start_ns=start,
         end_ns=end,
@@ -126,20 +119,13 @@ def rank_collectives(
         peer=moved.peer[rows],
         stream=moved.stream[rows].astype(np.int64),
         exposed_ns=end - start - intervals.overlap(time.compute, start, end),
-        step=_steps(trace, operation, loop),
+        step=position[step],
         work_ns=intervals.overlap(time.busy_without_communication, before, start),
         idle_ns=time.idle_ns(before, start),
         place=idle.place,
         place_ns=idle.place_ns,
     )
-    return CollectivesOfRank(collectives, idle.places)
-
-
-def _end_before(start: Integers, end: Integers) -> Integers:
-    """For each collective, the last end at or before its start; else its own start."""
-    ends = np.sort(end)
-    number = np.searchsorted(ends, start, side="right")
-    return np.where(number > 0, ends[np.maximum(number, 1) - 1], start)
+    return collectives, idle.places
 
 
 def _kinds(moved: Transfers, rows: Integers) -> Array:
@@ -152,21 +138,12 @@ def _kinds(moved: Transfers, rows: Integers) -> Array:
     return kind
 
 
-def _steps(trace: Trace, operation: Array, loop: Integers) -> Integers:
-    """The position in the loop of the step that launched each operation, −1 outside the loop."""
-    step = step_of_operations(trace)[operation]
-    places = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
-    places[loop] = np.arange(len(loop))
-    result: Integers = places[step]
-    return result
-
-
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
     """Size and own rank of each communicator of a process; rank −1 if it has several ranks."""
-    known = trace.recorded("communicators")
+    communicators = trace.recorded("communicators")
+    joined = communicators.take(communicators["process"] == process)
+    columns = (joined[name].tolist() for name in ("communicator", "ranks", "rank"))
     size_and_rank: dict[int, tuple[int, int]] = {}
-    own = known.take(known["process"] == process)
-    columns = (own["communicator"].tolist(), own["ranks"].tolist(), own["rank"].tolist())
     for number, size, rank in zip(*columns, strict=True):
         size_and_rank[number] = (size, figures.UNKNOWN if number in size_and_rank else rank)
     return size_and_rank
@@ -176,12 +153,12 @@ def group_texts(
     trace: Trace, process: int
 ) -> tuple[Mapping[int, str], Mapping[int, tuple[int, ...]]]:
     """Names and global ranks of process groups, by communicator and only where recorded."""
-    known = trace.recorded("communicators")
-    own = known.take(known["process"] == process)
-    number = own["communicator"].tolist()
-    names = dict(zip(number, own.texts("name").decode(), strict=True))
-    members = dict(zip(number, own.texts("members").decode(), strict=True))
+    communicators = trace.recorded("communicators")
+    joined = communicators.take(communicators["process"] == process)
+    number = joined["communicator"].tolist()
+    names = dict(zip(number, joined.texts("name").decode(), strict=True))
+    members = dict(zip(number, joined.texts("members").decode(), strict=True))
     return (
-        {each: str(name) for each, name in names.items() if name},
-        {each: tuple(map(int, str(text).split(","))) for each, text in members.items() if text},
+        {one: str(name) for one, name in names.items() if name},
+        {one: tuple(map(int, str(text).split(","))) for one, text in members.items() if text},
     )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +20,8 @@ from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.hardware.rates import rates_of
 from traceview.intervals import Intervals
+from traceview.ranks.extraction import rank_collectives, windows
 from traceview.ranks.extraction.owners import RankOwner, operations_of, rank_names, rank_owners
-from traceview.ranks.extraction.rank_collectives import (
-    communicators_of,
-    group_texts,
-    rank_collectives,
-)
-from traceview.ranks.extraction.windows import RankTime, loop_of, parts_of, rank_steps, rank_time
 from traceview.ranks.figures import Place, RankFigures, RankName, RankSteps, WorkPart
 from traceview.tables import Integers
 from traceview.trace import Selection, Trace
@@ -44,30 +37,24 @@ _LEAST_OF_LAUNCHES, _MOST_PERIODS = 0.05, 10
 _SLEEPS = re.compile(r"\bsleep\(")
 
 
-class CpuPace(NamedTuple):
-    """The CPU's own time per step, and by place; shapes (steps,) and (steps, places)."""
+def _cpu_pace(
+    trace: Trace, owner: RankOwner, loop: Integers
+) -> tuple[Integers, tuple[Place, ...], Integers]:
+    """The CPU's time from the start of each step to the start of the next one, in all and by place.
 
-    cpu_ns: Integers
-    places: tuple[Place, ...]
-    place_ns: Integers
-
-
-def cpu_pace(trace: Trace, owner: RankOwner, loop: Integers) -> CpuPace:
-    """The CPU's time from the start of each step to the start of the next one.
-
-    Time blocked in synchronizing calls, or in launches by a full queue, is left out. Places need
-    sampled stacks of the thread.
+    Shapes (steps,) and (steps, places). Time blocked in synchronizing calls, or in launches by a
+    full queue, is left out. Places need sampled stacks of the thread.
     """
     none = np.zeros((len(loop), 0), np.int64)
     if not len(loop) or not len(trace.recorded("api_calls")):
-        return CpuPace(np.zeros(0, np.int64), (), none)
+        return np.zeros(0, np.int64), (), none
     all_steps = steps(trace)
     start = all_steps.cpu_start_ns[loop]
     end = np.append(start[1:], all_steps.cpu_end_ns[loop[-1]])
     blocked = _blocked(trace, owner)
     cpu = end - start - intervals.overlap(blocked, start, end)
     places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
-    return CpuPace(cpu, places, place_ns)
+    return cpu, places, place_ns
 
 
 def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
@@ -98,16 +85,16 @@ def _places(
     lasted = np.minimum(lasted, _MOST_PERIODS * max(int(np.median(lasted)), 1))
     step = np.searchsorted(start, time, side="right") - 1
     site = samples["stack"][rows].astype(np.int64)
-    known = (step >= 0) & (sites.number[site] >= 0) & ~intervals.inside(blocked, time)
-    known &= time < end[np.maximum(step, 0)]
-    step, site, lasted = step[known], site[known], lasted[known]
+    kept = (step >= 0) & (sites.number[site] >= 0) & ~intervals.inside(blocked, time)
+    kept &= time < end[np.maximum(step, 0)]
+    step, site, lasted = step[kept], site[kept], lasted[kept]
     if not len(step):
         return (), np.zeros((len(start), 0), np.int64)
     by = groups.group(sites.number[site])
     table = np.zeros((len(start), by.size), np.int64)
     np.add.at(table, (step, by.ids), lasted)
-    kept = np.argsort(-table.max(axis=0), kind="stable")[:MOST_PLACES]
-    return tuple(_place(trace, int(site[by.first[each]])) for each in kept), table[:, kept]
+    most = np.argsort(-table.max(axis=0), kind="stable")[:MOST_PLACES]
+    return tuple(_place(trace, int(row)) for row in site[by.first[most]]), table[:, most]
 
 
 def _place(trace: Trace, site: int) -> Place:
@@ -115,14 +102,12 @@ def _place(trace: Trace, site: int) -> Place:
     doing = int(stack_lines(trace).doing[site])
     if not ACTIVITIES[doing].rank and _SLEEPS.search(str(sites.source[site] or "")):
         doing = SLEEP
-    told = ACTIVITIES[doing].name if ACTIVITIES[doing].rank else ""
-    line = int(sites.line[site])
     return Place(
-        str(sites.file[site] or ""), max(line, 0), str(sites.function[site] or ""), what=told
+        str(sites.file[site] or ""),
+        max(int(sites.line[site]), 0),
+        str(sites.function[site] or ""),
+        what=ACTIVITIES[doing].name if ACTIVITIES[doing].rank else "",
     )
-
-
-Parts = Mapping[str, Integers]
 
 
 def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
@@ -133,19 +118,21 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
     owners = rank_owners(trace)
     names = rank_names(trace, owners)
-    return tuple(_figures(trace, *each) for each in zip(owners, names, strict=True))
+    return tuple(_figures(trace, *pair) for pair in zip(owners, names, strict=True))
 
 
 def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
-    time, loop = rank_time(trace, owner), loop_of(trace, owner)
-    steps, exchanged = rank_steps(trace, loop, time), rank_collectives(trace, owner, time, loop)
-    pace = cpu_pace(trace, owner, loop)
-    if len(pace.cpu_ns):
-        steps = replace(steps, cpu_ns=pace.cpu_ns)
+    time, loop = windows.rank_time(trace, owner), windows.loop_of(trace, owner)
+    steps = windows.rank_steps(trace, loop, time)
+    collectives, places = rank_collectives.rank_collectives(trace, owner, time, loop)
+    cpu_ns, cpu_places, cpu_place_ns = _cpu_pace(trace, owner, loop)
+    if len(cpu_ns):
+        steps = replace(steps, cpu_ns=cpu_ns)
     span_ns, parts = _steady_parts(steps, time)
-    group_names, group_ranks = group_texts(trace, owner.process)
+    group_names, group_ranks = rank_collectives.group_texts(trace, owner.process)
     origin, level = trace.run.get("clock_origin_ns", ""), levels(trace).get(owner.device)
-    rates = rates_of(name.gpu, _sm_count(trace, owner.device))
+    sm_count = trace.devices.cells("sm_count")[owner.device]
+    rates = rates_of(name.gpu, None if sm_count is None else int(sm_count))
     idle = parts["idle_ns"].sum(axis=0)
     return RankFigures(
         name=name,
@@ -153,14 +140,14 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
         recorder=trace.recorder,
         digest=run_figures.digest_of(trace),
         clock_offset_ns=int(origin) if origin.isdecimal() and int(origin) else None,
-        collectives=exchanged.collectives,
+        collectives=collectives,
         steps=steps,
-        communicators=communicators_of(trace, owner.process),
+        communicators=rank_collectives.communicators_of(trace, owner.process),
         group_names=group_names,
         group_ranks=group_ranks,
-        places=exchanged.places,
-        cpu_places=pace.places,
-        cpu_place_ns=pace.place_ns,
+        places=places,
+        cpu_places=cpu_places,
+        cpu_place_ns=cpu_place_ns,
         work=_work(trace, owner, loop[~steps.warm_up]),
         step_median_ns=int(np.median(steps.duration_ns[~steps.warm_up])) if len(steps) else None,
         busy_pct=100.0 * (span_ns - int(idle.sum())) / span_ns if span_ns else 0.0,
@@ -181,14 +168,14 @@ def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
 _SUMMED = ("compute_ns", "exposed_ns", "hidden_ns", "copies_ns")
 
 
-def _steady_parts(steps: RankSteps, time: RankTime) -> tuple[int, Parts]:
+def _steady_parts(steps: RankSteps, time: windows.RankTime) -> tuple[int, dict[str, Integers]]:
     """Duration and parts of the steady steps; without steps, from first to last work."""
     if len(steps):
         kept = ~steps.warm_up
-        parts = {each: getattr(steps, each)[kept] for each in (*_SUMMED, "idle_ns")}
+        parts = {part: getattr(steps, part)[kept] for part in (*_SUMMED, "idle_ns")}
         return int(steps.duration_ns[kept].sum()), parts
     begin, end = time.work.start[:1], time.work.end[-1:]
-    return int((end - begin).sum()), parts_of(time, begin, end)
+    return int((end - begin).sum()), windows.parts_of(time, begin, end)
 
 
 def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, ...]:
@@ -202,17 +189,7 @@ def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, .
     time, calls = groups.sums(by, ops.duration_ns[rows]), groups.count(by)
     grid = [kernels[f"grid_{axis}"][ops.row[rows]].astype(np.int64) for axis in "xyz"]
     blocks = groups.sums(by, grid[0] * grid[1] * grid[2])
-    return tuple(
-        WorkPart(
-            KernelClass(int(kind[by.first[each]])).label,
-            int(calls[each]),
-            int(time[each]),
-            int(blocks[each]),
-        )
-        for each in groups.most_first(time).tolist()
-    )
-
-
-def _sm_count(trace: Trace, device: int) -> int | None:
-    count = trace.devices.cells("sm_count")[device]
-    return int(count) if count is not None else None
+    order = groups.most_first(time)
+    labels = [KernelClass(number).label for number in kind[by.first[order]].tolist()]
+    columns = (values[order].tolist() for values in (calls, time, blocks))
+    return tuple(WorkPart(*row) for row in zip(labels, *columns, strict=True))

@@ -49,19 +49,16 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
     ops, rows = operations(trace), operations_of(trace, owner)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     exchanges = communication_operations(trace)[rows]
-    kind = ops.kind[rows]
-    computes = ~exchanges & ((kind == Kind.KERNEL) | (kind == Kind.GRAPH))
+    computes = ~exchanges & np.isin(ops.kind[rows], (Kind.KERNEL, Kind.GRAPH))
     every = every_gap(trace)
-    gaps = [
-        np.flatnonzero((every.device == owner.device) & (every.cause == cause))
-        for cause in range(len(CAUSE_NAMES))
-    ]
+    gaps = every.device == owner.device
+    causes = ((gaps & (every.cause == cause)) for cause in range(len(CAUSE_NAMES)))
     return RankTime(
         compute=intervals.union(start[computes], end[computes]),
         communication=intervals.union(start[exchanges], end[exchanges]),
         work=intervals.union(start, end),
         busy_without_communication=intervals.union(start[~exchanges], end[~exchanges]),
-        idle=tuple(intervals.union(every.start_ns[own], every.end_ns[own]) for own in gaps),
+        idle=tuple(intervals.union(every.start_ns[of], every.end_ns[of]) for of in causes),
     )
 
 

@@ -14,6 +14,7 @@ from traceview.ranks.matching import Inconsistency
 from traceview.ranks.result.facts import JobFacts
 from traceview.ranks.result.group_rows import GroupCalls
 from traceview.ranks.result.rank_rows import LongerClass, longer_class, straggler_row
+from traceview.rules.sentences import sentence
 from traceview.tables import Cell, Integers, Table
 from traceview.units import Value
 from traceview.vocabulary.activities import ACTIVITIES
@@ -26,23 +27,24 @@ def activity_of_rank(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
     if cause == CAUSE_NAMES[LAUNCH_LATE] or (cause == CAUSE_NAMES[SYNC_DRAIN] and where):
-        does = (each.rank for each in ACTIVITIES if place and each.name == place.what)
+        does = (activity.rank for activity in ACTIVITIES if place and activity.name == place.what)
         verb = next(does, "") or ("works" if where else "")
         return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
-    return f"{next((each.rank for each in CAUSES if each.name == cause), 'its GPU is idle')}{where}"
+    does = (idle_cause.rank for idle_cause in CAUSES if idle_cause.name == cause)
+    return f"{next(does, 'its GPU is idle')}{where}"
 
 
-def remedy(each: stragglers.Straggler) -> str:
+def remedy(late: stragglers.Straggler) -> str:
     """The remedy for a late rank, an imperative with the fields of its finding."""
-    if each.is_once:
+    if late.is_once:
         return "Record more steps: one pause does not tell whether it comes again, and how often."
-    if each.more_work:
+    if late.more_work:
         return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
-    if each.cause == GPU_WORK:
+    if late.cause == GPU_WORK:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
-    if each.place is not None and each.place.text:
+    if late.place is not None and late.place.text:
         return (
             "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
         )
@@ -61,51 +63,43 @@ def small_messages(
 ) -> Iterator[Finding]:
     """Many small collectives per step: a finding for the kind and size with most exposed time."""
     steps = max(int(job.steps.steady.sum()), 1)
-    small = [(_exposed_ns(job, row, calls), row) for row in _many_small(tables["collectives"])]
+    small = [
+        (_exposed_ns(job, row, calls), row)
+        for row in tables["collectives"].rows()
+        if row["bytes"] is not None
+        and row["calls_per_step"] is not None
+        and row["transfer_ns"] is not None
+        and int(row["bytes"]) <= SMALL_BYTES
+        and float(row["calls_per_step"]) >= MANY_PER_STEP
+    ]
     if not small:
         return
-    exposed_ns, row = max(small, key=lambda each: each[0])
+    exposed_ns, row = max(small, key=lambda of: of[0])
     exposed_ns = min(exposed_ns, job.span_ns)
     severity = severity_of(exposed_ns, job.span_ns)
     if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
         return
     values: dict[str, Value] = {
         "calls": round(float(row["calls_per_step"] or 0)),
-        "kind": row["kind"],
-        "group": row["group"],
-        "bytes": row["bytes"],
+        **{name: row[name] for name in ("kind", "group", "bytes")},
         "exposed_ns": exposed_ns // steps,
         "bus_bytes_per_s": row["bus_bytes_per_s"],
     }
-    template = (
-        "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without computing"
-    )
-    template += ", at {bus_bytes_per_s}." if row["bus_bytes_per_s"] else "."
     yield Finding(
         severity,
-        template,
+        sentence(
+            "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without "
+            "computing[, at {bus_bytes_per_s}].",
+            values,
+        ),
         "Exchange more per call: bucket_cap_mb of DistributedDataParallel, larger units of FSDP, "
         "or one call for several tensors.",
         exposed_ns,
         Subject("collective", str(row["kind"])),
-        Evidence(
-            values,
-            "collectives",
-            {"group": row["group"], "kind": row["kind"], "bytes": row["bytes"]},
-        ),
+        Evidence(values, "collectives", {key: row[key] for key in ("group", "kind", "bytes")}),
         share_pct(exposed_ns, job.span_ns),
         cause="small-messages",
     )
-
-
-def _many_small(collectives: Table) -> Iterator[dict[str, Cell]]:
-    """Rows of the table for small collectives that are called often in each step."""
-    for row in collectives.rows():
-        size, per_step = row["bytes"], row["calls_per_step"]
-        if size is None or per_step is None or row["transfer_ns"] is None:
-            continue
-        if int(size) <= SMALL_BYTES and float(per_step) >= MANY_PER_STEP:
-            yield row
 
 
 def _exposed_ns(job: JobFacts, row: dict[str, Cell], calls: Sequence[GroupCalls]) -> int:
@@ -126,9 +120,10 @@ def exposed_communication(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
     """Exposed communication of the median rank, without waits, as a finding."""
-    row = _median_rank(tables)
-    if row is None:
+    waiting = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
+    if not waiting or not len(tables["collectives"]):
         return
+    row = sorted(waiting, key=_transfer_ns)[(len(waiting) - 1) // 2]
     place = next(p for p, each in enumerate(job.ranks) if each.name.rank == row["rank"])
     steps, transfer_ns = job.steady_count(place), _transfer_ns(row)
     whole_ns = job.ranks[place].span_ns // steps
@@ -156,13 +151,6 @@ def exposed_communication(
     )
 
 
-def _median_rank(tables: dict[str, Table]) -> dict[str, Cell] | None:
-    """The row of the rank with the median exposed transfer time; None if waits are unknown."""
-    known = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
-    ordered = sorted(known, key=_transfer_ns)
-    return ordered[(len(ordered) - 1) // 2] if ordered and len(tables["collectives"]) else None
-
-
 def _transfer_ns(row: dict[str, Cell]) -> int:
     return max(int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0), 0)
 
@@ -171,8 +159,8 @@ def _most_exposed(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> tuple[str, dict[str, Value]]:
     """The kind with most exposed time and its group's bandwidth, as the end of a sentence."""
-    exposed = [np.bincount(each.kind, _exposed_transfers(each), len(KINDS)) for each in calls]
-    of = int(np.argmax([each.max() for each in exposed]))
+    exposed = [np.bincount(group.kind, _exposed_transfers(group), len(KINDS)) for group in calls]
+    of = int(np.argmax([times.max() for times in exposed]))
     group = next(row for row in tables["groups"].rows() if row["group"] == job.groups[of].label)
     values: dict[str, Value] = {"kind": KINDS[int(np.argmax(exposed[of]))]}
     if group["link_pct"] is None:
@@ -189,18 +177,16 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """The findings, the worst first."""
     findings = [
-        *(_inconsistent(job, each) for each in job.inconsistencies),
+        *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
         *small_messages(job, tables, calls),
         *exposed_communication(job, tables, calls),
     ]
-    return tuple(sorted(findings, key=_order))
-
-
-def _order(each: Finding) -> tuple[int, bool, int]:
-    """The sort key, worst first; of one severity, inconsistent ranks come before lost time."""
-    return SEVERITIES.index(each.severity), each.time_at_stake_ns > 0, -each.time_at_stake_ns
+    # Of one severity, inconsistent ranks come before lost time.
+    findings.sort(key=lambda of: of.time_at_stake_ns, reverse=True)
+    findings.sort(key=lambda of: (SEVERITIES.index(of.severity), of.time_at_stake_ns > 0))
+    return tuple(findings)
 
 
 def _numbers(job: JobFacts, places: Sequence[int]) -> str:
@@ -219,15 +205,15 @@ def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
     if each.bytes >= 0 and each.other_bytes >= 0:
         values |= {"bytes": each.bytes, "other_bytes": each.other_bytes}
         one, other = "{kind} of {bytes}", "{other_kind} of {other_bytes}"
-    several, others = len(each.ranks) > 1, len(each.others) > 1
-    template = (
-        f"{'Ranks' if several else 'Rank'} {{ranks}} call{'' if several else 's'} {one} as number "
-        f"{{number}} of a communicator, {'ranks' if others else 'rank'} {{other_ranks}} "
-        f"call{'' if others else 's'} {other}."
-    )
+    counts = {"several": len(each.ranks), "others": len(each.others)}
     return Finding(
         "high",
-        template,
+        sentence(
+            f"{{several?Rank|Ranks}} {{ranks}} {{several?calls|call}} {one} as number {{number}} "
+            "of a communicator, {others?rank|ranks} {other_ranks} {others?calls|call} "
+            f"{other}.",
+            counts,
+        ),
         "Make all ranks of a process group call the same collectives in the same order and size.",
         subject=Subject("rank", f"rank {_numbers(job, each.others[:1])}"),
         evidence=Evidence(values),
@@ -235,67 +221,75 @@ def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
     )
 
 
-def _straggler(job: JobFacts, each: stragglers.Straggler) -> Finding | None:
-    severity = severity_of(each.saved_ns, job.span_ns)
+def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
+    severity = severity_of(late.saved_ns, job.span_ns)
     if severity is None:
         return None
-    own, place, others = job.ranks[each.rank], each.place, len(job.ranks) - 1
-    values = _straggler_values(job, each)
-    why, why_values = _why(job, each)
-    values |= why_values
+    name, place = job.ranks[late.rank].name.rank, late.place
+    why, why_values = _why(job, late)
+    values = {**_straggler_values(job, late), **why_values}
     when = "is late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
-    if each.is_once:
+    if late.is_once:
         severity = "medium" if severity == "high" else "low"
         when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
-        values["late_share_pct"] = share_pct(each.saved_ns, job.span_ns)
-    whom = (
-        "The other {others:rank} wait {wait_ns} each"
-        if others > 1
-        else "The other rank waits {wait_ns}"
-    )
+        values["late_share_pct"] = share_pct(late.saved_ns, job.span_ns)
+    whom = "The other rank waits {wait_ns}"
+    if len(job.ranks) > 2:
+        whom = "The other {others:rank} wait {wait_ns} each"
     return Finding(
         severity,
         f"Rank {{rank}} {when}: {why}. {whom} in {{kind}}.",
-        remedy(each),
-        each.saved_ns,
+        remedy(late),
+        late.saved_ns,
         Subject(
             "rank",
-            f"rank {own.name.rank}",
+            f"rank {name}",
             (place.file or None) if place else None,
             (place.line or None) if place else None,
         ),
-        Evidence(values, "stragglers", {"rank": own.name.rank}),
-        None if each.is_once else share_pct(each.saved_ns, job.span_ns),
-        cause=each.cause,
-        saving="about" if each.is_estimate else "at-most",
+        Evidence(values, "stragglers", {"rank": name}),
+        None if late.is_once else share_pct(late.saved_ns, job.span_ns),
+        cause=late.cause,
+        saving="about" if late.is_estimate else "at-most",
     )
 
 
-def _straggler_values(job: JobFacts, each: stragglers.Straggler) -> dict[str, Value]:
-    row, own, others = straggler_row(job, each), job.ranks[each.rank], len(job.ranks) - 1
-    late_steps = max(int(each.late.sum()), 1)
+def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Value]:
+    row, own, others = straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
+    late_steps = max(int(late.late.sum()), 1)
     values: dict[str, Value] = {
         "rank": own.name.rank,
         "late_median_ns": row["late_median_ns"],
         "others": others,
-        "wait_ns": each.others_wait_ns // (others * late_steps),
-        "kind": KINDS[each.kind],
+        "wait_ns": late.others_wait_ns // (others * late_steps),
+        "kind": KINDS[late.kind],
         "path": own.path,
     }
     if row["steps"] is not None:
         values["steps"] = row["steps"]
-    if each.place is not None and each.place.text:
-        values["place"] = each.place.text
+    if late.place is not None and late.place.text:
+        values["place"] = late.place.text
     return values
 
 
-def _why(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
+def _why(job: JobFacts, late: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
     """Why a rank is late, as a clause, and the figures in it."""
-    if each.cause == GPU_WORK:
-        return _works_longer(longer_class(job, each))
-    if each.more_work:
-        return _launches(job, each)
-    return activity_of_rank(each.cause, each.place), {}
+    if late.cause == GPU_WORK:
+        return _works_longer(longer_class(job, late))
+    if not late.more_work:
+        return activity_of_rank(late.cause, late.place), {}
+    late_ranks = {one.rank for one in job.stragglers}
+    others = [
+        stragglers.launched_per_step(figures)[0]
+        for place, figures in enumerate(job.ranks)
+        if place not in late_ranks
+    ]
+    values: dict[str, Value] = {
+        "launches": round(stragglers.launched_per_step(job.ranks[late.rank])[0]),
+        "usual_launches": round(float(np.median(others))) if others else None,
+    }
+    whose = "that of the other" if len(others) == 1 else "those of the others"
+    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
 
 
 def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
@@ -312,18 +306,6 @@ def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
     return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
 
 
-def _launches(job: JobFacts, each: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
-    """The clause for a rank whose CPU launches more than other ranks' CPUs, and its figures."""
-    late = {one.rank for one in job.stragglers}
-    others = [stragglers.launched_per_step(r)[0] for p, r in enumerate(job.ranks) if p not in late]
-    values: dict[str, Value] = {
-        "launches": round(stragglers.launched_per_step(job.ranks[each.rank])[0]),
-        "usual_launches": round(float(np.median(others))) if others else None,
-    }
-    whose = "that of the other" if len(others) == 1 else "those of the others"
-    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
-
-
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     """A finding where the CPU, not the GPU, sets the pace of the step on most ranks."""
     if job.needs is None or len(job.ranks) < 2:  # the report of one rank has its own findings
@@ -338,6 +320,7 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     severity = severity_of(saved_ns, job.span_ns)
     if severity is None:
         return
+    rank = job.ranks[int(np.argmax(bound))].name.rank
     values: dict[str, Value] = {
         "ranks": int(bound.sum()),
         "gpu_ns": round(float(np.nanmedian(gpu))),
@@ -354,8 +337,8 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
         "with a larger batch. The report of one rank shows where the CPU spends the time.",
         saved_ns,
-        Subject("rank", f"rank {job.ranks[int(np.argmax(bound))].name.rank}"),
-        Evidence(values, "ranks", {"rank": job.ranks[int(np.argmax(bound))].name.rank}),
+        Subject("rank", f"rank {rank}"),
+        Evidence(values, "ranks", {"rank": rank}),
         share_pct(saved_ns, job.span_ns),
         cause=CAUSE_NAMES[LAUNCH_LATE],
         general=True,

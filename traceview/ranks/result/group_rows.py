@@ -73,7 +73,7 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
 
 
 def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
-    rows = [_group_row(job, *each) for each in zip(job.groups, calls, strict=True)]
+    rows = [_group_row(job, *pair) for pair in zip(job.groups, calls, strict=True)]
     return Table.from_rows(GROUPS.columns, rows)
 
 
@@ -121,31 +121,25 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
     Within a machine the link is NVLink if the GPU model has it, else PCIe. Network rates are not
     recorded.
     """
-    ranks = sorted({rank for place in of.members for rank in job.matched[place].ranks})
-    machine = _machines(job)
-    machines = [{machine[rank] for rank in job.matched[place].ranks} for place in of.members]
-    if any("" in each for each in machines):
-        return None, None
-    if any(len(each) > 1 for each in machines):
-        return NETWORK, None
-    nvlink = {job.ranks[rank].link_bytes_per_s for rank in ranks}
-    pcie = {job.ranks[rank].host_bytes_per_s for rank in ranks}
-    if None not in nvlink:
-        return NVLINK, min(rate for rate in nvlink if rate is not None)
-    return (
-        (PCIE, min(rate for rate in pcie if rate is not None)) if None not in pcie else (None, None)
-    )
-
-
-def _machines(job: JobFacts) -> list[str]:
-    """An id of each rank's machine, empty if unknown: the host, or the clock if all share one."""
-    names = [each.name for each in job.ranks]
+    names = [rank.name for rank in job.ranks]
     alone = len({name.clock for name in names}) == 1
-    return [name.host or (name.clock if alone else "") for name in names]
+    # The host, or the clock if all share one; empty if unknown.
+    machine = [name.host or (name.clock if alone else "") for name in names]
+    machines = [{machine[rank] for rank in job.matched[place].ranks} for place in of.members]
+    if any("" in hosts for hosts in machines):
+        return None, None
+    if any(len(hosts) > 1 for hosts in machines):
+        return NETWORK, None
+    ranks = {rank for place in of.members for rank in job.matched[place].ranks}
+    for link, name in ((NVLINK, "link_bytes_per_s"), (PCIE, "host_bytes_per_s")):
+        rates = [getattr(job.ranks[rank], name) for rank in ranks]
+        if None not in rates:
+            return link, min(rates)
+    return None, None
 
 
 def collectives_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
-    rows = [row for each in zip(job.groups, calls, strict=True) for row in _sizes(job, *each)]
+    rows = [row for pair in zip(job.groups, calls, strict=True) for row in _sizes(job, *pair)]
     rows.sort(key=lambda row: -int(row["wait_ns"] or 0))
     return Table.from_rows(COLLECTIVES.columns, rows)
 
@@ -156,7 +150,7 @@ def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict
     order = groups.order_of(by.ids)
     for own in np.split(order, np.flatnonzero(np.diff(by.ids[order])) + 1):
         wait, known = calls.wait_ns[own], calls.wait_ns[own] >= 0
-        last = own[known & (wait == 0)]
+        last = own[wait == 0]
         first = groups.group(calls.call[own]).first
         skew = calls.skew_ns[own[first]]
         rate = bus_rate(calls.bus_bytes[own], calls.duration_ns[own], wait, peak)

@@ -10,9 +10,9 @@ import numpy as np
 from traceview.ranks.job import HeatMap
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.result.facts import JobFacts
-from traceview.ranks.stragglers import Straggler
+from traceview.ranks.stragglers import COMMUNICATION, Straggler
 from traceview.ranks.tables import CRITICAL_PATH, RANK_STEPS, RANKS, STRAGGLERS
-from traceview.tables import NULL, Cell, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Cell, Mask, Table, Texts
 from traceview.vocabulary.causes import CAUSE_NAMES
 
 # The pattern of late steps in words: every step, every third step, one step.
@@ -27,9 +27,12 @@ def pattern_of(late: Mask, names: Sequence[str]) -> str:
         return ""
     if len(rows) >= _EVERY * len(late):
         return "every step"
-    period = next(_fitting(rows, len(late)), None)
-    if period:
-        return f"every {_ORDINALS[period]} step"
+    for period in _PERIODS:
+        phase = int(np.bincount(rows % period).argmax())
+        hits = int((rows % period == phase).sum())
+        possible = len(range(phase, len(late), period))
+        if hits >= max(_LEAST_HITS, _EVERY * len(rows), _EVERY * possible):
+            return f"every {_ORDINALS[period]} step"
     if len(rows) <= 2:
         return " and ".join(names[row] for row in rows.tolist())
     return f"{len(rows)} of {len(late)} steps"
@@ -39,22 +42,11 @@ _ORDINALS = ("", "", "second", "third", "fourth", "fifth", "sixth", "seventh", "
              "tenth")  # fmt: skip
 
 
-def _fitting(rows: Integers, count: int) -> Iterator[int]:
-    """The periods at which the steps `rows` recur."""
-    for period in _PERIODS:
-        phase = int(np.bincount(rows % period).argmax())
-        hits = int((rows % period == phase).sum())
-        possible = len(range(phase, count, period))
-        if hits >= max(_LEAST_HITS, _EVERY * len(rows), _EVERY * possible):
-            yield period
-
-
 # The kernels of a late rank that take longer than on the other ranks.
 
 _LEAST_OF_WORK = 0.05
 _ALL_ALIKE = 0.05
 _SLOWER = 1.03
-_COMMUNICATION = "communication"
 
 
 class LongerClass(NamedTuple):
@@ -74,74 +66,60 @@ class LongerClass(NamedTuple):
     all_slower: bool
 
 
-class _Compared(NamedTuple):
-    """Time and calls per step of a class of kernels, own and of the median other rank."""
-
-    kind: str
-    time: float
-    calls: float
-    usual: float
-    usual_calls: float
-
-
 def longer_class(job: JobFacts, straggler: Straggler) -> LongerClass | None:
     """The class of kernels that slows a straggler; None if GPU work is not its cause."""
-    rows = _compared(job, straggler.rank) if straggler.cause == GPU_WORK else []
-    most = max(rows, key=lambda row: row.time - row.usual, default=None)
-    if most is None or most.time <= most.usual:
-        return None
-    whole = sum(row.usual for row in rows)
-    factors = [row.time / row.usual for row in rows if row.usual > _LEAST_OF_WORK * whole]
-    counts = [row.calls / row.usual_calls for row in rows if row.usual_calls]
-    alike = len(factors) > 1 and max(factors) - min(factors) <= _ALL_ALIKE * min(factors)
-    same_calls = all(abs(each - 1) <= _ALL_ALIKE for each in counts)
-    return LongerClass(
-        most.kind,
-        round(most.time - most.usual),
-        round(sum(row.time - row.usual for row in rows)),
-        most.time / most.usual if most.usual else float("inf"),
-        most.calls / most.usual_calls if most.usual_calls else float("inf"),
-        alike and same_calls and min(factors) >= _SLOWER,
-    )
-
-
-def _compared(job: JobFacts, rank: int) -> list[_Compared]:
     late = {each.rank for each in job.stragglers}
-    own = _per_step(job, rank)
     others = [_per_step(job, place) for place in range(len(job.ranks)) if place not in late]
-    if not others:
-        return []
-    compared = []
-    for kind, (time, calls) in own.items():
-        usual = np.median([each.get(kind, (0.0, 0.0)) for each in others], axis=0).tolist()
-        compared.append(_Compared(kind, time, calls, usual[0], usual[1]))
-    return compared
+    if straggler.cause != GPU_WORK or not others:
+        return None
+    work = _per_step(job, straggler.rank)
+    if not work:
+        return None
+    # Time and calls per step by class: own, and those of the median other rank.
+    own = np.array(list(work.values()))
+    usual = np.array(
+        [np.median([other.get(kind, (0.0, 0.0)) for other in others], axis=0) for kind in work]
+    )
+    more, most = own[:, 0] - usual[:, 0], int(np.argmax(own[:, 0] - usual[:, 0]))
+    if more[most] <= 0:
+        return None
+    matters, called = usual[:, 0] > _LEAST_OF_WORK * usual[:, 0].sum(), usual[:, 1] > 0
+    factors = own[matters, 0] / usual[matters, 0]
+    counts = own[called, 1] / usual[called, 1]
+    alike = len(factors) > 1 and np.ptp(factors) <= _ALL_ALIKE * factors.min()
+    same_calls = (abs(counts - 1) <= _ALL_ALIKE).all()
+    with np.errstate(divide="ignore"):
+        factor, calls_factor = (own[most] / usual[most]).tolist()
+    return LongerClass(
+        [*work][most],
+        round(more[most]),
+        round(more.sum()),
+        factor,
+        calls_factor,
+        bool(alike and same_calls and factors.min() >= _SLOWER),
+    )
 
 
 def _per_step(job: JobFacts, rank: int) -> dict[str, tuple[float, float]]:
     """Time and calls per step by class, without communication."""
-    figures = job.ranks[rank]
     steps = job.steady_count(rank)
     return {
-        each.kind: (each.time_ns / steps, each.calls / steps)
-        for each in figures.work
-        if each.kind != _COMMUNICATION
+        part.kind: (part.time_ns / steps, part.calls / steps)
+        for part in job.ranks[rank].work
+        if part.kind != COMMUNICATION
     }
-
-
-Rows = Iterator[dict[str, Cell]]
 
 
 def ranks_table(job: JobFacts) -> Table:
     return Table.from_rows(RANKS.columns, list(_ranks(job)))
 
 
-def _ranks(job: JobFacts) -> Rows:
-    worst = {each.rank: each for each in reversed(job.stragglers)}
+def _ranks(job: JobFacts) -> Iterator[dict[str, Cell]]:
+    worst = {late.rank: late for late in reversed(job.stragglers)}
     late_ns = job.late.late_ns.sum(axis=1)
     for place, each in enumerate(job.ranks):
         steps, straggler = job.steady_count(place), worst.get(place)
-        known = bool((job.wait_ns[place] >= 0).any())
+        known, waited = (job.wait_ns[place] >= 0).any(), np.maximum(job.wait_ns[place], 0)
         where = None if straggler is None else straggler.place
         error = int(job.clocks.error_ns[place])
         yield {
@@ -153,7 +131,7 @@ def _ranks(job: JobFacts) -> Rows:
             "compute_ns": each.compute_ns // steps,
             "exposed_ns": each.exposed_ns // steps,
             "hidden_ns": each.hidden_ns // steps,
-            "wait_ns": _steady_wait_ns(job, place) // steps if known else None,
+            "wait_ns": job.steady_ns(place, waited) // steps if known else None,
             "late_ns": int(late_ns[place]) // steps if known else None,
             "idle_ns": sum(each.idle_ns.values()) // steps,
             "cause": straggler.cause if straggler else None,
@@ -165,18 +143,9 @@ def _ranks(job: JobFacts) -> Rows:
         }
 
 
-def _steady_wait_ns(job: JobFacts, rank: int) -> int:
-    """The time that a rank waited in its steady steps, or without steps in all collectives."""
-    wait, step = np.maximum(job.wait_ns[rank], 0), job.ranks[rank].collectives.step
-    warm = job.ranks[rank].steps.warm_up
-    if len(warm):
-        wait = wait[(step >= 0) & ~warm[step]]
-    return int(wait.sum())
-
-
 def stragglers_table(job: JobFacts) -> Table:
     return Table.from_rows(
-        STRAGGLERS.columns, [straggler_row(job, each) for each in job.stragglers]
+        STRAGGLERS.columns, [straggler_row(job, late) for late in job.stragglers]
     )
 
 
@@ -198,27 +167,31 @@ def straggler_row(job: JobFacts, each: Straggler) -> dict[str, Cell]:
 
 
 def path_table(job: JobFacts) -> Table:
-    return Table.from_rows(CRITICAL_PATH.columns, list(_segments(job)))
-
-
-def _segments(job: JobFacts) -> Rows:
-    at = 0
-    for each in job.path.segments if job.path else ():
-        place = job.ranks[each.rank].places[each.place] if each.place >= 0 else None
-        yield {
-            "rank": job.ranks[each.rank].name.rank,
-            "what": each.what,
-            "offset_ns": at,
-            "duration_ns": each.duration_ns,
-            "avoidable_ns": each.avoidable_ns,
-            "place": place.text or None if place else None,
-        }
-        at += each.duration_ns
+    rows: list[dict[str, Cell]] = []
+    offset_ns = 0
+    for segment in job.path.segments if job.path else ():
+        rank = job.ranks[segment.rank]
+        place = rank.places[segment.place] if segment.place >= 0 else None
+        rows.append(
+            {
+                "rank": rank.name.rank,
+                "what": segment.what,
+                "offset_ns": offset_ns,
+                "duration_ns": segment.duration_ns,
+                "avoidable_ns": segment.avoidable_ns,
+                "place": place.text or None if place else None,
+            }
+        )
+        offset_ns += segment.duration_ns
+    return Table.from_rows(CRITICAL_PATH.columns, rows)
 
 
 def steps_table(job: JobFacts, heat: HeatMap) -> Table:
     """One row per rank and step, by rank."""
     rank, step = np.nonzero(job.steps.row >= 0)
+    begin = np.full(job.steps.row.shape, NULL)
+    for row, to, figures in zip(job.steps.row, begin, job.ranks, strict=True):
+        to[row >= 0] = figures.steps.begin_ns[row[row >= 0]]
     parts = heat.parts_ns[rank, step]
     idle = parts[:, 4:]
     longest = np.where(idle.sum(axis=1) > 0, idle.argmax(axis=1), -1).astype(np.int32)
@@ -228,7 +201,7 @@ def steps_table(job: JobFacts, heat: HeatMap) -> Table:
         {
             "rank": numbers[rank],
             "step": Texts.of(job.steps.names).take(step),
-            "begin_ns": _begins(job, rank, step),
+            "begin_ns": begin[rank, step],
             "duration_ns": heat.duration_ns[rank, step],
             "compute_ns": parts[:, 0].copy(),
             "exposed_ns": parts[:, 1] + parts[:, 2],
@@ -239,11 +212,3 @@ def steps_table(job: JobFacts, heat: HeatMap) -> Table:
             "late_ns": heat.late_ns[rank, step],
         },
     )
-
-
-def _begins(job: JobFacts, rank: Integers, step: Integers) -> Integers:
-    begin = np.full(job.steps.row.shape, NULL)
-    for place, each in enumerate(job.ranks):
-        present = job.steps.row[place] >= 0
-        begin[place, present] = each.steps.begin_ns[job.steps.row[place, present]]
-    return begin[rank, step]

@@ -25,13 +25,19 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
     steady = np.flatnonzero(job.steps.steady & (heat.duration_ns != NULL).all(axis=0))
     longest = heat.duration_ns[:, steady].max(axis=0) if len(steady) else steady
     median = int(np.median(longest)) if len(steady) else None
-    span = sum(each.span_ns for each in job.ranks)
-    busy = sum(each.busy_pct * each.span_ns for each in job.ranks) / span if span else None
-    waiting = _waiting_share(job) if job.has_waits else None
-    exposed = sum(each.exposed_ns for each in job.ranks) / span if span else 0.0
-    saved = max((each.saved_ns for each in job.stragglers), default=0)
-    lasting = max((each.saved_ns for each in job.stragglers if not each.is_once), default=0)
-    paced = any(each.general and each.cause == CAUSE_NAMES[LAUNCH_LATE] for each in findings)
+    span = sum(rank.span_ns for rank in job.ranks)
+    busy = sum(rank.busy_pct * rank.span_ns for rank in job.ranks) / span if span else None
+    # A rank without steps counts as one step.
+    places = range(len(job.ranks))
+    rank_steps = sum(map(job.steady_count, places))
+    waited = sum(job.steady_ns(place, job.exposed_wait_ns(place)) for place in places)
+    waiting = (min(waited / span, 1.0) if span else 0.0) if job.has_waits else None
+    exposed = sum(rank.exposed_ns for rank in job.ranks) / span if span else 0.0
+    saved = max((late.saved_ns for late in job.stragglers), default=0)
+    lasting = max((late.saved_ns for late in job.stragglers if not late.is_once), default=0)
+    paced = any(
+        finding.general and finding.cause == CAUSE_NAMES[LAUNCH_LATE] for finding in findings
+    )
     phrases = [*_phrases(job, len(steady), median, busy, waiting)]
     if paced:
         phrases.append("the CPU sets the pace")
@@ -44,30 +50,12 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
         gpu_busy_pct=busy,
         figures={
             "waiting_pct": None if waiting is None else 100.0 * waiting,
-            "exposed_wait_ns": None if waiting is None else round(waiting * span / _steady(job)),
+            "exposed_wait_ns": None if waiting is None else round(waiting * span / rank_steps),
             "exposed_pct": 100.0 * exposed,
             "stragglers": len(job.stragglers),
             "saved_ns": saved,
         },
     )
-
-
-def _steady(job: JobFacts) -> int:
-    """Steady steps summed over the ranks; a rank without steps counts as one."""
-    return sum(job.steady_count(place) for place in range(len(job.ranks)))
-
-
-def _waiting_share(job: JobFacts) -> float:
-    """The fraction of steady time in which ranks wait in collectives without computing."""
-    waited = 0
-    for rank, each in enumerate(job.ranks):
-        collectives, warm = each.collectives, each.steps.warm_up
-        wait = np.minimum(np.maximum(job.wait_ns[rank], 0), collectives.exposed_ns)
-        if len(warm):
-            wait = wait[(collectives.step >= 0) & ~warm[collectives.step]]
-        waited += int(wait.sum())
-    span = sum(each.span_ns for each in job.ranks)
-    return min(waited / span, 1.0) if span else 0.0
 
 
 def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
@@ -77,7 +65,7 @@ def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
         return CPU_LAUNCH
     if exposed >= _COMMUNICATION_SHARE:
         return COMMUNICATION
-    known = Counter(each.limit for each in job.ranks if each.limit != "unknown")
+    known = Counter(rank.limit for rank in job.ranks if rank.limit != "unknown")
     return known.most_common(1)[0][0] if known else "unknown"
 
 
