@@ -161,6 +161,12 @@ def import_numpy() -> None:
         del os.environ[_VARIABLE]
 
 
+def prepare() -> None:
+    """Set this process up to read and analyze traces."""
+    import_numpy()
+    keep_freed_memory()
+
+
 # Python's garbage collection, put off where it would take time and find nothing.
 #
 # Importing and a report make a hundred thousand objects that stay: looking for cycles among them

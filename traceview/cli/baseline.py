@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile
+from traceview.cli.output import OutputFile, say_written
 
 
 @click.command(
@@ -40,4 +40,4 @@ def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
     if not traces:
         raise click.UsageError("name the recordings of one or more runs: TRACE...")
     traceview.baseline(*traces, out=output, force=force)
-    click.echo(f"Wrote {click.format_filename(output)}", err=True)
+    say_written(output)

@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile
+from traceview.cli.output import OutputFile, say_written
 
 
 @click.command(
@@ -53,4 +53,4 @@ def command(trace: Path, out: Path | None, output: Path | None, names: bool, for
     for what, values in report.replaced.items():
         click.echo(f"{values:>6} {what}", err=True)
     click.echo(f"{report.total:>6} values removed or shortened in total", err=True)
-    click.echo(f"Wrote {click.format_filename(target)}", err=True)
+    say_written(target)

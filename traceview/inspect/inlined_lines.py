@@ -22,8 +22,17 @@ _Key = tuple[str, str, SourceLine | None, int]
 
 def helper_lines(instructions: Iterable[Instruction]) -> tuple[SourceLine, ...]:
     """The innermost lines of inlined helpers of the user's project, each once, in order."""
-    lines = (_in_helper(instruction) for instruction in instructions)
-    return tuple(dict.fromkeys(line for line in lines if line))
+    lines = []
+    for source, inlined in ((i.source, i.inlined) for i in instructions if i.source):
+        for line in inlined:
+            # In the kernel's own package or project, and not in a library.
+            if line.file == source.file or (
+                _package(line.file) == _package(source.file) and not _LIBRARY.search(line.file)
+            ):
+                if line != source:
+                    lines.append(line)
+                break
+    return tuple(dict.fromkeys(lines))
 
 
 def with_helper_lines(
@@ -46,22 +55,6 @@ def inlined_text(lines: Sequence[SourceLine]) -> str:
         return ""
     more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
     return f"inlined from {', '.join(map(line_name, lines[:_MOST_LINES]))}{more}"
-
-
-def _in_helper(instruction: Instruction) -> SourceLine | None:
-    source = instruction.source
-    if source is None:
-        return None
-    own = (line for line in instruction.inlined if _is_of_project(line.file, source.file))
-    line = next(own, None)
-    return line if line != source else None
-
-
-def _is_of_project(file: str, kernel_file: str) -> bool:
-    """Whether a file is in the kernel's own package or project, and not in a library."""
-    if file == kernel_file:
-        return True
-    return _package(file) == _package(kernel_file) and not _LIBRARY.search(file)
 
 
 def _package(file: str) -> str:

@@ -6,18 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from traceview.findings import Finding
 from traceview.hardware.waves import waves_of
 from traceview.inspect.inlined_lines import with_helper_lines
 from traceview.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.occupancy import SmCount, occupancy_of, sm_count_of, static_shared
+from traceview.inspect.occupancy import occupancy_of, sm_count_of, static_shared
 from traceview.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.inspect.rules import findings_of
 from traceview.ptx import accesses as ptx_accesses
-from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.elements_per_thread import elements_per_thread
-from traceview.ptx.model import Access, Compiled
+from traceview.ptx.model import Compiled
 from traceview.ptx.producers import Producer, producer_of
 from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.sass.live_registers import SpilledValue, live_registers, spilled_values
@@ -45,29 +43,42 @@ def inspect(
     code = listings.code_of(compiled, sass=sass)
     compiled = replace(compiled, notes=code.remarks)
     occupancy, notes = occupancy_of(compiled, code)
-    kernel = KernelContext(
-        compiled,
-        code,
-        _accesses(code),
-        occupancy,
-        sm_count_of(compiled, sm_count) if compiled.grid else None,
-        Recompilations(recompile, compare) if recompile else None,
-    )
-    return _report(kernel, findings_of(kernel), notes)
-
-
-def _report(
-    kernel: KernelContext, findings: tuple[Finding, ...], notes: tuple[str, ...]
-) -> KernelReport:
-    compiled, code, resources = kernel.compiled, kernel.code, kernel.code.resources
+    sms = sm_count_of(compiled, sm_count) if compiled.grid else None
+    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
+    running = sass_accesses.accesses(code.sass) if code.sass else ()
+    trials = Recompilations(recompile, compare) if recompile else None
+    kernel = KernelContext(compiled, code, (*written, *running), occupancy, sms, trials)
+    findings = findings_of(kernel)
     producer = producer_of(compiled.name, compiled.ptx) if compiled.how == "given" else Producer()
+    waves = None
+    if compiled.grid and occupancy and sms:
+        waves = waves_of(compiled.grid, occupancy, sms.count)
+    if provenance := kernel.provenance:
+        elements = elements_per_thread(
+            written, provenance.element_bits, provenance.streams, provenance.bits_of
+        )
+    else:
+        elements = elements_per_thread(running)
+    spilled: tuple[SpilledValue, ...] = ()
+    if code.sass and kernel.spill_bytes:
+        loop = kernel.mix.hottest_loop if kernel.mix else None
+        spilled = spilled_values(code.sass, loop.instructions if loop else ())
+    notes = (*code.notes, *notes)
+    if sms and sms.assumed:
+        notes = (*notes, f"waves are counted on {sms.described}")
+    function = code.ptx or code.sass
+    if function and not any(i.source for i in function.instructions):
+        remedy = f"; {producer.line_option}" if producer.line_option else ""
+        notes = (*notes, f"no source lines: the code has no line table{remedy}")
+    demangled_name = demangling.demangled([compiled.name])[compiled.name]
+    resources = code.resources
     return KernelReport(
         compiled=compiled,
         ptx=code.ptx,
         sass=code.sass,
         accesses=tuple(with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))),
         differences=kernel.differences,
-        elements_per_thread=_elements(kernel.accesses, kernel.provenance),
+        elements_per_thread=elements,
         instruction_mix=_instruction_mix(code),
         tensor_ops=tensor_ops_of(code),
         barriers=_counted(code, ("bar", "barrier", "BAR")),
@@ -77,68 +88,20 @@ def _report(
         stack_bytes=resources.stack_bytes if resources else None,
         static_shared_bytes=static_shared(code),
         dynamic_shared_bytes=compiled.dynamic_shared_bytes,
-        occupancy=kernel.occupancy,
-        waves=_waves(kernel),
-        sms=kernel.sms,
+        occupancy=occupancy,
+        waves=waves.waves if waves else None,
+        sms=sms,
         live_registers=live_registers(code.sass) if code.sass else None,
         mix=kernel.mix,
         layout_conversions=kernel.layout_conversions,
         async_waits=kernel.async_waits,
         variables=variables_by_line(kernel.ttgir) if kernel.ttgir else {},
-        spilled_values=_spilled(kernel),
+        spilled_values=spilled,
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
-        demangled_name=_demangled(compiled.name),
-        notes=(*code.notes, *notes, *_assumed(kernel.sms), *_without_lines(code, producer)),
+        demangled_name=demangled_name if demangled_name != compiled.name else None,
+        notes=notes,
         producer=producer,
-    )
-
-
-def _demangled(name: str) -> str | None:
-    whole = demangling.demangled([name])[name]
-    return whole if whole != name else None
-
-
-def _spilled(kernel: KernelContext) -> tuple[SpilledValue, ...]:
-    sass, mix = kernel.code.sass, kernel.mix
-    if not sass or not kernel.spill_bytes:
-        return ()
-    loop = mix.hottest_loop if mix else None
-    return spilled_values(sass, loop.instructions if loop else ())
-
-
-def _waves(kernel: KernelContext) -> float | None:
-    grid, occupancy, sms = kernel.compiled.grid, kernel.occupancy, kernel.sms
-    waves = waves_of(grid, occupancy, sms.count) if grid and occupancy and sms else None
-    return waves.waves if waves else None
-
-
-def _assumed(sms: SmCount | None) -> tuple[str, ...]:
-    return (f"waves are counted on {sms.described}",) if sms and sms.assumed else ()
-
-
-def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
-    """A note where no instruction has a source line, with the way to get them."""
-    function = code.ptx or code.sass
-    if function is None or any(i.source for i in function.instructions):
-        return ()
-    remedy = f"; {producer.line_option}" if producer.line_option else ""
-    return (f"no source lines: the code has no line table{remedy}",)
-
-
-def _accesses(code: listings.Code) -> tuple[Access, ...]:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    return (*written, *running)
-
-
-def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> int | None:
-    level = "ptx" if provenance else "sass"
-    listed = [access for access in accesses if access.level == level]
-    if provenance is None:
-        return elements_per_thread(listed)
-    return elements_per_thread(
-        listed, provenance.element_bits, provenance.streams, provenance.bits_of
     )
 
 

@@ -136,11 +136,25 @@ class KernelContext:
     def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:
         """The accesses of the PTX to global memory, by place and array, in program order."""
         streams: dict[tuple[Place, Array], list[AccessContext]] = defaultdict(list)
+        provenance = self.provenance
+        if provenance is None:
+            return {}
         for place, listed in by_place(self.accesses, "ptx").items():
-            if self.provenance and place[2] == "global":
-                for access in listed:
-                    for context in _of_each_array(access, self.provenance):
-                        streams[place, context.array].append(context)
+            for access in listed if place[2] == "global" else ():
+                by_array: dict[Array, list[Instruction]] = defaultdict(list)
+                for instruction in provenance.instructions(access):
+                    by_array[provenance.array(instruction)].append(instruction)
+                for array, instructions in by_array.items():
+                    addresses = [*map(provenance.slices.address, instructions)]
+                    context = AccessContext(
+                        replace(access, count=len(instructions)),
+                        array,
+                        tuple(instructions),
+                        address=together(addresses),
+                        guard=together(map(provenance.slices.guard, instructions)),
+                        pointers=frozenset(address.pointers for address in addresses),
+                    )
+                    streams[place, array].append(context)
         return {stream: tuple(contexts) for stream, contexts in streams.items()}
 
     def bits_per_pass(self, contexts: Iterable[AccessContext]) -> int:
@@ -169,27 +183,3 @@ def tensor_ops_of(code: Code) -> tuple[TensorOp, ...]:
         if i.opcode.partition(".")[0] in _SASS_TENSOR_OPS
     )
     return tuple(TensorOp(op, None, (), depth, count) for (op, depth), count in counts.items())
-
-
-def _of_each_array(access: Access, provenance: Provenance) -> list[AccessContext]:
-    by_array: dict[Array, list[Instruction]] = defaultdict(list)
-    for instruction in provenance.instructions(access):
-        by_array[provenance.array(instruction)].append(instruction)
-    return [
-        _context(replace(access, count=len(listed)), array, listed, provenance)
-        for array, listed in by_array.items()
-    ]
-
-
-def _context(
-    access: Access, array: Array, instructions: list[Instruction], provenance: Provenance
-) -> AccessContext:
-    addresses = [provenance.slices.address(instruction) for instruction in instructions]
-    return AccessContext(
-        access,
-        array,
-        tuple(instructions),
-        address=together(addresses),
-        guard=together(provenance.slices.guard(instruction) for instruction in instructions),
-        pointers=frozenset(address.pointers for address in addresses),
-    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 from traceview.errors import TraceviewError
@@ -77,69 +78,59 @@ def running_widths(
 
 
 def _cached(kernels: Sequence[Compiled]) -> list[RunningWidths]:
-    keys = [_key(kernel) for kernel in kernels]
+    keys = []
+    for kernel in kernels:
+        code = hashlib.sha256(kernel.cubin or b"")
+        code.update((kernel.ptx or "").encode())
+        launch = (kernel.name, kernel.arch, kernel.arguments, kernel.num_warps, kernel.source_file)
+        code.update(repr(launch).encode("utf-8", "surrogateescape"))
+        keys.append(code.digest())
     fresh = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in _kept}
-    computed = dict(zip(fresh, _all_of(list(fresh.values())), strict=True))
-    known = {**{key: _kept[key] for key in keys if key in _kept}, **computed}
+    computed = dict(zip(fresh, _computed(list(fresh.values())), strict=True))
+    widths = {**{key: _kept[key] for key in keys if key in _kept}, **computed}
     if len(_kept) + len(computed) > _MOST_KEPT:
         _kept.clear()
     # A tool that is missing now may be there the next time.
-    _kept.update({key: widths for key, widths in computed.items() if not widths.notes})
-    return [known[key] for key in keys]
+    _kept.update({key: found for key, found in computed.items() if not found.notes})
+    return [widths[key] for key in keys]
 
 
-def _key(kernel: Compiled) -> bytes:
-    code = hashlib.sha256(kernel.cubin or b"")
-    code.update((kernel.ptx or "").encode())
-    launch = (kernel.name, kernel.arch, kernel.arguments, kernel.num_warps, kernel.source_file)
-    code.update(repr(launch).encode("utf-8", "surrogateescape"))
-    return code.digest()
-
-
-def _all_of(kernels: Sequence[Compiled]) -> list[RunningWidths]:
+def _computed(kernels: Sequence[Compiled]) -> Iterator[RunningWidths]:
     """The widths of each kernel; threads disassemble a few at a time to bound the memory."""
-    result: list[RunningWidths] = []
+
+    def disassemble(cubin: bytes) -> None:
+        # An error is raised again, and noted, where the text is read.
+        with suppress(TraceviewError):
+            nvdisasm.text_of(cubin)
+
     if not kernels:
-        return result
+        return
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for first in range(0, len(kernels), nvdisasm.MOST_KEPT):
             some = kernels[first : first + nvdisasm.MOST_KEPT]
-            list(pool.map(_disassembled, {kernel.cubin for kernel in some if kernel.cubin}))
-            result.extend(map(_widths, some))
-    return result
-
-
-def _disassembled(cubin: bytes) -> None:
-    try:
-        nvdisasm.text_of(cubin)
-    except TraceviewError:
-        # It is raised again, and noted, where the text is read.
-        return
+            list(pool.map(disassemble, {kernel.cubin for kernel in some if kernel.cubin}))
+            yield from map(_widths, some)
 
 
 def _widths(compiled: Compiled) -> RunningWidths:
     try:
-        return _of_code(compiled, listings.code_of(compiled, ptxas=False))
+        code = listings.code_of(compiled, ptxas=False)
+        written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
+        running = sass_accesses.accesses(code.sass) if code.sass else ()
+        main = running if code.sass else written
+        narrow = narrow_global_accesses(KernelContext(compiled, code, written))
+        return RunningWidths(
+            accesses=(*written, *running),
+            level="sass" if code.sass else "ptx",
+            loads=main_width(main, _LOADS),
+            stores=main_width(main, _STORES),
+            traffic=traffic_of(code.ptx, code.sass),
+            narrow=ranked(access.finding for access in narrow),
+            notes=code.notes,
+        )
     except TraceviewError as error:
         nothing = Traffic(None, None, "its code cannot be read")
         return RunningWidths((), "ptx", None, None, nothing, (), (str(error),))
-
-
-def _of_code(compiled: Compiled, code: listings.Code) -> RunningWidths:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    level: Level = "sass" if code.sass else "ptx"
-    main = running if code.sass else written
-    kernel = KernelContext(compiled, code, written)
-    return RunningWidths(
-        accesses=(*written, *running),
-        level=level,
-        loads=main_width(main, _LOADS),
-        stores=main_width(main, _STORES),
-        traffic=traffic_of(code.ptx, code.sass),
-        narrow=ranked(each.finding for each in narrow_global_accesses(kernel)),
-        notes=code.notes,
-    )
 
 
 def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:

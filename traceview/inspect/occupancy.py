@@ -51,8 +51,12 @@ def occupancy_of(compiled: Compiled, code: Code) -> tuple[Occupancy | None, tupl
     except InputError as error:
         return None, (f"no occupancy: {error}",)
     dynamic = compiled.dynamic_shared_bytes
-    if dynamic is None and _uses_dynamic_shared(compiled, code):
-        notes = (*notes, "dynamic shared memory is not known; the occupancy assumes none")
+    if dynamic is None and code.ptx:
+        instructions = code.ptx.instructions
+        names = dynamic_shared_variables(compiled.ptx or "")
+        shared = not static_shared(code) and any(".shared" in i.opcode for i in instructions)
+        if shared or any(name in i.operands for name in names for i in instructions):
+            notes = (*notes, "dynamic shared memory is not known; the occupancy assumes none")
     result = occupancy(
         limits,
         threads,
@@ -103,13 +107,3 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
     return most, (
         f"occupancy assumes {units.count(most)} threads per block, the most the kernel allows",
     )
-
-
-def _uses_dynamic_shared(compiled: Compiled, code: Code) -> bool:
-    if not code.ptx:
-        return False
-    names = dynamic_shared_variables(compiled.ptx or "")
-    operands = [instruction.operands for instruction in code.ptx.instructions]
-    if any(name in text for name in names for text in operands):
-        return True
-    return not static_shared(code) and any(".shared" in i.opcode for i in code.ptx.instructions)

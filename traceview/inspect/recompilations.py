@@ -116,13 +116,6 @@ class Recompilations:
         """Announce the changes to try next, so that two compile at the same time."""
         self._expected = list(changes)
 
-    def _following(self, change: Change) -> Change | None:
-        """The next expected change after a change that is not compiled yet."""
-        after = (
-            self._expected[self._expected.index(change) + 1 :] if change in self._expected else []
-        )
-        return next((each for each in after if each not in self._outcomes), None)
-
     def outcome(self, change: Change) -> Outcome | None:
         """The kernel after the change; None if it does not compile or was not tried."""
         if self.refused(change):
@@ -154,22 +147,19 @@ class Recompilations:
         if not change.resizes:
             return Equivalence("same", "")
         key = Change(constexprs=change.constexprs)
-        if key not in self._compared:
-            self._compared[key] = self._differs_already(key) or self._now_compared(change)
-        return self._compared[key]
-
-    def _differs_already(self, key: Change) -> Equivalence | None:
-        """An earlier answer `differs` for another value of the same constexprs; else None."""
         names = {name for name, _ in key.constexprs}
-        for other, answer in self._compared.items():
-            if answer.verdict == "differs" and {name for name, _ in other.constexprs} <= names:
-                return answer
-        return None
-
-    def _now_compared(self, change: Change) -> Equivalence:
-        if self.compare is None:
-            return Equivalence("unknown", "the arguments of a launch are not known")
-        return self.compare(change)
+        if key in self._compared:
+            return self._compared[key]
+        for other, earlier in self._compared.items():
+            # Another value of the same constexprs differs already.
+            if earlier.verdict == "differs" and {name for name, _ in other.constexprs} <= names:
+                answer = earlier
+                break
+        else:
+            unknown = Equivalence("unknown", "the arguments of a launch are not known")
+            answer = self.compare(change) if self.compare else unknown
+        self._compared[key] = answer
+        return answer
 
     def is_left_out(self, change: Change) -> bool:
         """Whether a change was not compiled because the time was spent."""
@@ -192,15 +182,23 @@ class Recompilations:
         outcome = self.outcome(change)
         if outcome is None:
             return None
-        by_array = outcome.provenance.by_array(a for a in outcome.ptx_accesses if _is_at(a, place))
+        # A load that gets wide may become an asynchronous copy.
+        reads = {"load", "async-copy"}
+        kinds = reads if place[1] in reads else {place[1]}
+        places = {(place[0], kind, place[2]) for kind in kinds}
+        same = (access for access in outcome.ptx_accesses if place_of(access) in places)
+        by_array = outcome.provenance.by_array(same)
         counts = widths(by_array.get(array, ()))
         return next(
             (w for w in counts if narrower_fraction(counts, w) <= narrow_fraction / 2), None
         )
 
     def _tried(self, change: Change) -> Outcome | None:
+        expected = self._expected
+        after = expected[expected.index(change) + 1 :] if change in expected else []
+        following = next((later for later in after if later not in self._outcomes), None)
         try:
-            outcome = Outcome(self.recompile(change, self._following(change)))
+            outcome = Outcome(self.recompile(change, following))
             # Damaged PTX raises here.
             return outcome if outcome.ptx_accesses else None
         except TimeUpError:
@@ -209,15 +207,6 @@ class Recompilations:
         except TraceviewError:
             # A change that does not compile proves nothing.
             return None
-
-
-def _is_at(access: Access, place: Place) -> bool:
-    """Whether an access is at a place; a load that gets wide may become an asynchronous copy."""
-    source, kind, space = place_of(access)
-    reads = {"load", "async-copy"}
-    return (source, space) == (place[0], place[2]) and (
-        kind == place[1] or {kind, place[1]} <= reads
-    )
 
 
 def narrower_fraction(counts: Mapping[int, int], width: int) -> float:

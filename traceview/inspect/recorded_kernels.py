@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from traceview import units
@@ -34,58 +34,43 @@ def inspect_trace(
     where it is named, or where nothing was launched. Raises InputError if there is no code, no
     such kernel, or none for that GPU, and what `inspect` raises.
     """
-    code = _gathered(trace)
-    launched = [each for each in code.launched if _wanted(each.compiled, options)]
-    idle = [each for each in code.idle if _wanted(each, options)]
-    if not launched and not idle:
-        raise InputError(*_none(trace, code, options))
-    for line in _remarks(code, options, launched, idle):
-        note(line)
-    reports = [_of_launched(each, trace, sm_count) for each in launched]
-    if not reports or options.kernel:
-        reports += [_of_idle(each) for each in idle]
-    return PtxReport(trace.path, tuple(reports))
-
-
-def _gathered(trace: Trace) -> GatheredCode:
     if "kernel_code" not in trace.tables:
         what = f"{trace.path} holds no code of its kernels"
         raise InputError(what, "record again with kernel code: traceview record SCRIPT")
     code = gathered_code(trace)
-    if not (code.launched or code.idle):
+    everything = [*(kernel.compiled for kernel in code.launched), *code.idle]
+    if not everything:
         what = f"{trace.path} holds no code: its program compiled and loaded no Triton kernel"
         raise InputError(what, _NOT_OURS)
-    return code
-
-
-def _wanted(compiled: Compiled, options: CompileOptions) -> bool:
-    if options.arch and not compiled.arch.startswith(options.arch):
-        return False
-    return is_named(options.kernel, compiled.name, compiled.name)
-
-
-def _none(trace: Trace, code: GatheredCode, options: CompileOptions) -> tuple[str, str]:
-    everything = [*(each.compiled for each in code.launched), *code.idle]
-    names = list(dict.fromkeys(each.name for each in everything))
-    listed = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
-    archs = {each.arch for each in everything if is_named(options.kernel, each.name, each.name)}
-    if archs:
-        what = f"{trace.path} has no kernel for {options.arch}"
-        return what, f"its kernels are for {', '.join(sorted(archs))}"
-    return f"{trace.path} has no code of a kernel {str(options.kernel)[:60]!r}", f"it has {listed}"
-
-
-def _remarks(
-    code: GatheredCode,
-    options: CompileOptions,
-    launched: Sequence[LaunchedCode],
-    idle: Sequence[Compiled],
-) -> Iterator[str]:
+    launched = [kernel for kernel in code.launched if _wanted(kernel.compiled, options)]
+    idle = [compiled for compiled in code.idle if _wanted(compiled, options)]
+    if not launched and not idle:
+        named = [k for k in everything if is_named(options.kernel, k.name, k.name)]
+        if named:
+            what = f"{trace.path} has no kernel for {options.arch}"
+            archs = ", ".join(sorted({kernel.arch for kernel in named}))
+            raise InputError(what, f"its kernels are for {archs}")
+        names = list(dict.fromkeys(kernel.name for kernel in everything))
+        listed = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
+        what = f"{trace.path} has no code of a kernel {str(options.kernel)[:60]!r}"
+        raise InputError(what, f"it has {listed}")
     if not launched:
-        yield "no launch of these kernels is in the trace"
+        note("no launch of these kernels is in the trace")
     elif idle and not options.kernel:
         count = units.counted(len(idle), "variant was", "variants were")
-        yield f"{count} compiled but never launched, and not shown; --kernel NAME shows them"
+        note(f"{count} compiled but never launched, and not shown; --kernel NAME shows them")
+    for line in _remarks(code, options):
+        note(line)
+    reports = [_report(kernel, trace, sm_count) for kernel in launched]
+    if not reports or options.kernel:
+        for compiled in idle:
+            report = inspect(replace(compiled, how="given"))
+            notes = (*report.notes, "compiled, but no launch of it is in the trace")
+            reports.append(replace(report, notes=notes))
+    return PtxReport(trace.path, tuple(reports))
+
+
+def _remarks(code: GatheredCode, options: CompileOptions) -> Iterator[str]:
     for name, number in code.unfit.items():
         if is_named(options.kernel, name, name):
             launches = units.counted(number, "launch", "launches")
@@ -95,25 +80,24 @@ def _remarks(
         yield f"{share} of kernel time is in kernels without code here: {_NOT_OURS}"
 
 
-def _of_launched(code: LaunchedCode, trace: Trace, sm_count: int | None) -> KernelReport:
-    known = trace.devices.cells("sm_count")[code.device]
-    report = inspect(
-        code.compiled, sm_count=sm_count or (known if isinstance(known, int) else None)
-    )
-    return replace(report, notes=(*report.notes, *_how_it_ran(code)))
-
-
-def _how_it_ran(code: LaunchedCode) -> Iterator[str]:
+def _report(code: LaunchedCode, trace: Trace, sm_count: int | None) -> KernelReport:
+    """The report on a kernel that ran, with notes on how it ran."""
+    recorded = trace.devices.cells("sm_count")[code.device]
+    sms = sm_count or (recorded if isinstance(recorded, int) else None)
+    report = inspect(code.compiled, sm_count=sms)
+    notes = list(report.notes)
     if code.grids > 1:
-        yield f"launched with {code.grids} grids; the most frequent is shown"
+        notes.append(f"launched with {code.grids} grids; the most frequent is shown")
     if code.alike:
         others = units.counted(code.alike, "other variant")
-        yield (
+        notes.append(
             f"block, registers and shared memory equal those of {others}; their launches "
             "cannot be told apart, so each is shown with all of them"
         )
+    return replace(report, notes=tuple(notes))
 
 
-def _of_idle(compiled: Compiled) -> KernelReport:
-    report = inspect(replace(compiled, how="given"))
-    return replace(report, notes=(*report.notes, "compiled, but no launch of it is in the trace"))
+def _wanted(compiled: Compiled, options: CompileOptions) -> bool:
+    if options.arch and not compiled.arch.startswith(options.arch):
+        return False
+    return is_named(options.kernel, compiled.name, compiled.name)

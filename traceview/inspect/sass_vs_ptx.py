@@ -40,10 +40,23 @@ def differences(
     not an access in PTX.
     """
     listed = list(accesses)
-    written, running = by_place(listed, "ptx"), by_place(listed, "sass")
-    both = (place for place in written if place in running and place not in ignored)
-    compared = (_difference(place, written[place], running[place]) for place in both)
-    return tuple(difference for difference in compared if difference)
+    running = by_place(listed, "sass")
+    found = []
+    for place, written in by_place(listed, "ptx").items():
+        source, kind, space = place
+        # Without source lines all accesses share one place, and none can be matched.
+        if source is None or kind not in _COMPARED or space not in _SPACES or place in ignored:
+            continue
+        ptx, sass = widths(written), widths(running.get(place, ()))
+        if not (ptx and sass) or max(sass) == max(ptx):
+            continue
+        bits = [sum(width * count for width, count in side.items()) for side in (ptx, sass)]
+        change: Literal["narrowed", "split", "widened"] = "widened"
+        if max(sass) < max(ptx):
+            change = "narrowed" if bits[1] < bits[0] else "split"
+        texts = widths_text(ptx), widths_text(sass)
+        found.append(Difference(source, kind, space, change, *texts))
+    return tuple(found)
 
 
 def stores_of_tensor_maps(function: Function) -> set[Place]:
@@ -67,33 +80,3 @@ def widths(accesses: Sequence[Access]) -> Mapping[int, int]:
 def widths_text(counts: Mapping[int, int]) -> str:
     """Widths as text: `2 × 128 bits + 1 × 32 bits`."""
     return " + ".join(f"{count} × {width} bits" for width, count in counts.items())
-
-
-def _difference(
-    place: Place, written: Sequence[Access], running: Sequence[Access]
-) -> Difference | None:
-    source, kind, space = place
-    ptx, sass = widths(written), widths(running)
-    # Without source lines all accesses share one place, and none can be matched.
-    if source is None or kind not in _COMPARED or space not in _SPACES or not (ptx and sass):
-        return None
-    change = _change(ptx, sass)
-    return (
-        Difference(source, kind, space, change, widths_text(ptx), widths_text(sass))
-        if change
-        else None
-    )
-
-
-def _change(
-    ptx: Mapping[int, int], sass: Mapping[int, int]
-) -> Literal["narrowed", "split", "widened"] | None:
-    if max(sass) == max(ptx):
-        return None
-    if max(sass) > max(ptx):
-        return "widened"
-    return "narrowed" if _bits(sass) < _bits(ptx) else "split"
-
-
-def _bits(counts: Mapping[int, int]) -> int:
-    return sum(width * count for width, count in counts.items())

@@ -35,23 +35,27 @@ def excerpts(
     by_file: dict[str, set[int]] = {}
     for source in sources:
         by_file.setdefault(source.file, set()).add(source.line)
-    known = texts or {}
-    return [_excerpt(file, numbers, known.get(file)) for file, numbers in sorted(by_file.items())]
-
-
-def _excerpt(file: str, numbers: set[int], known: str | None) -> Excerpt:
-    try:
-        text = (_read(Path(file)) if known is None else known).splitlines()
-    except (OSError, ValueError) as error:
-        return Excerpt(file, (), f"cannot be read: {getattr(error, 'strerror', None) or error}")
-    if max(numbers) > len(text):
-        return Excerpt(
-            file,
-            (),
-            f"has only {units.counted(len(text), 'line')}: it changed since it was compiled",
-        )
-    wanted = sorted({n for number in numbers for n in _neighbours(number, numbers, len(text))})
-    return Excerpt(file, tuple((n, text[n - 1]) for n in wanted))
+    listed = []
+    for file, numbers in sorted(by_file.items()):
+        try:
+            stored = (texts or {}).get(file)
+            text = (_read(Path(file)) if stored is None else stored).splitlines()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            listed.append(Excerpt(file, (), f"cannot be read: {reason}"))
+            continue
+        if max(numbers) > len(text):
+            count = units.counted(len(text), "line")
+            why = f"has only {count}: it changed since it was compiled"
+            listed.append(Excerpt(file, (), why))
+            continue
+        ordered, shown = sorted(numbers), set[int]()
+        for number, following in zip(ordered, (*ordered[1:], ordered[-1]), strict=True):
+            # A few lines around, and all up to the next unless that is far.
+            end = following if following - number <= _FAR_APART else number
+            shown.update(range(max(1, number - _AROUND), min(len(text), end + _AROUND) + 1))
+        listed.append(Excerpt(file, tuple((n, text[n - 1]) for n in sorted(shown))))
+    return listed
 
 
 def _read(path: Path) -> str:
@@ -63,10 +67,3 @@ def _read(path: Path) -> str:
     if status.st_size > _MOST_BYTES:
         raise ValueError("it is too large to show")
     return path.read_text("utf-8", "replace")
-
-
-def _neighbours(number: int, numbers: set[int], most: int) -> range:
-    """The lines to show around `number`: a few, and all up to the next unless that is far."""
-    following = min((n for n in numbers if n > number), default=number)
-    end = following if following - number <= _FAR_APART else number
-    return range(max(1, number - _AROUND), min(most, end + _AROUND) + 1)

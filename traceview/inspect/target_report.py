@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from traceview.headless.compile_options import CompileOptions
 from traceview.headless.recompile import Recompiler
 from traceview.inspect.expectations.verdicts import ExpectationResult
 from traceview.inspect.kernel import inspect
-from traceview.inspect.kernel_report import KernelReport
+from traceview.inspect.kernel_report import KernelReport, WhatIf
 from traceview.inspect.targets.python import DEFAULT_ARCH
 from traceview.inspect.targets.target import is_python, kernels_of
 from traceview.inspect.what_if import TIME_S, what_if
@@ -58,17 +58,26 @@ def inspect_target(
         for number, kernel in enumerate(kernels, 1):
             step(f"Inspecting {kernel.name}, {number} of {len(kernels)}")
             recompiler.share(sum(map(_is_tested, kernels[number - 1 :])))
-            reports.append(_report(kernel, recompiler, sm_count))
+            recompile = partial(recompiler.compile, kernel) if _is_tested(kernel) else None
+            compare = partial(recompiler.compare, kernel)
+            report = inspect(kernel, recompile=recompile, compare=compare, sm_count=sm_count)
+            if recompiler.broken:
+                inferred = f"causes are inferred: {recompiler.broken}"
+                report = replace(report, notes=(*report.notes, inferred))
+            reports.append(report)
         if recompiler.left_out:
-            note(_out_of_time(recompiler.left_out, options.trials_s))
-        if neighbours:
-            reports = [_with_neighbours(report, recompiler) for report in reports]
+            what, budget_s = "; ".join(recompiler.left_out), options.trials_s
+            more = f"--budget {3 * budget_s:g} allows more time"
+            note(f"not done within {budget_s:g} s: {what}; {more}")
+        for place, report in enumerate(reports if neighbours else ()):
+            rows: tuple[WhatIf, ...] = ()
+            notes: tuple[str, ...] = (f"no what-if: {recompiler.broken}",)
+            if not recompiler.broken:
+                recompiler.allow(TIME_S)
+                compiled = report.compiled
+                rows, notes = what_if(compiled, partial(recompiler.compile, compiled), report.sms)
+            reports[place] = replace(report, what_if=rows, notes=(*report.notes, *notes))
         return PtxReport(target, tuple(reports))
-
-
-def _out_of_time(left_out: Sequence[str], budget_s: float) -> str:
-    what = "; ".join(left_out)
-    return f"not done within {budget_s:g} s: {what}; --budget {3 * budget_s:g} allows more time"
 
 
 def inspect_function(
@@ -82,27 +91,9 @@ def inspect_function(
     return PtxReport(compiled.name, (inspect(compiled, sm_count=sm_count),))
 
 
-def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:
-    recompile = partial(recompiler.compile, compiled) if _is_tested(compiled) else None
-    compare = partial(recompiler.compare, compiled)
-    report = inspect(compiled, recompile=recompile, compare=compare, sm_count=sm_count)
-    if not recompiler.broken:
-        return report
-    return replace(report, notes=(*report.notes, f"causes are inferred: {recompiler.broken}"))
-
-
 def _is_tested(compiled: Compiled) -> bool:
     """Whether causes are tested by recompiling.
 
     They are not for the dozens of variants that an autotuner compiles and never launches.
     """
     return compiled.how != "launched" or bool(compiled.launches)
-
-
-def _with_neighbours(report: KernelReport, recompiler: Recompiler) -> KernelReport:
-    """The report with the occupancy of other configurations."""
-    if recompiler.broken:
-        return replace(report, notes=(*report.notes, f"no what-if: {recompiler.broken}"))
-    recompiler.allow(TIME_S)
-    rows, notes = what_if(report.compiled, partial(recompiler.compile, report.compiled), report.sms)
-    return replace(report, what_if=rows, notes=(*report.notes, *notes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations, product
 
 from traceview import units
@@ -20,7 +20,7 @@ from traceview.inspect.kernel_report import WhatIf
 from traceview.inspect.occupancy import SmCount, occupancy_of
 from traceview.inspect.recompilations import Recompile
 from traceview.inspect.rules.remedies import named_as_tile
-from traceview.ptx.model import Argument, Compiled, Resources
+from traceview.ptx.model import Argument, Compiled
 from traceview.toolchain.listings import code_of
 
 MOST_CONFIGURATIONS = 24
@@ -51,9 +51,20 @@ def what_if(
         if clock() > ends:
             break
         try:
-            rows.append(_tried(compiled, change, following, recompile, sms))
+            row = _measured(recompile(change, following), sms)
         except TimeUpError:
             break
+        except TraceviewError as error:
+            # The compiler's message, without the prefix that names the kernel and the change.
+            reason = error.what.rpartition("does not compile with ")[2].partition(": ")[2]
+            values = dict(change.constexprs)
+            row = WhatIf(
+                change.num_warps or compiled.num_warps,
+                change.num_stages or compiled.num_stages,
+                tuple((name, values.get(name, size)) for name, size in _tile(compiled)),
+                failure=(reason or error.what)[:_LONGEST_FAILURE],
+            )
+        rows.append(row)
         tried += 1
     ordered = sorted(rows, key=lambda row: (row.tile, row.num_stages or 0, row.num_warps or 0))
     left = len(changes) - tried
@@ -63,34 +74,25 @@ def what_if(
 
 def neighbours(compiled: Compiled) -> tuple[Change, ...]:
     """The configurations to compile: single changes, then pairs, at most MOST_CONFIGURATIONS."""
-    axes = [axis for axis in (_warps(compiled), _stages(compiled), *_tiles(compiled)) if axis]
+    warps, stages = compiled.num_warps or 0, compiled.num_stages or 0
+    axes = [[Change(num_warps=n) for n in (warps // 2, 2 * warps) if 1 <= n <= _MOST_WARPS]]
+    # The number of stages matters only if Triton pipelines a loop.
+    if stages and _PIPELINED.search(compiled.stages.get("ttgir", "")):
+        axes.append([Change(num_stages=n) for n in (stages - 1, stages + 1) if n >= 1])
+    for name, now in _tile(compiled)[:_MOST_TILES]:
+        sizes = [size for size in (now // 2, 2 * now) if size >= _LEAST_TILE]
+        axes.append([Change(constexprs=((name, size),)) for size in sizes])
     single = [change for axis in axes for change in axis]
     pairs = [
-        _both(one, other)
+        Change(
+            constexprs=one.constexprs + other.constexprs,
+            num_warps=one.num_warps or other.num_warps,
+            num_stages=one.num_stages or other.num_stages,
+        )
         for first, second in combinations(axes, 2)
         for one, other in product(first, second)
     ]
     return tuple((single + pairs)[:MOST_CONFIGURATIONS])
-
-
-def _warps(compiled: Compiled) -> list[Change]:
-    now = compiled.num_warps or 0
-    return [Change(num_warps=n) for n in (now // 2, 2 * now) if 1 <= n <= _MOST_WARPS]
-
-
-def _stages(compiled: Compiled) -> list[Change]:
-    """Neighbouring numbers of stages, which matter only if Triton pipelines a loop."""
-    now = compiled.num_stages or 0
-    if not now or not _PIPELINED.search(compiled.stages.get("ttgir", "")):
-        return []
-    return [Change(num_stages=n) for n in (now - 1, now + 1) if n >= 1]
-
-
-def _tiles(compiled: Compiled) -> Iterator[list[Change]]:
-    for argument in list(filter(_is_tile, compiled.arguments))[:_MOST_TILES]:
-        now = int(argument.value or 0)
-        sizes = [size for size in (now // 2, 2 * now) if size >= _LEAST_TILE]
-        yield [Change(constexprs=((argument.name, size),)) for size in sizes]
 
 
 def _is_tile(argument: Argument) -> bool:
@@ -100,43 +102,6 @@ def _is_tile(argument: Argument) -> bool:
         return False
     size = int(value or 0)
     return size >= _LEAST_TILE and size & (size - 1) == 0
-
-
-def _both(one: Change, other: Change) -> Change:
-    return Change(
-        constexprs=one.constexprs + other.constexprs,
-        num_warps=one.num_warps or other.num_warps,
-        num_stages=one.num_stages or other.num_stages,
-    )
-
-
-def _tried(
-    compiled: Compiled,
-    change: Change,
-    following: Change | None,
-    recompile: Recompile,
-    sms: SmCount | None,
-) -> WhatIf:
-    try:
-        return _measured(recompile(change, following), sms)
-    except TimeUpError:
-        raise
-    except TraceviewError as error:
-        values = dict(change.constexprs)
-        return WhatIf(
-            change.num_warps or compiled.num_warps,
-            change.num_stages or compiled.num_stages,
-            tuple((name, values.get(name, size)) for name, size in _tile(compiled)),
-            failure=_reason(error),
-        )
-
-
-def _reason(error: TraceviewError) -> str:
-    """The compiler's message, without the prefix that names the kernel and the change."""
-    return (
-        error.what.rpartition("does not compile with ")[2].partition(": ")[2][:_LONGEST_FAILURE]
-        or error.what[:_LONGEST_FAILURE]
-    )
 
 
 def _tile(compiled: Compiled) -> tuple[tuple[str, int], ...]:
@@ -149,6 +114,8 @@ def _measured(compiled: Compiled, sms: SmCount | None, *, current: bool = False)
     waves = None
     if compiled.grid and occupancy and sms:
         waves = waves_of(compiled.grid, occupancy, sms.count)
+    static = resources.static_shared_bytes if resources else None
+    shared = [b for b in (static, compiled.dynamic_shared_bytes) if b is not None]
     return WhatIf(
         compiled.num_warps,
         compiled.num_stages,
@@ -156,13 +123,7 @@ def _measured(compiled: Compiled, sms: SmCount | None, *, current: bool = False)
         current,
         resources.registers if resources else None,
         resources.spill_bytes if resources else None,
-        _shared(compiled, resources),
+        sum(shared) if shared else None,
         occupancy,
         waves.waves if waves else None,
     )
-
-
-def _shared(compiled: Compiled, resources: Resources | None) -> int | None:
-    static = resources.static_shared_bytes if resources else None
-    known = [b for b in (static, compiled.dynamic_shared_bytes) if b is not None]
-    return sum(known) if known else None

@@ -6,7 +6,7 @@ Compares finished reports; versions.py plans the versions to compile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from traceview import display
@@ -95,51 +95,25 @@ def compare(
 
     Raises InputError if no kernel has a counterpart in every version.
     """
-    matched = matching.match_kernels([version.report.kernels for version in versions], varied)
-    whole = [_whole(kernels) for kernels in matched]
-    if not any(whole):
-        raise InputError(*_nothing_in_common(versions))
-    return Diff(
-        option,
-        tuple(versions),
-        tuple(_compared(kernels) for kernels in whole if kernels),
-        tuple(
-            (version, kernel)
-            for kernels in matched
-            if not _whole(kernels)
-            for version, kernel in enumerate(kernels)
-            if kernel
-        ),
-    )
-
-
-def _whole(kernels: Sequence[KernelReport | None]) -> tuple[KernelReport, ...] | None:
-    """The kernels, if there is one of each version."""
-    present = tuple(kernel for kernel in kernels if kernel)
-    return present if len(present) == len(kernels) else None
-
-
-def _nothing_in_common(versions: Sequence[ComparedVersion]) -> tuple[str, str]:
-    each = (
-        f"{version.label} has {_listed(k.name for k in version.report.kernels)}"
-        for version in versions
-    )
-    what = f"no kernel has the same name and configuration in all versions: {'; '.join(each)}"
-    return what, "name one kernel of each: --diff A:kernel B:kernel"
-
-
-def _listed(names: Iterable[str]) -> str:
-    each = list(dict.fromkeys(name[:80] for name in names))
-    return ", ".join(each[:_MOST_NAMES]) + (" …" if len(each) > _MOST_NAMES else "")
-
-
-def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
-    return Comparison(
-        kernels,
-        tuple(_quantities(kernels)),
-        lines.compared_lines(kernels),
-        matching.match_findings([kernel.findings for kernel in kernels]),
-    )
+    comparisons, left_out = [], []
+    for row in matching.match_kernels([version.report.kernels for version in versions], varied):
+        kernels = tuple(kernel for kernel in row if kernel)
+        if len(kernels) < len(row):
+            left_out += [(version, kernel) for version, kernel in enumerate(row) if kernel]
+            continue
+        quantities, findings = tuple(_quantities(kernels)), [kernel.findings for kernel in kernels]
+        matched = matching.match_findings(findings)
+        accesses = lines.compared_lines(kernels)
+        comparisons.append(Comparison(kernels, quantities, accesses, matched))
+    if not comparisons:
+        sides = []
+        for version in versions:
+            names = list(dict.fromkeys(kernel.name[:80] for kernel in version.report.kernels))
+            more = " …" if len(names) > _MOST_NAMES else ""
+            sides.append(f"{version.label} has {', '.join(names[:_MOST_NAMES])}{more}")
+        what = f"no kernel has the same name and configuration in all versions: {'; '.join(sides)}"
+        raise InputError(what, "name one kernel of each: --diff A:kernel B:kernel")
+    return Diff(option, tuple(versions), tuple(comparisons), tuple(left_out))
 
 
 def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
@@ -171,11 +145,6 @@ def _launch(kernel: KernelReport) -> dict[str, Value]:
     }
 
 
-def _constexprs(kernel: KernelReport) -> dict[str, Value]:
-    arguments = kernel.compiled.arguments
-    return {a.name: str(a.value) for a in arguments if a.type == "constexpr"}
-
-
 def _arguments(kernel: KernelReport) -> dict[str, Value]:
     """The argument types; `:16` marks those known to be divisible by 16."""
     return {
@@ -205,10 +174,6 @@ def _instructions(kernel: KernelReport) -> dict[str, Value]:
     return {"all": sum(mix.values()), **mix} if mix else {}
 
 
-def _between_threads(kernel: KernelReport) -> dict[str, Value]:
-    return {"barriers": kernel.barriers, "shuffles": kernel.shuffles}
-
-
 def _tensor_ops(kernel: KernelReport) -> dict[str, Value]:
     counts: Counter[str] = Counter()
     for op in kernel.tensor_ops:
@@ -218,12 +183,14 @@ def _tensor_ops(kernel: KernelReport) -> dict[str, Value]:
 
 _TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
     "launch": _launch,
-    "constexprs": _constexprs,
+    "constexprs": lambda kernel: {
+        a.name: str(a.value) for a in kernel.compiled.arguments if a.type == "constexpr"
+    },
     "arguments": _arguments,
     "resources": _resources,
     "instructions": _instructions,
     "tensor cores": _tensor_ops,
-    "between threads": _between_threads,
+    "between threads": lambda kernel: {"barriers": kernel.barriers, "shuffles": kernel.shuffles},
 }
 _COUNTED = ("instructions", "tensor cores", "between threads")
 """Topics in which an absent name means a count of zero."""

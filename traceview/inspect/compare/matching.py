@@ -7,7 +7,6 @@ from the strictest to the loosest, and each leaves alone the items that earlier 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -63,25 +62,21 @@ def _join(
     Without `in_order` matched items still count as items of their key: the last two left over need
     not be alike.
     """
-    keyed = [_by_key(items, rule) for items in versions]
-    for key in dict.fromkeys(key for each in keyed for key in each):
-        positions = [[(v, i) for i in each.get(key, ())] for v, each in enumerate(keyed)]
+    keyed: dict[Hashable, list[list[_Position]]] = {}
+    for version, items in enumerate(versions):
+        for index, item in enumerate(items):
+            of_key = keyed.setdefault(rule.key(item), [[] for _ in versions])
+            of_key[version].append((version, index))
+    for positions in keyed.values():
         if rule.in_order:
-            positions = [[place for place in each if place not in places] for each in positions]
-        positions = [each for each in positions if each]
-        counts = {len(each) for each in positions}
+            positions = [[place for place in side if place not in places] for side in positions]
+        positions = [side for side in positions if side]
+        counts = {len(side) for side in positions}
         if len(positions) < least or len(counts) > 1 or not (rule.in_order or counts == {1}):
             continue
         for same in zip(*positions, strict=True):
             if not any(place in places for place in same):
                 places.update(dict.fromkeys(same, same[0]))
-
-
-def _by_key(items: Sequence[T], rule: MatchRule[T]) -> dict[Hashable, list[int]]:
-    by_key: dict[Hashable, list[int]] = defaultdict(list)
-    for index, item in enumerate(items):
-        by_key[rule.key(item)].append(index)
-    return by_key
 
 
 def match_kernels(
@@ -100,21 +95,19 @@ def match_kernels(
     ) -> MatchRule[KernelReport]:
         return MatchRule(lambda k: (named and k.name, parts(k)), in_order)
 
+    def block(kernel: KernelReport) -> Hashable:
+        sizes = ("num_warps", "num_stages")
+        return tuple(getattr(kernel.compiled, name) for name in sizes if name not in varied)
+
     return match(
         versions,
         (
-            rule(lambda k: (_block(k, varied), _types(k), _constexprs(k, varied)), in_order=True),
+            rule(lambda k: (block(k), _types(k), _constexprs(k, varied)), in_order=True),
             rule(lambda k: (_types(k), _constexprs(k, varied))),
             rule(_types),
             rule(lambda _: None),
         ),
     )
-
-
-def _block(kernel: KernelReport, varied: frozenset[str]) -> Hashable:
-    compiled = kernel.compiled
-    each = {"num_warps": compiled.num_warps, "num_stages": compiled.num_stages}
-    return tuple(value for name, value in each.items() if name not in varied)
 
 
 def _types(kernel: KernelReport) -> Hashable:
@@ -150,12 +143,9 @@ def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[Matched[Findi
         MatchRule(_remedy, in_order=True),
     )
     matched: list[Matched[Finding]] = match(versions, rules)
-    return tuple(sorted(matched, key=_rank))
+    ranks = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+    return tuple(sorted(matched, key=lambda same: min(ranks[f.severity] for f in same if f)))
 
 
 def _remedy(finding: Finding) -> Hashable:
     return _NUMBER.sub("#", finding.action)
-
-
-def _rank(findings: Matched[Finding]) -> int:
-    return min(SEVERITIES.index(finding.severity) for finding in findings if finding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -76,7 +76,16 @@ def plan(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
 
     Raises InputError unless targets, or one option, give two to four versions.
     """
-    varied = list(_varied(options))
+    varied = [
+        _VariedOption(written, name, False, tuple(dict.fromkeys(options[name])))
+        for name, written in _OPTIONS.items()
+        if isinstance(options.get(name), list | tuple)
+    ]
+    varied += [
+        _VariedOption(f"--constexpr {name}", name, True, tuple(dict.fromkeys(value)))
+        for name, value in (options.get("constexprs") or {}).items()
+        if isinstance(value, list | tuple)
+    ]
     if varied and len(targets) != 1:
         number = units.counted(len(targets), "target")
         what = f"{varied[0].option} has several values, and there are {number}"
@@ -84,38 +93,18 @@ def plan(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
     if len(varied) > 1:
         what = f"{varied[0].option} and {varied[1].option} both have several values"
         raise InputError(what, "vary one option at a time")
-    result = _of_option(targets[0], options, varied[0]) if varied else _of_targets(targets, options)
+    if varied:
+        option, target = varied[0], targets[0]
+        versions = [VersionRequest(str(v), target, option.one(options, v)) for v in option.values]
+        result = Plan(option.option, frozenset({option.name}), tuple(versions))
+    else:
+        # The names of files without their folders, if these differ.
+        short = [PurePath(target).name for target in targets]
+        labels = short if len(set(short)) == len(short) and all(short) else targets
+        versions = [VersionRequest(*pair, options) for pair in zip(labels, targets, strict=True)]
+        result = Plan(None, frozenset(), tuple(versions))
     count = len(result.versions)
     if not 1 < count <= MOST:
         what = f"{count} versions are too many to compare" if count > 1 else _TOO_FEW[count]
         raise InputError(what, f"give two targets, or two to {MOST} different values of an option")
     return result
-
-
-def _varied(options: Mapping[str, Any]) -> Iterator[_VariedOption]:
-    for name, written in _OPTIONS.items():
-        if isinstance(value := options.get(name), list | tuple):
-            yield _VariedOption(written, name, False, tuple(dict.fromkeys(value)))
-    for name, value in (options.get("constexprs") or {}).items():
-        if isinstance(value, list | tuple):
-            yield _VariedOption(f"--constexpr {name}", name, True, tuple(dict.fromkeys(value)))
-
-
-def _of_targets(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
-    labelled = zip(_labels(targets), targets, strict=True)
-    return Plan(
-        None,
-        frozenset(),
-        tuple(VersionRequest(label, target, options) for label, target in labelled),
-    )
-
-
-def _labels(targets: Sequence[str]) -> Sequence[str]:
-    """The names of files without their folders, if these differ."""
-    short = [PurePath(target).name for target in targets]
-    return short if len(set(short)) == len(short) and all(short) else targets
-
-
-def _of_option(target: str, options: Mapping[str, Any], varied: _VariedOption) -> Plan:
-    versions = (VersionRequest(str(v), target, varied.one(options, v)) for v in varied.values)
-    return Plan(varied.option, frozenset({varied.name}), tuple(versions))

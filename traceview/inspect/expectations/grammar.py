@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from traceview.errors import InputError, suggestion
@@ -116,24 +116,22 @@ def parse_all(texts: Sequence[str]) -> list[Expectation]:
 
     Raises InputError if one is not understood or a file cannot be read or has none.
     """
-    return [parse_expectation(line) for text in texts for line in _lines(text)]
-
-
-def _lines(text: str) -> Iterator[str]:
-    if not text.startswith("@"):
-        yield text
-        return
-    try:
-        lines = Path(text[1:]).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise InputError(
-            f"the expectations in {text[1:]} cannot be read: {reason}", "check the path"
-        ) from None
-    expected = [line.partition("#")[0].strip() for line in lines]
-    if not any(expected):
-        raise InputError(f"{text[1:]} holds no expectation", _EXAMPLE)
-    yield from filter(None, expected)
+    expected = []
+    for text in texts:
+        if not text.startswith("@"):
+            expected.append(text)
+            continue
+        try:
+            lines = Path(text[1:]).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            what = f"the expectations in {text[1:]} cannot be read: {reason}"
+            raise InputError(what, "check the path") from None
+        written = [line for row in lines if (line := row.partition("#")[0].strip())]
+        if not written:
+            raise InputError(f"{text[1:]} holds no expectation", _EXAMPLE)
+        expected += written
+    return [parse_expectation(text) for text in expected]
 
 
 def _condition(text: str, whole: str) -> Condition:
@@ -149,9 +147,8 @@ def _condition(text: str, whole: str) -> Condition:
         raise _refused(whole, what, f"compare {words} with one, such as {words} >= 1")
     factor = units.get(limit["unit"].lower())
     if factor is None:
-        known = ", ".join(unit for unit in units if unit) or "none"
         what = f"{limit['unit']!r} is not a unit of {words}"
-        raise _refused(whole, what, f"its units: {known}")
+        raise _refused(whole, what, f"its units: {', '.join(filter(None, units)) or 'none'}")
     text = " ".join(text.split())
     return Condition(text, quantity, match["how"], float(limit["number"]) * factor)
 

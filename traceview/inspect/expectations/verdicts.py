@@ -24,6 +24,8 @@ from traceview.ptx.model import Access
 from traceview.records import record
 
 _MOST_PLACES = 3
+_Verdict = tuple[bool, str, tuple[str, ...]]
+"""Whether a condition is met, the value found, and the source lines of accesses that fail."""
 
 
 @record
@@ -49,26 +51,26 @@ def judge(
     expectations: Sequence[Expectation], kernels: Sequence[KernelReport]
 ) -> tuple[ExpectationResult, ...]:
     """A verdict per condition and matching kernel; a name that matches no kernel is not met."""
-    return tuple(verdict for each in expectations for verdict in _judged(each, kernels))
+    verdicts = []
+    for expectation in expectations:
+        matching = [kernel for kernel in kernels if _is_named(kernel, expectation.kernel)]
+        for condition in expectation.conditions:
+            texts = (expectation.text, condition.text)
+            for kernel in matching:
+                judged = _widths if isinstance(condition.quantity, AccessWidth) else _figure
+                met, found, lines = judged(condition, kernel)
+                verdicts.append(ExpectationResult(*texts, kernel.name, met, found, lines))
+            if not matching:
+                names = ", ".join(dict.fromkeys(shortened(kernel.name) for kernel in kernels))
+                found = f"no kernel has this name; the target has {names or 'no kernel'}"
+                name = expectation.kernel or "every kernel"
+                verdicts.append(ExpectationResult(*texts, name, False, found))
+    return tuple(verdicts)
 
 
 def unmet(verdicts: Sequence[ExpectationResult]) -> list[str]:
     """A line per verdict that is not met; variants of a kernel that fail alike share a line."""
     return list(dict.fromkeys(str(verdict) for verdict in verdicts if not verdict.met))
-
-
-def _judged(
-    expectation: Expectation, kernels: Sequence[KernelReport]
-) -> Iterator[ExpectationResult]:
-    matching = [k for k in kernels if _is_named(k, expectation.kernel)]
-    for condition in expectation.conditions:
-        for kernel in matching:
-            yield _verdict(expectation, condition, kernel)
-        if not matching:
-            names = ", ".join(dict.fromkeys(shortened(kernel.name) for kernel in kernels))
-            found = f"no kernel has this name; the target has {names or 'no kernel'}"
-            name = expectation.kernel or "every kernel"
-            yield ExpectationResult(expectation.text, condition.text, name, False, found)
 
 
 def _is_named(kernel: KernelReport, pattern: str | None) -> bool:
@@ -78,44 +80,27 @@ def _is_named(kernel: KernelReport, pattern: str | None) -> bool:
     return pattern in names or any(fnmatchcase(each, pattern) for each in names)
 
 
-def _verdict(
-    expectation: Expectation, condition: Condition, kernel: KernelReport
-) -> ExpectationResult:
-    if isinstance(condition.quantity, AccessWidth):
-        met, found, sources = _widths(condition, condition.quantity, kernel)
-    else:
-        met, found, sources = _figure(condition, condition.quantity, kernel)
-    return ExpectationResult(expectation.text, condition.text, kernel.name, met, found, sources)
-
-
-def _figure(
-    condition: Condition, name: str, kernel: KernelReport
-) -> tuple[bool, str, tuple[str, ...]]:
+def _figure(condition: Condition, kernel: KernelReport) -> _Verdict:
+    name = str(condition.quantity)
     value = _FIGURE[name](kernel)
     if value is None:
-        return False, f"{name} not known{_why_unknown(kernel)}", ()
-    return condition.holds(value), _figure_text(name, value), ()
+        why = f" ({kernel.notes[0]})" if kernel.notes else ""
+        return False, f"{name} not known{why}", ()
+    if FIGURES[name] is BYTES or FIGURES[name] is PERCENT:
+        found = units.quantity("bytes" if FIGURES[name] is BYTES else "_pct", value)
+    else:
+        whole = value == int(value)
+        found = units.count(int(value)) if whole else units.quantity(name, value)
+    return condition.holds(value), found, ()
 
 
-def _why_unknown(kernel: KernelReport) -> str:
-    return f" ({kernel.notes[0]})" if kernel.notes else ""
-
-
-def _figure_text(name: str, value: float) -> str:
-    if FIGURES[name] is BYTES:
-        return units.quantity("bytes", value)
-    if FIGURES[name] is PERCENT:
-        return units.quantity("_pct", value)
-    return units.count(int(value)) if value == int(value) else units.quantity(name, value)
-
-
-def _widths(
-    condition: Condition, wanted: AccessWidth, kernel: KernelReport
-) -> tuple[bool, str, tuple[str, ...]]:
+def _widths(condition: Condition, kernel: KernelReport) -> _Verdict:
     """Whether all accesses of a kind are wide enough, the widths, and the lines that fail.
 
     Bulk copies (TMA) are always wide enough.
     """
+    wanted = condition.quantity
+    assert isinstance(wanted, AccessWidth)
     accesses = list(_matching(wanted, kernel))
     sized = [access for access in accesses if access.width_bits]
     failing = [a for a in sized if not condition.holds(a.width_bits or 0)]
@@ -124,17 +109,12 @@ def _widths(
         which = " that differs by thread" if wanted.space == "global" else ""
         return False, f"it has no {wanted.space} {wanted.kind}{loops}{which}", ()
     shown = sorted(failing or sized, key=lambda access: access.width_bits or 0)
-    sources = tuple(dict.fromkeys(line_name(access.source) for access in failing))
     places = _places(shown) or "bulk copies (TMA)"
     full = full_width_bits(kernel.compiled.arch)
-    if (
-        failing
-        and wanted.space == "global"
-        and condition.comparison == ">="
-        and condition.limit > full
-    ):
+    too_wide = condition.comparison == ">=" and condition.limit > full
+    if failing and wanted.space == "global" and too_wide:
         places += f"; {kernel.compiled.arch} moves at most {full} bits at once"
-    return not failing, places, sources
+    return not failing, places, tuple(dict.fromkeys(line_name(a.source) for a in failing))
 
 
 def _places(accesses: Sequence[Access]) -> str:
@@ -166,13 +146,11 @@ def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
         meant = (access.level, access.space) == (level, wanted.space) and access.kind in kinds
         if not meant or (wanted.in_loops and not access.loop_depth):
             continue
-        if provenance is None or access.width_bits is None or _differs(access, provenance):
-            yield access
-
-
-def _differs(access: Access, provenance: Provenance) -> bool:
-    address = provenance.address(access)
-    return address.per_thread or address.gathered or address.through_shared
+        if provenance is not None and access.width_bits is not None:
+            address = provenance.address(access)
+            if not (address.per_thread or address.gathered or address.through_shared):
+                continue
+        yield access
 
 
 def _findings(*severities: str) -> Callable[[KernelReport], float | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +39,24 @@ def read_cache(folder: Path, *, note: Callable[[str], None] = lambda _: None) ->
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", "pass the folder of a cache")
-    generated = Generated.in_folder(folder)
-    each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
-    kernels = [generated.described(compiled) for compiled in each]
+    generated, kernels = Generated.in_folder(folder), []
+    for path in sorted(folder.rglob("*.json")):
+        # Each kernel has compiled code beside the JSON file that describes it.
+        code = (path.with_suffix(suffix) for suffix in (".ptx", ".cubin"))
+        if path.name.startswith("__grp__") or not any(file.is_file() for file in code):
+            continue
+        try:
+            described = json.loads(path.read_text("utf-8"))
+            if described["target"]["backend"] == "cuda":
+                kernels.append(generated.described(_compiled(path, described)))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            note(f"{path} is left out: it is damaged ({type(error).__name__}: {error})")
     if not kernels:
         refuse_amd_cache(folder)
         refuse_debug_folder(folder)
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
     return sorted(kernels, key=lambda compiled: compiled.name)
-
-
-def _descriptions(folder: Path) -> Iterator[Path]:
-    """The JSON files beside compiled code, each of which describes a kernel."""
-    for path in folder.rglob("*.json"):
-        code = (path.with_suffix(suffix) for suffix in (".ptx", ".cubin"))
-        if not path.name.startswith("__grp__") and any(file.is_file() for file in code):
-            yield path
-
-
-def _entry(path: Path, note: Callable[[str], None]) -> Iterator[Compiled]:
-    try:
-        described = json.loads(path.read_text("utf-8"))
-        if described["target"]["backend"] == "cuda":
-            yield _compiled(path, described)
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        note(f"{path} is left out: it is damaged ({type(error).__name__}: {error})")
 
 
 def _compiled(path: Path, described: Mapping[str, Any]) -> Compiled:
@@ -98,15 +90,13 @@ def _from_ir(text: str) -> tuple[tuple[Argument, ...], tuple[str, int] | None]:
     function = _FUNCTION.search(text)
     parameters = list(_PARAMETER.finditer(function["parameters"])) if function else []
     place = parameters[0]["place"] if parameters else "#loc"
-    at = re.search(rf'^{place} = loc\("(.*)":(\d+):\d+\)', text, re.MULTILINE)
-    return tuple(map(_argument, parameters)), (source_path(at[1]), int(at[2])) if at else None
-
-
-def _argument(match: re.Match[str]) -> Argument:
-    divisible = _DIVISIBLE.search(match["attributes"] or "")
-    return Argument(
-        match["name"], _type(match["type"]), bool(divisible and int(divisible[1]) % 16 == 0)
-    )
+    line = re.search(rf'^{place} = loc\("(.*)":(\d+):\d+\)', text, re.MULTILINE)
+    arguments = []
+    for match in parameters:
+        divisible = _DIVISIBLE.search(match["attributes"] or "")
+        by_16 = bool(divisible and int(divisible[1]) % 16 == 0)
+        arguments.append(Argument(match["name"], _type(match["type"]), by_16))
+    return tuple(arguments), (source_path(line[1]), int(line[2])) if line else None
 
 
 def _type(written: str) -> str:

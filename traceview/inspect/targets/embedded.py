@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,50 +30,56 @@ def embedded_kernels(
     """
     try:
         entries = fatbin.entries(path)
-        arch = _chosen(path, entries, options.arch)
+        archs = sorted({entry.arch for entry in entries}, key=_number)
+        if not archs:
+            raise InputError(f"{path} holds no GPU code", _REMEDY)
+        arch = options.arch.rstrip("af") if options.arch else DEFAULT_ARCH
+        if arch not in archs:
+            if options.arch:
+                what = f"{path} has no code for {options.arch}"
+                raise InputError(what, f"it has {', '.join(archs)}")
+            arch = archs[-1]
         same = [entry for entry in entries if entry.arch == arch]
-        kernels = paired_code([k for entry in same for k in kernels_of_entry(entry, path)])
+        kernels = _paired([k for entry in same for k in _kernels_of_entry(entry, path)])
     except (TraceFormatError, InputError) as error:
         if str(path) in error.what:
             raise
         raise type(error)(f"{path}: {error.what}", error.remedy) from None
-    others = sorted({entry.arch for entry in entries} - {arch}, key=_number)
+    others = [other for other in archs if other != arch]
     also = f"; it has {', '.join(others)}, too (--arch)" if others else ""
     note(f"{path.name}: {units.counted(len(kernels), 'kernel')} for {arch}{also}")
     return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
 
 
-def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
+def _kernels_of_entry(entry: FatbinEntry, path: Path) -> list[Compiled]:
     """The kernels of one PTX or cubin of a file. Raises TraceFormatError if it is damaged."""
     code = entry.code()
-    if entry.kind == "cubin":
-        arch = cubin_file.arch_of(code)
-        for name in cubin_file.kernels(code):
-            yield Compiled(name, arch, "given", None, code, source_file=str(path))
-        return
-    text = ptx_text(code.rstrip(b"\0"))
-    for kernel in parse_ptx(text, str(path)).kernels():
-        yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
+    return of_cubin(code, path) if entry.kind == "cubin" else _of_ptx(code.rstrip(b"\0"), path)
 
 
-def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
+def of_cubin(cubin: bytes, path: Path) -> list[Compiled]:
+    """The kernels of a cubin in a file. Raises TraceFormatError if it is damaged."""
+    arch = cubin_file.arch_of(cubin)
+    return [
+        Compiled(name, arch, "given", None, cubin, source_file=str(path))
+        for name in cubin_file.kernels(cubin)
+    ]
+
+
+def _of_ptx(raw: bytes, path: Path) -> list[Compiled]:
+    text = ptx_text(raw)
+    return [
+        Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
+        for kernel in parse_ptx(text, str(path)).kernels()
+    ]
+
+
+def _paired(kernels: Sequence[Compiled]) -> list[Compiled]:
     """The kernels, with the PTX and the cubin of the same kernel and architecture joined."""
     ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
     cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]
     both = {(k.name, k.arch) for k in cubins}
     return cubins + [k for k in kernels if not k.cubin and (k.name, k.arch) not in both]
-
-
-def _chosen(path: Path, entries: Sequence[FatbinEntry], wanted: str | None) -> str:
-    archs = sorted({entry.arch for entry in entries}, key=_number)
-    if not archs:
-        raise InputError(f"{path} holds no GPU code", _REMEDY)
-    plain = wanted.rstrip("af") if wanted else DEFAULT_ARCH
-    if plain in archs:
-        return plain
-    if wanted:
-        raise InputError(f"{path} has no code for {wanted}", f"it has {', '.join(archs)}")
-    return archs[-1]
 
 
 def _number(arch: str) -> int:
@@ -95,55 +101,28 @@ def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
     """
     compiled: list[Compiled] = []
     for path in map(Path, paths):
-        kernels = list(_kernels(path))
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        machine = int.from_bytes(raw[_MACHINE_AT : _MACHINE_AT + 2], "little")
+        remedy = "name a cubin, or what nvcc made"
+        try:
+            if path.suffix == ".ptx":
+                kernels = _of_ptx(raw, path)
+            elif raw.startswith(_ELF) and machine == _CUDA:
+                kernels = of_cubin(raw, path)
+            else:
+                # What nvcc embedded in a host file: the cubins, or the PTX if there are none.
+                entries = fatbin.entries(path) if fatbin.has_fatbin(path) else []
+                if not entries:
+                    raise InputError(f"{path} holds no GPU code", remedy)
+                cubins = [entry for entry in entries if entry.kind == "cubin"]
+                kernels = [k for e in cubins or entries for k in _kernels_of_entry(e, path)]
+
+        except TraceFormatError as error:
+            raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
         if not kernels:
-            raise InputError(f"{path} holds no kernel", "name a cubin, or what nvcc made")
+            raise InputError(f"{path} holds no kernel", remedy)
         compiled += kernels
-    return paired_code(compiled)
-
-
-def _kernels(path: Path) -> Iterator[Compiled]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
-    if path.suffix == ".ptx":
-        yield from _of_ptx(path, ptx_text(raw))
-        return
-    if _is_cubin(raw):
-        yield from _of_cubin(path, raw)
-    else:
-        yield from _inside(path)
-
-
-def _is_cubin(raw: bytes) -> bool:
-    machine = int.from_bytes(raw[_MACHINE_AT : _MACHINE_AT + 2], "little")
-    return raw.startswith(_ELF) and machine == _CUDA
-
-
-def _of_ptx(path: Path, text: str) -> Iterator[Compiled]:
-    arch = arch_for(text)
-    for kernel in parse_ptx(text, str(path)).kernels():
-        yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
-
-
-def _of_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
-    try:
-        arch, names = cubin_file.arch_of(cubin), cubin_file.kernels(cubin)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
-    for name in names:
-        yield Compiled(name, arch, "given", None, cubin, source_file=str(path))
-
-
-def _inside(path: Path) -> Iterator[Compiled]:
-    """The kernels that nvcc embedded in a host file: the cubins, or the PTX if there are none."""
-    try:
-        entries = fatbin.entries(path) if fatbin.has_fatbin(path) else []
-        cubins = [entry for entry in entries if entry.kind == "cubin"]
-        for entry in cubins or entries:
-            yield from kernels_of_entry(entry, path)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
-    if not entries:
-        raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")
+    return _paired(compiled)

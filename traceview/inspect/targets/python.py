@@ -38,6 +38,11 @@ class Target:
     module: str | None
     kernel: str | None
 
+    @property
+    def name(self) -> str:
+        """The name of the file, without its folder, or of the module."""
+        return Path(self.file).name if self.file else str(self.module)
+
 
 def compile_python(
     target: str,
@@ -69,8 +74,8 @@ def compile_python(
         events = Events.read(worker.events, arch)
         kernels = _compiled(events, ended, parts, note)
         if recompiler:
-            broken = _why_not_recompilable(worker, parts, ended)
-            recompiler.take(worker, broken, events.left_out)
+            why = f"{parts.name} {ended or 'exited'}, so its kernels cannot be recompiled"
+            recompiler.take(worker, None if worker.lives else why, events.left_out)
             stack.pop_all()
         return kernels
 
@@ -83,30 +88,15 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
         raise InputError(f"{text} and --kernel {kernel} name different kernels", remedy)
     selected = name or kernel or None
     if place.endswith(".py"):
-        return Target(text, _existing(place), None, selected)
+        path = Path(place)
+        if not path.is_file():
+            reason = "is a folder" if path.is_dir() else "does not exist"
+            raise InputError(f"{place} {reason}", "check the path")
+        return Target(text, str(path.absolute()), None, selected)
     if _MODULE.fullmatch(place):
         return Target(text, None, place, selected)
     remedy = "write FILE.py, FILE.py:kernel or package.module:kernel"
     raise InputError(f"{text[:200]!r} is not a Python target", remedy)
-
-
-def _existing(place: str) -> str:
-    path = Path(place)
-    if not path.is_file():
-        reason = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(f"{place} {reason}", "check the path")
-    return str(path.absolute())
-
-
-def _name(target: Target) -> str:
-    return Path(target.file).name if target.file else str(target.module)
-
-
-def _why_not_recompilable(worker: Worker, target: Target, ended: str | None) -> str | None:
-    """Why the kernels cannot be recompiled; None if they can."""
-    if worker.lives:
-        return None
-    return f"{_name(target)} {ended or 'exited'}, so its kernels cannot be recompiled"
 
 
 def _compiled(
@@ -115,9 +105,12 @@ def _compiled(
     """The compiled kernels, with notes on how the script ended; raises if there are none."""
     if events.failure:
         raise events.failure
-    name = _name(target)
+    name = target.name
     if ended and not events.compiled:
-        raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
+        remedy = "allow more time with --timeout" if "within" in ended else ""
+        if "still compiling" in ended:
+            remedy = "allow more time with --budget"
+        raise TraceviewError(f"{name} {ended} before any kernel was compiled", remedy)
     if not events.compiled:
         raise InputError(f"{name} exited before it compiled any kernel", _REACH)
     if ended:
@@ -128,9 +121,3 @@ def _compiled(
         note(f"{name} did not run to its end: launch counts are lower bounds")
     note(f"{name}: {events.summary}")
     return events.compiled
-
-
-def _remedy(ended: str) -> str:
-    if "still compiling" in ended:
-        return "allow more time with --budget"
-    return "allow more time with --timeout" if "within" in ended else ""

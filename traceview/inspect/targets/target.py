@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,9 +54,15 @@ def kernels_of(
     kernels = _kernels_in_file(target, options, note)
     names = demangling.demangled(kernel.name for kernel in kernels)
     selected = [k for k in kernels if is_named(options.kernel, k.name, names[k.name])]
-    if not selected:
-        raise InputError(*_no_kernel(target, options.kernel, kernels))
-    return selected
+    if selected:
+        return selected
+    if options.kernel is None:
+        raise InputError(f"{target} has no kernel", "pass a file that defines or launches one")
+    short = (own_name(k.name) or demangle.short_name(names[k.name]) for k in kernels)
+    listed = list(dict.fromkeys(short))
+    more = " …" if len(listed) > 8 else ""
+    remedy = f"it has {', '.join(listed[:8])}{more}" if listed else ""
+    raise InputError(f"{target} has no kernel {options.kernel!r}", remedy)
 
 
 def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
@@ -112,89 +119,57 @@ def _kernels_in_file(
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
     refusals.refuse_amd_code(path)
-    read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
-    if read is None and path.is_file() and has_fatbin(path):
+    cubin: bytes | None = None
+    if path.suffix == ".cu":
+        arch = options.arch or DEFAULT_ARCH
+        text, cubin = cuda_cpp.compile_cuda(path, arch)
+        names = [kernel.name for kernel in parser.parse_ptx(text, str(path)).kernels()]
+    elif path.suffix in (".ptx", ".cubin"):
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        if path.suffix == ".cubin":
+            return _of_cubin(path, raw, options)
+        if raw.startswith(_ELF):
+            try:
+                cubin_file.arch_of(raw)
+            except TraceFormatError:
+                what = f"{path} is not PTX but another kind of binary"
+                raise InputError(what, f"pass {_KINDS}") from None
+            raise InputError(f"{path} is not PTX but a cubin", "rename it to end in .cubin")
+        text = ptx_text(raw)
+        names = [kernel.name for kernel in parser.parse_ptx(text, str(path)).kernels()]
+        arch = ptxas.arch_for(text, options.arch)
+    elif path.is_file() and has_fatbin(path):
         return embedded.embedded_kernels(path, options, note)
-    if read is None:
+    else:
         refusals.refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
-    return read(path, options)
+    return [
+        Compiled(
+            name, arch, "given", text, cubin,
+            num_warps=options.num_warps, source_file=str(path),
+        )
+        for name in names
+    ]  # fmt: skip
 
 
 def _of_cache(folder: Path, options: CompileOptions, note: Callable[[str], None]) -> list[Compiled]:
     kernels = read_cache(folder, note=note)
-    selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
+    selected = [kernel for kernel in kernels if kernel.arch.startswith(options.arch or "")]
     if not selected:
-        archs = ", ".join(sorted({each.arch for each in kernels}))
-        raise InputError(
-            f"{folder} has no kernel for {options.arch}", f"its kernels are for {archs}"
-        )
+        archs = ", ".join(sorted({kernel.arch for kernel in kernels}))
+        what = f"{folder} has no kernel for {options.arch}"
+        raise InputError(what, f"its kernels are for {archs}")
     return selected
 
 
-def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
-    raw = _bytes_of(path)
-    if raw.startswith(_ELF):
-        raise InputError(*_not_text(path, raw))
-    text = ptx_text(raw)
-    listing = parser.parse_ptx(text, str(path))
-    arch = ptxas.arch_for(text, options.arch)
-    names = [kernel.name for kernel in listing.kernels()]
-    return [_given(name, arch, text, None, path, options) for name in names]
-
-
-def _not_text(path: Path, raw: bytes) -> tuple[str, str]:
+def _of_cubin(path: Path, raw: bytes, options: CompileOptions) -> list[Compiled]:
     try:
-        cubin_file.arch_of(raw)
-    except TraceFormatError:
-        return f"{path} is not PTX but another kind of binary", f"pass {_KINDS}"
-    return f"{path} is not PTX but a cubin", "rename it to end in .cubin"
-
-
-def _of_cubin(path: Path, options: CompileOptions) -> list[Compiled]:
-    raw = _bytes_of(path)
-    try:
-        arch, names = cubin_file.arch_of(raw), cubin_file.kernels(raw)
+        arch, kernels = cubin_file.arch_of(raw), embedded.of_cubin(raw, path)
     except TraceFormatError as error:
         raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
     if options.arch and not arch.startswith(options.arch):
         raise InputError(f"{path} is for {arch}, not for {options.arch}", "leave out --arch")
-    return [_given(name, arch, None, raw, path, options) for name in names]
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
-    arch = options.arch or DEFAULT_ARCH
-    ptx, cubin = cuda_cpp.compile_cuda(path, arch)
-    names = [kernel.name for kernel in parser.parse_ptx(ptx, str(path)).kernels()]
-    return [_given(name, arch, ptx, cubin, path, options) for name in names]
-
-
-def _given(
-    name: str, arch: str, ptx: str | None, cubin: bytes | None, path: Path, options: CompileOptions
-) -> Compiled:
-    return Compiled(
-        name=name,
-        arch=arch,
-        how="given",
-        ptx=ptx,
-        cubin=cubin,
-        num_warps=options.num_warps,
-        source_file=str(path),
-    )
-
-
-def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:
-    whole = demangling.demangled(each.name for each in kernels)
-    short = (own_name(each.name) or demangle.short_name(whole[each.name]) for each in kernels)
-    names = list(dict.fromkeys(short))
-    if kernel is None:
-        return f"{target} has no kernel", "pass a file that defines or launches one"
-    listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
-    return f"{target} has no kernel {kernel!r}", f"it has {listed}" if names else ""
+    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
