@@ -47,7 +47,7 @@ class AnswerParts:
     """
 
     def __init__(self, outcomes: Iterable[object] = ()) -> None:
-        self.failures = [each for each in outcomes if isinstance(each, Failure)]
+        self.failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
     def part(self, name: str, function: Callable[[], Value], default: Default) -> Value | Default:
         """What the function returns; the default, and a failure, after an internal error."""

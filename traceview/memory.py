@@ -86,8 +86,8 @@ def _of_groups(root: Path) -> Iterator[Free]:
 
 
 def _limited(mount: Path, path: str, names: tuple[str, str]) -> Iterator[Free]:
-    own = mount / path.lstrip("/")
-    for group in (own, *own.parents):
+    innermost = mount / path.lstrip("/")
+    for group in (innermost, *innermost.parents):
         if not group.is_relative_to(mount):
             return
         limit, used = (_number(group / name) for name in names)

@@ -56,10 +56,6 @@ _STARTED_FIRST = (
 starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
 fact would wait for each other. Several analyses need the idle time by site, which gpu-idle computes
 and which takes longest on some traces."""
-"""Analyses to start first. One thread builds the range tree, then the waves of launches; the other
-starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
-fact would wait for each other. Several analyses need the idle time by site, which gpu-idle computes
-and which takes longest on some traces."""
 _BESIDE = 6
 """Place in that order at which `beside` is started, at the latest with the last one: by then most
 facts that it shares with them are computed, and it ends about when the last analysis does."""

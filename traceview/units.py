@@ -78,7 +78,7 @@ def formatter(name: str) -> Callable[[Value], str]:
         if value is None:
             return ABSENT
         if isinstance(value, str):
-            return _own_names(value) if is_path else value
+            return _short_path(value) if is_path else value
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, float) and not math.isfinite(value):
@@ -88,7 +88,7 @@ def formatter(name: str) -> Callable[[Value], str]:
     return formatted
 
 
-def _own_names(path: str) -> str:
+def _short_path(path: str) -> str:
     """A range path in which no module repeats the name of its parent.
 
     `transformer.h.0/transformer.h.0.mlp` is shown as `transformer.h.0/mlp`.
@@ -96,7 +96,7 @@ def _own_names(path: str) -> str:
     if "." not in path:
         return path
     names = path.split("/")
-    inner = (own.removeprefix(f"{around}.") or own for around, own in pairwise(names))
+    inner = (name.removeprefix(f"{around}.") or name for around, name in pairwise(names))
     return "/".join((names[0], *inner))
 
 
@@ -118,11 +118,10 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
     one, other = before_ns / factor, after_ns / factor
     apart = _decimals((before_ns - after_ns) / factor, 2)
     most = _decimals(max(abs(one), abs(other)), 3) + 1
-    digits = (max(min(_decimals(each, 3), most), apart) for each in (one, other))
-    texts = [
-        f"{each:,.{min(shown, _least_digit(factor))}f}"
-        for each, shown in zip((one, other), digits, strict=True)
-    ]
+    texts = []
+    for time in (one, other):
+        digits = min(max(min(_decimals(time, 3), most), apart), _least_digit(factor))
+        texts.append(f"{time:,.{digits}f}")
     return texts[0], f"{texts[1]} {unit}"
 
 
@@ -177,15 +176,11 @@ def rounded_times(
     wanted = max(_decimals(largest_ns / factor, 3), _decimals(telling_ns / factor, 3))
     digits = min(wanted, _least_digit(factor))
     exact = [Fraction(time) / Fraction(factor) * 10**digits for time in times_ns]
-    return RoundedTimes(_summing(exact), digits, unit)
-
-
-def _summing(exact: Sequence[Fraction]) -> tuple[int, ...]:
-    """Whole numbers that sum to the rounded sum: each part rounded down, or up by remainder."""
+    # Each part is rounded down, or up by remainder where the rounded sum needs it.
     down = [floor(part) for part in exact]
     missing = round(sum(exact)) - sum(down)
-    upward = set(sorted(range(len(exact)), key=lambda at: down[at] - exact[at])[:missing])
-    return tuple(whole + (at in upward) for at, whole in enumerate(down))
+    upward = set(sorted(range(len(exact)), key=lambda row: down[row] - exact[row])[:missing])
+    return RoundedTimes(tuple(n + (row in upward) for row, n in enumerate(down)), digits, unit)
 
 
 def _sign(value: float) -> str:

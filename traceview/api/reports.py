@@ -135,4 +135,4 @@ def analyze_ranks(
     from traceview.ranks.execution.reading import read_job
 
     paths = [recordings] if isinstance(recordings, (str, Path)) else recordings
-    return read_job([str(each) for each in paths], jobs, dask)
+    return read_job([str(path) for path in paths], jobs, dask)

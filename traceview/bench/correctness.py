@@ -119,9 +119,9 @@ def flatten(results: Any) -> tuple[Any, ...]:
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Nested tuples, lists and mappings with `change(tensor)` in place of each tensor."""
     if isinstance(value, Mapping):
-        return {name: map_tensors(each, change) for name, each in value.items()}
+        return {name: map_tensors(part, change) for name, part in value.items()}
     if isinstance(value, tuple | list):
-        mapped = [map_tensors(each, change) for each in value]
+        mapped = [map_tensors(part, change) for part in value]
         return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
     return change(value) if _is_tensor(value) else value
 

@@ -318,7 +318,7 @@ class BlockSizes:
         self._operation, self._source = operation, source
         self._candidates = sorted(candidates)
         self._cache, self._machine = cache or TuningCache(), machine or this_machine()
-        self._own: dict[_Class, dict[int, list[float]]] = {}
+        self._measured: dict[_Class, dict[int, list[float]]] = {}
         self._failed: dict[_Class, dict[int, Exception]] = {}
 
     def choose(self, size: int, dtype: str) -> int:
@@ -338,10 +338,10 @@ class BlockSizes:
         def added(entry: Entry | None) -> Entry:
             times = _times(entry)
             times.setdefault(str(block), []).append(float(time_ns))
-            return {"times": {name: each[-_MOST_TIMES:] for name, each in times.items()}}
+            return {"times": {name: some[-_MOST_TIMES:] for name, some in times.items()}}
 
-        own = self._own.setdefault(_class_of(size, dtype), {}).setdefault(block, [])
-        own[:] = [*own, float(time_ns)][-_MOST_TIMES:]
+        here = self._measured.setdefault(_class_of(size, dtype), {}).setdefault(block, [])
+        here[:] = [*here, float(time_ns)][-_MOST_TIMES:]
         self._cache.update(self._key(size, dtype), added)
 
     def tune(self, run: Callable[[int], Any], size: int, dtype: str, trials: int = 10) -> int:
@@ -388,10 +388,13 @@ class BlockSizes:
     def _history(self, size: int, dtype: str) -> dict[int, list[float]]:
         """Times by block size: the stored ones, or those of this object if there are more."""
         stored = _times(self._cache.get(self._key(size, dtype)))
-        own = self._own.get(_class_of(size, dtype), {})
-        known = {b: max(stored.get(str(b), []), own.get(b, []), key=len) for b in self._candidates}
+        here = self._measured.get(_class_of(size, dtype), {})
+        all_times = {
+            block: max(stored.get(str(block), []), here.get(block, []), key=len)
+            for block in self._candidates
+        }
         failed = self._failed.get(_class_of(size, dtype), {})
-        return {block: times for block, times in known.items() if times and block not in failed}
+        return {block: times for block, times in all_times.items() if times and block not in failed}
 
     def _best(self, size: int, dtype: str) -> int | None:
         history = self._history(size, dtype)

@@ -41,9 +41,11 @@ def with_helper_lines(
     """The accesses of the PTX and SASS of a kernel, each with its `helper_lines`."""
     same: dict[_Key, list[Instruction]] = defaultdict(list)
     for function in functions:
-        for each in function.instructions if function else ():
-            if each.inlined and function:
-                same[function.level, each.opcode, each.source, each.loop_depth].append(each)
+        for instruction in function.instructions if function else ():
+            if instruction.inlined and function:
+                same[
+                    function.level, instruction.opcode, instruction.source, instruction.loop_depth
+                ].append(instruction)
     for access in accesses:
         key = (access.level, access.opcode, access.source, access.loop_depth)
         yield replace(access, helper_lines=helper_lines(same.get(key, ())))

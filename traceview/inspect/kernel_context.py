@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 from traceview.hardware import Occupancy
 from traceview.inspect.kernel_report import Difference
@@ -162,7 +163,7 @@ class KernelContext:
 
         Alternative paths count once, by the one that moves the most.
         """
-        instructions = (each for context in contexts for each in context.instructions)
+        instructions = chain.from_iterable(context.instructions for context in contexts)
         return self.provenance.bits_per_pass(instructions) if self.provenance else 0
 
     @cached_property

@@ -158,5 +158,5 @@ class KernelReport(display.Described):
     @property
     def shared_memory_bytes(self) -> int | None:
         """Static and dynamic shared memory of a block; None if neither is known."""
-        known = [b for b in (self.static_shared_bytes, self.dynamic_shared_bytes) if b is not None]
-        return sum(known) if known else None
+        parts = [b for b in (self.static_shared_bytes, self.dynamic_shared_bytes) if b is not None]
+        return sum(parts) if parts else None

@@ -211,5 +211,5 @@ class Recompilations:
 
 def narrower_fraction(counts: Mapping[int, int], width: int) -> float:
     """The fraction of all bits that accesses narrower than `width` move."""
-    bits = {each: each * count for each, count in counts.items()}
-    return sum(moved for each, moved in bits.items() if each < width) / sum(bits.values())
+    narrower = sum(bits * count for bits, count in counts.items() if bits < width)
+    return narrower / sum(bits * count for bits, count in counts.items())

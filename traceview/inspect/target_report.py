@@ -30,8 +30,8 @@ class PtxReport(display.Described):
     @property
     def arch(self) -> str | None:
         """The architecture that all kernels were compiled for; None if they differ."""
-        each = {kernel.compiled.arch for kernel in self.kernels}
-        return each.pop() if len(each) == 1 else None
+        archs = {kernel.compiled.arch for kernel in self.kernels}
+        return archs.pop() if len(archs) == 1 else None
 
 
 def inspect_target(

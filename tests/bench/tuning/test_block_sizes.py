@@ -68,6 +68,7 @@ def test_tuning_ends_where_nothing_can_be_saved(tmp_path, clock):
 
 def test_tuning_ends_where_what_was_saved_can_only_be_read(cache, clock, monkeypatch):
     blocks(cache).record(2**20, "float32", 512, 1000.0)
+
     def read_only(**_):
         raise OSError(30, "read-only")
 

@@ -80,9 +80,9 @@ def take_turns(
     Once `budget_s` per call is spent, five rounds are enough. After an error that is fatal nothing
     runs any more, so calls may be left without samples.
     """
-    for each in turns:
-        _attempt(each, partial(each.prepare, warmup))
-        if each.error and is_fatal(each.error):
+    for turn in turns:
+        _attempt(turn, partial(turn.prepare, warmup))
+        if turn.error and is_fatal(turn.error):
             return
     ends = time.monotonic() + budget_s * len(turns)
     # The garbage collector would run in some trials and not in others.
@@ -90,9 +90,9 @@ def take_turns(
         for number in range(trials):
             if number >= _FEWEST and time.monotonic() > ends:
                 return
-            for each in turns:
-                _attempt(each, each.measure)
-                if each.error and is_fatal(each.error):
+            for turn in turns:
+                _attempt(turn, turn.measure)
+                if turn.error and is_fatal(turn.error):
                     return
 
 

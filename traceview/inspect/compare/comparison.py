@@ -128,7 +128,7 @@ def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
         versions = [properties(kernel) for kernel in kernels]
         absent = 0 if topic in _COUNTED else None
         for name in dict.fromkeys(name for values in versions for name in values):
-            values = tuple(each.get(name, absent) for each in versions)
+            values = tuple(figures.get(name, absent) for figures in versions)
             if any(value is not None for value in values):
                 yield Quantity(topic, name, values)
 

@@ -77,7 +77,7 @@ def _is_named(kernel: KernelReport, pattern: str | None) -> bool:
     if pattern is None:
         return True
     names = (kernel.name, plain_name(kernel.name), kernel.short_name, kernel.demangled_name or "")
-    return pattern in names or any(fnmatchcase(each, pattern) for each in names)
+    return pattern in names or any(fnmatchcase(name, pattern) for name in names)
 
 
 def _figure(condition: Condition, kernel: KernelReport) -> _Verdict:
@@ -99,20 +99,20 @@ def _widths(condition: Condition, kernel: KernelReport) -> _Verdict:
 
     Bulk copies (TMA) are always wide enough.
     """
-    wanted = condition.quantity
-    assert isinstance(wanted, AccessWidth)
-    accesses = list(_matching(wanted, kernel))
+    width = condition.quantity
+    assert isinstance(width, AccessWidth)
+    accesses = list(_matching(width, kernel))
     sized = [access for access in accesses if access.width_bits]
     failing = [a for a in sized if not condition.holds(a.width_bits or 0)]
     if not accesses:
-        loops = " in loops" if wanted.in_loops else ""
-        which = " that differs by thread" if wanted.space == "global" else ""
-        return False, f"it has no {wanted.space} {wanted.kind}{loops}{which}", ()
+        loops = " in loops" if width.in_loops else ""
+        which = " that differs by thread" if width.space == "global" else ""
+        return False, f"it has no {width.space} {width.kind}{loops}{which}", ()
     shown = sorted(failing or sized, key=lambda access: access.width_bits or 0)
     places = _places(shown) or "bulk copies (TMA)"
     full = full_width_bits(kernel.compiled.arch)
     too_wide = condition.comparison == ">=" and condition.limit > full
-    if failing and wanted.space == "global" and too_wide:
+    if failing and width.space == "global" and too_wide:
         places += f"; {kernel.compiled.arch} moves at most {full} bits at once"
     return not failing, places, tuple(dict.fromkeys(line_name(a.source) for a in failing))
 
@@ -123,28 +123,28 @@ def _places(accesses: Sequence[Access]) -> str:
     for access in accesses:
         place = f"{access.width_bits} bits at {line_name(access.source)}"
         opcodes[place][access.opcode] += access.count
-    each = [
-        f"{place} ({' + '.join(f'{count} × {opcode}' for opcode, count in listed.items())})"
-        for place, listed in opcodes.items()
+    listed = [
+        f"{place} ({' + '.join(f'{count} × {opcode}' for opcode, count in counts.items())})"
+        for place, counts in opcodes.items()
     ]
-    more = len(each) - _MOST_PLACES
-    return ", ".join(each[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - _MOST_PLACES
+    return ", ".join(listed[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
+def _matching(width: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
     """The accesses that a condition is about.
 
     A global access with the same address in all threads moves one value, and is left out.
     """
-    level = wanted.level or ("ptx" if kernel.ptx else "sass")
-    of_ptx = kernel.ptx if (level, wanted.space) == ("ptx", "global") else None
+    level = width.level or ("ptx" if kernel.ptx else "sass")
+    of_ptx = kernel.ptx if (level, width.space) == ("ptx", "global") else None
     provenance = Provenance.of(of_ptx, kernel.compiled.arguments) if of_ptx else None
-    kinds = {wanted.kind, "async-copy"} if wanted.kind == "load" else {wanted.kind}
-    if wanted.kind == "atomic":
+    kinds = {width.kind, "async-copy"} if width.kind == "load" else {width.kind}
+    if width.kind == "atomic":
         kinds.add("reduction")
     for access in kernel.accesses:
-        meant = (access.level, access.space) == (level, wanted.space) and access.kind in kinds
-        if not meant or (wanted.in_loops and not access.loop_depth):
+        meant = (access.level, access.space) == (level, width.space) and access.kind in kinds
+        if not meant or (width.in_loops and not access.loop_depth):
             continue
         if provenance is not None and access.width_bits is not None:
             address = provenance.address(access)
@@ -154,7 +154,7 @@ def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
 
 
 def _findings(*severities: str) -> Callable[[KernelReport], float | None]:
-    return lambda kernel: sum(each.severity in severities for each in kernel.findings)
+    return lambda kernel: sum(finding.severity in severities for finding in kernel.findings)
 
 
 _FIGURE: Mapping[str, Callable[[KernelReport], float | None]] = {
