@@ -37,27 +37,29 @@ def _prefixed(unit: str, steps: int = len(_PREFIXES)) -> _Scale:
     return tuple((factor, prefix + unit) for factor, prefix in _PREFIXES[:steps])
 
 
+@record
+class _Unit:
+    """A unit: its scale, the label of a column without it in its name, and its name in words."""
+
+    scale: _Scale
+    label: str
+    words: str
+
+
 # Longest suffix first: `_bytes_per_s` must not match a shorter one.
-_SCALES: dict[str, _Scale] = {
-    "flop_per_byte": ((1.0, "FLOP/B"),),
+_UNITS = {
+    "flop_per_byte": _Unit(((1.0, "FLOP/B"),), "FLOP/B", "FLOP/byte"),
     # Data sheets use GB/s and TFLOP/s at any size: 4,814 GB/s is easier to compare.
-    "bytes_per_s": _prefixed("B/s", 4),
-    "flop_per_s": _prefixed("FLOP/s", 5),
-    "bytes_per_step": _prefixed("B"),
-    "bytes": _prefixed("B"),
-    "flop": _prefixed("FLOP"),
-    "bits": ((1.0, "bit"),),
-    "hz": _prefixed("Hz"),
-    "ns": _TIMES,
-}
-_LABELS = {
-    "flop_per_byte": "FLOP/B",
-    "bytes_per_s": "bytes/s",
-    "bytes_per_step": "per step",
-    "flop_per_s": "FLOP/s",
-    "flop": "FLOP",
-    "pct": "%",
-    "factor": "×",
+    "bytes_per_s": _Unit(_prefixed("B/s", 4), "bytes/s", "bytes/s"),
+    "flop_per_s": _Unit(_prefixed("FLOP/s", 5), "FLOP/s", "FLOP/s"),
+    "bytes_per_step": _Unit(_prefixed("B"), "per step", "bytes per step"),
+    "bytes": _Unit(_prefixed("B"), "", "bytes"),
+    "flop": _Unit(_prefixed("FLOP"), "FLOP", "FLOP"),
+    "bits": _Unit(((1.0, "bit"),), "", "bits"),
+    "hz": _Unit(_prefixed("Hz"), "", "Hz"),
+    "ns": _Unit(_TIMES, "", "nanoseconds"),
+    "pct": _Unit((), "%", "percent"),
+    "factor": _Unit((), "×", "factor"),
 }
 
 
@@ -226,7 +228,8 @@ def label(name: str) -> str:
     """The heading of a column: its name in words, without a unit that its values show."""
     unit = unit_of(name)
     words = _words(name, unit)
-    return f"{words} {_LABELS.get(unit, '' if words else unit)}".strip()
+    text = _UNITS[unit].label if unit in _UNITS else ""
+    return f"{words} {text or ('' if words else unit)}".strip()
 
 
 def stem(name: str) -> str:
@@ -243,7 +246,7 @@ def _words(name: str, unit: str) -> str:
 @lru_cache(maxsize=1024)
 def unit_of(name: str) -> str:
     """The unit suffix of a name (`ns`, `bytes_per_s`, `pct` …); empty for a count."""
-    for unit in (*_SCALES, "pct", "factor"):
+    for unit in _UNITS:
         if name == unit or name.endswith(f"_{unit}"):
             return unit
     return ""
@@ -261,9 +264,8 @@ def axis(name: str, largest: float) -> tuple[float, str]:
     unit = unit_of(name)
     if unit == "pct":
         return 1.0, "%"
-    if unit not in _SCALES:
-        return 1.0, ""
-    return _step(largest, _SCALES[unit])
+    scale = _UNITS[unit].scale if unit else ()
+    return _step(largest, scale) if scale else (1.0, "")
 
 
 def _number_format(name: str) -> Callable[[float], str]:
@@ -276,7 +278,7 @@ def _number_format(name: str) -> Callable[[float], str]:
     if unit == "factor":
         return lambda value: f"{value:,.1f}×"
     if unit:
-        return partial(_scaled, _SCALES[unit])
+        return partial(_scaled, _UNITS[unit].scale)
     # No separators in ids: they would be hard to search for.
     if name == "id" or name.endswith("_id"):
         return str
@@ -311,14 +313,8 @@ def _three_digits(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-_KINDS = {
-    "ns": "nanoseconds", "bytes": "bytes", "bytes_per_s": "bytes/s", "flop": "FLOP",
-    "flop_per_s": "FLOP/s", "flop_per_byte": "FLOP/byte", "bits": "bits", "hz": "Hz",
-    "bytes_per_step": "bytes per step", "pct": "percent", "factor": "factor",
-}  # fmt: skip
-
-
 def of_column(name: str, dtype: str) -> str:
     """The unit of a column in words, such as `nanoseconds`; without one, the kind of value."""
     plain = {"text": "text", "bool": "yes or no", "bytes": "binary"}
-    return plain.get(dtype) or _KINDS.get(unit_of(name), "number")
+    unit = unit_of(name)
+    return plain.get(dtype) or (_UNITS[unit].words if unit else "number")

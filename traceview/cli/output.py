@@ -33,6 +33,13 @@ class OutputFile(click.Path):
         return super().convert(value, param, ctx)
 
 
+def output_file(metavar: str, text: str, *, required: bool = False) -> Callable[[Any], Any]:
+    """The option `-o` of a verb that writes one file."""
+    return click.option(
+        "-o", "--output", type=OutputFile(), metavar=metavar, required=required, help=text
+    )
+
+
 json_option = click.option(
     "--json",
     "json_",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from traceview.cli import debug_option, process
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile, force_option, say_written
+from traceview.cli.output import force_option, output_file, say_written
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
         raise click.BadParameter("pass first and end, such as 10:20")
     return int(first), int(end)
+
+
+def _without(part: str, text: str) -> Callable[[Any], Any]:
+    """The option --no-PART, which leaves a part of the recording out."""
+    field = part.replace("-", "_")
+    return click.option(
+        f"--no-{part}", field, is_flag=True, flag_value=False, default=True, help=text
+    )
 
 
 @click.command(
@@ -55,13 +64,7 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     show_default=True,
     help="Profiler: nsys, or torch.profiler inside the program; auto prefers nsys if it works.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="OUT.sqlite",
-    help="Output file. Default: <script>.sqlite in the current folder.",
-)
+@output_file("OUT.sqlite", "Output file. Default: <script>.sqlite in the current folder.")
 @force_option
 @click.option(
     "--nproc",
@@ -116,29 +119,11 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     help="Pass an option to nsys profile, such as --nsys-option=--delay=5. Overrides "
     "traceview's own (repeatable).",
 )
-@click.option(
-    "--no-kernels",
-    "kernels",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not store the code of the Triton kernels that run.",
-)
-@click.option(
-    "--no-sync-sites",
-    "sync_sites",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not record which Python lines wait for the GPU.",
-)
-@click.option(
-    "--no-source-lines",
-    "source_lines",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not store the source lines that wait or are sampled, nor the lines around them.",
+@_without("kernels", "Do not store the code of the Triton kernels that run.")
+@_without("sync-sites", "Do not record which Python lines wait for the GPU.")
+@_without(
+    "source-lines",
+    "Do not store the source lines that wait or are sampled, nor the lines around them.",
 )
 @click.option(
     "--annotate",
