@@ -64,14 +64,14 @@ def describe(
     outputs = results if isinstance(results, tuple | list) else (results,)
     leaves_in = [leaf for i, value in enumerate(inputs) for leaf in _Named(f"input {i}", value)]
     leaves_out = [leaf for i, value in enumerate(outputs) for leaf in _Named(f"output {i}", value)]
-    on_gpu = (x.value for x in (*leaves_in, *leaves_out) if getattr(x.value, "is_cuda", False))
-    gpu = next((str(tensor.device) for tensor in on_gpu), None)
+    values = [leaf.value for leaf in (*leaves_in, *leaves_out)]
+    gpu = next((str(value.device) for value in values if getattr(value, "is_cuda", False)), None)
     others = [leaf.value for leaf in leaves_in if not leaf.is_plain]
     facts_in, facts_out = (
         tuple(_facts(leaf) for leaf in side if leaf.is_plain) for side in (leaves_in, leaves_out)
     )
     # The results must not count as memory of the next call.
-    del results, outputs, leaves_out
+    del results, outputs, leaves_out, values
     timing = benchmark(lambda: run(*inputs), 1, trials, device=gpu or "cpu", budget_s=2.0)
     peak_bytes = _peak_bytes(run, inputs, gpu) if gpu else None
     arguments = tuple(" ".join(repr(value).split())[:80] for value in others)
