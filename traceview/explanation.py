@@ -38,59 +38,47 @@ class Explanation:
 
 def explanations() -> tuple[Explanation, ...]:
     """The explanations of the verdict, the scoreboard and all analyses, in reading order."""
-    return (_verdict(), _scoreboard(), *map(_analysis, ALL))
+    figures = (TableSpec("scoreboard", "the figures", SCOREBOARD, ()),)
+    boards = (
+        ("verdict", "Verdict", "What does the recording come to, in one line?",
+         (), (Verdict, limit_of), verdict.__module__),
+        ("scoreboard", "Scoreboard", "Which figures should I look at first?",
+         figures, (sys.modules[scoreboard.__module__],), scoreboard.__module__),
+    )  # fmt: skip
+    return (
+        *(
+            Explanation(name, title, question, (), tables, _method(*documented), _file(module))
+            for name, title, question, tables, documented, module in boards
+        ),
+        *map(_analysis, ALL),
+    )
 
 
 def explained(name: str) -> Explanation:
     """The explanation of the answer `name`. Raises InputError if there is no such answer."""
-    every = {each.name: each for each in explanations()}
-    if name not in every:
-        raise InputError(f"no analysis is named {name!r}", suggestion(name, [*every]))
-    return every[name]
+    by_name = {explanation.name: explanation for explanation in explanations()}
+    if name not in by_name:
+        raise InputError(f"no analysis is named {name!r}", suggestion(name, [*by_name]))
+    return by_name[name]
 
 
 def _analysis(analysis: Analysis) -> Explanation:
-    needs = (Need(n, TABLES[n].meaning, TABLES[n].how_to_record) for n in analysis.needs)
+    module = analysis.compute.__module__
     return Explanation(
         analysis.name,
         analysis.title,
         analysis.question,
-        tuple(needs),
+        tuple(Need(n, TABLES[n].meaning, TABLES[n].how_to_record) for n in analysis.needs),
         analysis.tables,
-        _method(sys.modules[analysis.compute.__module__]),
-        _file(analysis.compute.__module__),
+        _method(sys.modules[module]),
+        _file(module),
     )
 
 
-def _verdict() -> Explanation:
-    return Explanation(
-        "verdict",
-        "Verdict",
-        "What does the recording come to, in one line?",
-        (),
-        (),
-        "\n\n".join(map(_method, (Verdict, limit_of))),
-        _file(verdict.__module__),
-    )
-
-
-def _scoreboard() -> Explanation:
-    table = TableSpec("scoreboard", "the figures", SCOREBOARD, ())
-    return Explanation(
-        "scoreboard",
-        "Scoreboard",
-        "Which figures should I look at first?",
-        (),
-        (table,),
-        _method(sys.modules[scoreboard.__module__]),
-        _file(scoreboard.__module__),
-    )
-
-
-def _method(documented: object) -> str:
-    """The docstring without its first line, which repeats the question, unless that is all."""
-    first, _, method = (inspect.getdoc(documented) or "").partition("\n\n")
-    return method or first
+def _method(*documented: object) -> str:
+    """The docstrings without their first line, which repeats the question, unless that is all."""
+    parts = [(inspect.getdoc(one) or "").partition("\n\n") for one in documented]
+    return "\n\n".join(method or first for first, _, method in parts)
 
 
 def _file(module: str) -> str:

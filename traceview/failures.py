@@ -47,7 +47,7 @@ class AnswerParts:
     """
 
     def __init__(self, outcomes: Iterable[object] = ()) -> None:
-        self.failures = [each for each in outcomes if isinstance(each, Failure)]
+        self.failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
     def part(self, name: str, function: Callable[[], Value], default: Default) -> Value | Default:
         """What the function returns; the default, and a failure, after an internal error."""
@@ -84,15 +84,12 @@ def internal_error(error: Exception) -> str:
 def warnings_of(failures: Iterable[Failure]) -> tuple[FailureWarning, ...]:
     """One warning for each error, which names the parts that it ended: they often share a fact."""
     parts: dict[str, list[str]] = {}
-    for each in failures:
-        parts.setdefault(each.reason, []).append(each.part)
-    return tuple(
-        FailureWarning(f"{_listed(names)} failed, all else holds: {reason}; {REPORT_IT}")
-        for reason, names in parts.items()
-    )
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    *first, last = (*names[:_MOST_NAMED], f"{units.count(more)} more") if more > 0 else names
-    return f"{', '.join(first)} and {last}" if first else last
+    for failure in failures:
+        parts.setdefault(failure.reason, []).append(failure.part)
+    warnings = []
+    for reason, names in parts.items():
+        more = len(names) - _MOST_NAMED
+        *first, last = (*names[:_MOST_NAMED], f"{units.count(more)} more") if more > 0 else names
+        listed = f"{', '.join(first)} and {last}" if first else last
+        warnings.append(FailureWarning(f"{listed} failed, all else holds: {reason}; {REPORT_IT}"))
+    return tuple(warnings)

@@ -257,11 +257,18 @@ def forecast(
         return None
     if not loops:
         return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
-    loop, part = _loop_of(loops, when)
+    loop, part = loops[0], 1.0
+    if when and (whole_ns := when.time.total()):
+        candidates = [one for one in loops if when.device in one.devices] or loops
+        inside = [intervals.intersection(one.time, when.time).total() for one in candidates]
+        loop, part = candidates[inside.index(max(inside))], max(inside) / whole_ns
     steady_ns = 100.0 * finding.time_at_stake_ns / share
     if 0 < part < _MOSTLY and loop.total_ns < _MOSTLY * steady_ns:
         return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
-    of_step = _share_of_step(finding, share, loop, part)
+    of_step = share
+    if part < _ARE_ALL or loop.total_ns < _ARE_ALL * steady_ns:
+        # Else the steps are the steady time: a share of it is a share of a step.
+        of_step = min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)
     if not of_step:
         return Forecast(None, None, None, finding.saving, share_of_run_pct=share)
     saved = min(round(loop.step_ns * of_step / 100.0), finding.time_at_stake_ns)
@@ -280,22 +287,3 @@ def forecast(
 def _speedup(share: float) -> float | None:
     left = 1.0 - share / 100.0
     return 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
-
-
-def _loop_of(loops: Sequence[LoopTime], when: LostTime | None) -> tuple[LoopTime, float]:
-    """The loop that covers most of `when`, and the fraction of `when` within its steps."""
-    if when is None or not when.time.total():
-        return loops[0], 1.0
-    candidates = [each for each in loops if when.device in each.devices] or loops
-    inside = [intervals.intersection(each.time, when.time).total() for each in candidates]
-    most = max(range(len(candidates)), key=lambda each: inside[each])
-    return candidates[most], inside[most] / when.time.total()
-
-
-def _share_of_step(finding: Finding, share: float, loop: LoopTime, part: float) -> float:
-    """The part of a loss that lies within the steps of a loop, as a percentage of a step."""
-    steady_ns = 100.0 * finding.time_at_stake_ns / share
-    if part >= _ARE_ALL and loop.total_ns >= _ARE_ALL * steady_ns:
-        # The steps are the steady time: a share of it is a share of a step.
-        return share
-    return min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)

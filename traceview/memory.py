@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -58,49 +58,23 @@ class Free:
 
 def free_memory(root: Path = ROOT) -> Free | None:
     """The tightest bound, or None if the system reports none. `root` holds /proc and /sys."""
-    limits = [*_of_system(root), *_of_groups(root), *_of_address_space(root)]
-    return min(limits, key=lambda free: free.size_bytes, default=None)
-
-
-def _of_system(root: Path) -> Iterator[Free]:
-    for name, value in _fields(root / "proc/meminfo"):
-        if name == "MemAvailable:":
-            yield Free(value * KIB, "on this machine")
-            return
-    try:
-        # macOS reports only the total.
-        yield Free(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "on this machine")
-    except (AttributeError, ValueError, OSError):
-        return
-
-
-def _of_groups(root: Path) -> Iterator[Free]:
-    """Bounds of the process's control group and all its parents."""
+    available = dict(_fields(root / "proc/meminfo")).get("MemAvailable:")
+    limits = [] if available is None else [Free(available * KIB, "on this machine")]
+    # macOS reports only the total, Windows nothing.
+    with suppress(AttributeError, ValueError, OSError):
+        if not limits:
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            limits.append(Free(total, "on this machine"))
+    # The process's control group and all its parents.
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
-            yield from _limited(root / "sys/fs/cgroup", path, ("memory.max", "memory.current"))
+            limits += _limited(root / "sys/fs/cgroup", path, ("memory.max", "memory.current"))
         elif "memory" in controllers.split(","):
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            yield from _limited(root / "sys/fs/cgroup/memory", path, names)
-
-
-def _limited(mount: Path, path: str, names: tuple[str, str]) -> Iterator[Free]:
-    own = mount / path.lstrip("/")
-    for group in (own, *own.parents):
-        if not group.is_relative_to(mount):
-            return
-        limit, used = (_number(group / name) for name in names)
-        if limit is not None and used is not None and limit < _NO_LIMIT:
-            spare = max(limit - used + _cached(group), 0)
-            yield Free(spare, f"under the {limit / 1e9:.1f} GB limit of this container or job")
-
-
-def _cached(group: Path) -> int:
-    """Bytes of page cache in a control group; v1 has totals that include child groups."""
-    stat = dict(_fields(group / "memory.stat"))
-    names = ("inactive_file", "active_file")
-    return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
+            limits += _limited(root / "sys/fs/cgroup/memory", path, names)
+    limits += _of_address_space(root)
+    return min(limits, key=lambda free: free.size_bytes, default=None)
 
 
 def _of_address_space(root: Path) -> Iterator[Free]:
@@ -109,26 +83,36 @@ def _of_address_space(root: Path) -> Iterator[Free]:
     except ImportError:  # Windows
         return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    taken = next((pages for _, pages in _fields(root / "proc/self/statm", first=True)), None)
-    if limit != resource.RLIM_INFINITY and taken is not None:
-        spare = max(limit - taken * resource.getpagesize(), 0)
+    pages = _text(root / "proc/self/statm").partition(" ")[0]
+    if limit != resource.RLIM_INFINITY and pages.isdecimal():
+        spare = max(limit - int(pages) * resource.getpagesize(), 0)
         yield Free(spare, f"under the {limit / 1e9:.1f} GB limit of ulimit -v")
 
 
-def _fields(path: Path, *, first: bool = False) -> Iterator[tuple[str, int]]:
-    """Lines of a name and a number; with `first`, the number that starts each line."""
+def _limited(mount: Path, path: str, names: tuple[str, str]) -> Iterator[Free]:
+    innermost = mount / path.lstrip("/")
+    for group in (innermost, *innermost.parents):
+        if not group.is_relative_to(mount):
+            return
+        # Without a limit the file is missing or says `max`.
+        limit, used = (_text(group / name).strip() for name in names)
+        if limit.isdecimal() and used.isdecimal() and int(limit) < _NO_LIMIT:
+            # The page cache; v1 has totals that include child groups.
+            stat = dict(_fields(group / "memory.stat"))
+            cached = sum(
+                stat.get(f"total_{name}", stat.get(name, 0))
+                for name in ("inactive_file", "active_file")
+            )
+            spare = max(int(limit) - int(used) + cached, 0)
+            yield Free(spare, f"under the {int(limit) / 1e9:.1f} GB limit of this container or job")
+
+
+def _fields(path: Path) -> Iterator[tuple[str, int]]:
+    """Lines of a name and a number."""
     for line in _text(path).splitlines():
         words = line.split()
-        if first and words:
-            words = ["", words[0]]
         if len(words) > 1 and words[1].isdecimal():
             yield words[0], int(words[1])
-
-
-def _number(path: Path) -> int | None:
-    """The number in a file; None if the file is missing or says `max`."""
-    text = _text(path).strip()
-    return int(text) if text.isdecimal() else None
 
 
 def _text(path: Path) -> str:
@@ -159,6 +143,12 @@ def import_numpy() -> None:
         import_module("numpy")
     finally:
         del os.environ[_VARIABLE]
+
+
+def prepare() -> None:
+    """Set this process up to read and analyze traces."""
+    import_numpy()
+    keep_freed_memory()
 
 
 # Python's garbage collection, put off where it would take time and find nothing.

@@ -76,13 +76,25 @@ def replacing(path: Path) -> Iterator[Path]:
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        yield part
-        part.replace(target)
+        with _named_errors(path):
+            yield part
+            part.replace(target)
+    finally:
+        # A read-only folder has none.
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn an error of writing into one that names the output."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
-    finally:
-        _remove(part)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
@@ -91,21 +103,13 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     A path that ends in .gz is compressed. A device or a pipe is written to, not replaced. Raises
     TraceviewError if the file cannot be written.
     """
-    target = path.resolve()
-    special = target.exists() and not target.is_file()
-    written = target if special else target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        _write(written, pieces, compressed=path.suffix == ".gz", new=not special)
-        if not special:
-            written.replace(target)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceviewError(f"cannot write {path}: {reason}", "choose another file") from error
-    finally:
-        if not special:
-            _remove(written)
+    target, compressed = path.resolve(), path.suffix == ".gz"
+    if target.is_file() or not target.exists():
+        with replacing(path) as part:
+            _write(part, pieces, compressed=compressed, new=True)
+        return
+    with _named_errors(path):
+        _write(target, pieces, compressed=compressed, new=False)
 
 
 def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[bytes]]]) -> int:
@@ -136,12 +140,6 @@ def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[bytes]]]) -> 
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return len(names)
-
-
-def _remove(path: Path) -> None:
-    """Remove a temporary output, if there is one; a read-only folder has none."""
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, pieces: Iterable[bytes], *, compressed: bool, new: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,38 +53,25 @@ def ranked(
         if isinstance(outcome, Result)
         for finding in outcome.findings
     ]
-    one_per_cause = [*_one_analysis_per_cause(findings)]
-    in_order = sorted(_with_leaders(one_per_cause), key=_rank)
+    in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
-    limited = (*in_order[:MOST_ABOVE_INFO], *map(_as_info, in_order[MOST_ABOVE_INFO:]))
-    return tuple(
-        _with_forecast(each, limited[:place], loops, time_of) for place, each in enumerate(limited)
-    )
-
-
-def _with_forecast(
-    ranked: RankedFinding,
-    before: Sequence[RankedFinding],
-    loops: Sequence[LoopTime],
-    time_of: Callable[[Finding], LostTime | None],
-) -> RankedFinding:
-    """The finding with its forecast; findings of trace-health get none."""
-    own = forecast(ranked.finding, loops, time_of(ranked.finding) if loops else None)
-    if own is None or ranked.analysis == trace_health.ANALYSIS.name:
-        return ranked
-    own = replace(own, is_partial=_follows_less(ranked.finding, before))
-    if not loops:
-        return replace(ranked, forecast=own)
-    finding = replace(ranked.finding, share_of_step_pct=own.share_of_step_pct)
-    return replace(ranked, finding=finding, forecast=own)
-
-
-def _follows_less(finding: Finding, before: Sequence[RankedFinding]) -> bool:
-    """Whether a general finding comes after one that can save less time."""
-    alike = (each.finding for each in before if each.finding.severity == finding.severity)
-    return finding.general and any(
-        0 < each.time_at_stake_ns < finding.time_at_stake_ns for each in alike
-    )
+    in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
+    forecasts = []
+    for place, row in enumerate(in_order):
+        finding = row.finding
+        saving = forecast(finding, loops, time_of(finding) if loops else None)
+        if saving and row.analysis != trace_health.ANALYSIS.name:
+            # A general finding that comes after one that can save less time.
+            is_partial = finding.general and any(
+                0 < earlier.finding.time_at_stake_ns < finding.time_at_stake_ns
+                for earlier in in_order[:place]
+                if earlier.finding.severity == finding.severity
+            )
+            if loops:
+                finding = replace(finding, share_of_step_pct=saving.share_of_step_pct)
+            row = RankedFinding(row.analysis, finding, replace(saving, is_partial=is_partial))
+        forecasts.append(row)
+    return tuple(forecasts)
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:
@@ -103,20 +90,22 @@ def _within(finding: Finding, steady_ns: int | None) -> Finding:
     return replace(finding, time_at_stake_ns=steady_ns, share_of_step_pct=100.0)
 
 
-def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> Iterable[RankedFinding]:
+def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
     """The findings; of each cause, only those of the analysis with the largest one keep severity.
 
     Findings of one analysis on one cause are about different places, such as lines.
     """
     largest: dict[str, RankedFinding] = {}
-    for each in findings:
-        best = largest.get(each.finding.cause)
+    for row in findings:
+        best = largest.get(row.finding.cause)
         # Of equal findings the later one wins: it is the more specific in reading order.
-        if best is None or _rank(each) <= _rank(best):
-            largest[each.finding.cause] = each
-    for each in findings:
-        same = each.finding.cause == "" or largest[each.finding.cause].analysis == each.analysis
-        yield each if same else _as_info(each)
+        if best is None or _rank(row) <= _rank(best):
+            largest[row.finding.cause] = row
+    return [
+        row if not row.finding.cause or largest[row.finding.cause].analysis == row.analysis
+        else _as_info(row)
+        for row in findings
+    ]  # fmt: skip
 
 
 def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
@@ -124,18 +113,15 @@ def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
 
     It does so if it is likely to save more than the general one, and then goes before it.
     """
-    general = {each.finding.cause: each.finding for each in findings if _sums_up(each.finding)}
-    for each in findings:
-        whole = general.get(each.finding.cause)
-        leads = whole and not each.finding.general and _likely_ns(each.finding) > _likely_ns(whole)
-        if whole and leads and each.finding.severity != "info":
-            severity = min(each.finding.severity, whole.severity, key=SEVERITIES.index)
-            each = replace(each, finding=replace(each.finding, severity=severity))
-        yield each
-
-
-def _sums_up(finding: Finding) -> bool:
-    return finding.general and finding.cause != "" and finding.severity != "info"
+    rated = [row.finding for row in findings if row.finding.severity != "info"]
+    general = {finding.cause: finding for finding in rated if finding.general and finding.cause}
+    for row in findings:
+        finding, whole = row.finding, general.get(row.finding.cause)
+        specific = whole is not None and not finding.general and finding.severity != "info"
+        if whole and specific and _likely_ns(finding) > _likely_ns(whole):
+            severity = min(finding.severity, whole.severity, key=SEVERITIES.index)
+            row = replace(row, finding=replace(finding, severity=severity))
+        yield row
 
 
 def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
@@ -145,33 +131,23 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
     """
     claimed: dict[int, Intervals] = {}
     kernels: set[tuple[str, str]] = set()
-    for each in sorted(in_order, key=lambda each: each.finding.general and not each.finding.cause):
-        finding = each.finding
-        kernel = (each.analysis, finding.subject.name)
+    for row in sorted(in_order, key=lambda row: row.finding.general and not row.finding.cause):
+        finding, lost = row.finding, row.finding.lost
+        kernel = (row.analysis, finding.subject.name)
         repeats = finding.subject.kind == "kernel" and kernel in kernels
-        if finding.severity == "info" or repeats or _is_claimed(finding.lost, claimed):
-            yield _as_info(each)
+        before = claimed.get(lost.device, intervals.EMPTY) if lost else intervals.EMPTY
+        if lost:
+            repeats |= 2 * intervals.intersection(before, lost.time).total() > lost.time.total()
+        if finding.severity == "info" or repeats:
+            yield _as_info(row)
             continue
         kernels.add(kernel)
-        _claim(finding.lost, claimed)
-        yield each
-
-
-def _is_claimed(lost: LostTime | None, claimed: Mapping[int, Intervals]) -> bool:
-    """Whether more than half of the lost time is claimed by earlier findings."""
-    if lost is None or lost.device not in claimed:
-        return False
-    again = intervals.intersection(claimed[lost.device], lost.time)
-    return 2 * again.total() > lost.time.total()
-
-
-def _claim(lost: LostTime | None, claimed: dict[int, Intervals]) -> None:
-    if lost is not None:
-        parts = claimed.get(lost.device, intervals.EMPTY), lost.time
-        claimed[lost.device] = intervals.union(
-            np.concatenate([part.start for part in parts]),
-            np.concatenate([part.end for part in parts]),
-        )
+        if lost:
+            claimed[lost.device] = intervals.union(
+                np.concatenate([before.start, lost.time.start]),
+                np.concatenate([before.end, lost.time.end]),
+            )
+        yield row
 
 
 def _as_info(ranked: RankedFinding) -> RankedFinding:

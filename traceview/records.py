@@ -42,12 +42,10 @@ def _with_methods(cls: type[Value]) -> type[Value]:
 def _initializer(cls: Any) -> Callable[..., None]:
     """An `__init__` that does what a dataclass would compile. Raises TypeError."""
     every = fields(cls)
-    names, finish = tuple(each.name for each in every), getattr(cls, "__post_init__", None)
+    names, finish = tuple(f.name for f in every), getattr(cls, "__post_init__", None)
     known, count = frozenset(names), len(names)
-    defaults = {each.name: each.default for each in every if each.default is not MISSING}
-    factories = [
-        (each.name, each.default_factory) for each in every if each.default_factory is not MISSING
-    ]
+    defaults = {f.name: f.default for f in every if f.default is not MISSING}
+    factories = [(f.name, f.default_factory) for f in every if f.default_factory is not MISSING]
 
     def initialize(self: Any, *values: Any, **named: Any) -> None:
         if named or len(values) != count:
@@ -89,4 +87,4 @@ class _Methods:
 @cache
 def _compared(cls: Any) -> Callable[[object], object]:
     """A getter of the fields that two records are compared by."""
-    return attrgetter(*(each.name for each in fields(cls) if each.compare))
+    return attrgetter(*(f.name for f in fields(cls) if f.compare))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from threading import Thread
 
 import numpy as np
@@ -26,7 +27,7 @@ from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.ranking import Outcome, RankedFinding, ranked
 from traceview.records import record
-from traceview.tables import Array, Column, Table
+from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
@@ -55,16 +56,15 @@ _STARTED_FIRST = (
 starts with operations and idle gaps and needs the tree afterwards. Threads that start with the same
 fact would wait for each other. Several analyses need the idle time by site, which gpu-idle computes
 and which takes longest on some traces."""
-_STARTED_BESIDE = "steps"
-"""The analysis that `beside` is started with, else the first one: by then most facts that it shares
-with the analyses are computed, and it ends about when the last analysis does."""
-_TIMES = ("start_ns", "end_ns", "time_ns")
+_BESIDE = 6
+"""Place in that order at which `beside` is started, at the latest with the last one: by then most
+facts that it shares with them are computed, and it ends about when the last analysis does."""
 _TIMED_TABLES = (
     *("kernels", "copies", "sets", "graph_launches", "api_calls", "synchronizations", "ranges"),
     *("os_calls", "overheads", "python_samples"),
 )
 
-FINDING_COLUMNS = (
+_FINDING_COLUMNS = (
     Column("severity", "text", "high, medium, low or info"),
     Column("analysis", "text", "name of the analysis that reports it"),
     Column("time_at_stake_ns", "int64", "upper bound of the time that acting on it saves"),
@@ -77,6 +77,12 @@ FINDING_COLUMNS = (
     Column("action", "text", "what to do about it", prose=True),
     Column("start_ns", "int64", "start of the time window that shows it", nullable=True),
     Column("end_ns", "int64", "end of that window", nullable=True),
+)
+_FINDING_CELLS = attrgetter(
+    *("finding.severity", "analysis", "finding.time_at_stake_ns", "finding.share_of_step_pct"),
+    *("finding.subject.kind", "finding.subject.name", "finding.subject.file"),
+    *("finding.subject.line", "finding.message", "finding.action"),
+    *("finding.evidence.start_ns", "finding.evidence.end_ns"),
 )
 
 
@@ -180,18 +186,23 @@ def analyze(
 
     Raises InputError if a name in `only` is not that of an analysis.
     """
-    chosen = selected(analyses, only)
+    names = [analysis.name for analysis in analyses]
+    for name in only:
+        if name not in names:
+            raise InputError(f"no analysis is named {name!r}", suggestion(name, names))
+    chosen = tuple(a for a in analyses if not only or a.name in only)
+    order = sorted(chosen, key=lambda a: [*_STARTED_FIRST, a.name].index(a.name))
+    shares_threads = len(chosen) > threads
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(threads) as pool:
-        if len(chosen) > threads:
+        if shares_threads:
             pool.submit(range_tree, trace)
-        running, order = {}, _in_order_of_start(chosen)
-        place = next((n for n, each in enumerate(order) if each.name == _STARTED_BESIDE), 0)
-        for number, each in enumerate(order):
-            if beside and number == place:
+        running = {}
+        for number, analysis in enumerate(order):
+            if beside and number == min(_BESIDE, len(order) - 1):
                 pool.submit(Thread(target=beside, args=(trace,)).start)
-            running[each.name] = pool.submit(answered, each, trace, tables=tables)
-        if len(chosen) > threads:
+            running[analysis.name] = pool.submit(answered, analysis, trace, tables=tables)
+        if shares_threads:
             # Submitted last, for the thread that has nothing else left to do.
             for figure in (verdict, scoreboard, duration_ns):
                 pool.submit(figure, trace)
@@ -217,108 +228,62 @@ def report_of(
     An internal error in one part leaves the others as they are. The first warnings name it.
     """
     parts, facts = AnswerParts(outcomes.values()), facts_of(trace)
-    known = {name: _known(each) for name, each in outcomes.items()}
-    findings = parts.part("ranking", lambda: _ranked(trace, known), ())
+    answers = {
+        name: Failed(outcome.reason, REPORT_IT) if isinstance(outcome, Failure) else outcome
+        for name, outcome in outcomes.items()
+    }
+
+    def findings() -> tuple[RankedFinding, ...]:
+        steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
+        return ranked(answers, loop_times(trace), lambda one: time_of(trace, one), steady_ns)
+
+    in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)
     summary = parts.part("verdict", lambda: verdict(trace), None)
     figures = parts.part("scoreboard", lambda: scoreboard(trace), None)
     times = parts.part("run time", lambda: run_time(trace, facts.duration_ns), None)
-    return Report(
-        replace(facts, warnings=(*parts.warnings, *facts.warnings)),
-        analyses,
-        known,
-        findings or ranked(known),
-        count,
-        summary,
-        figures,
-        times,
-        trace,
-    )
-
-
-def _known(outcome: Outcome | Failure) -> Outcome:
-    return Failed(outcome.reason, REPORT_IT) if isinstance(outcome, Failure) else outcome
-
-
-def _in_order_of_start(analyses: Sequence[Analysis]) -> list[Analysis]:
-    """The analyses of `_STARTED_FIRST`, then the others in reading order."""
-    place = {name: number for number, name in enumerate(_STARTED_FIRST)}
-    return sorted(analyses, key=lambda each: place.get(each.name, len(place)))
+    facts = replace(facts, warnings=(*parts.warnings, *facts.warnings))
+    in_order = in_order or ranked(answers)
+    return Report(facts, analyses, answers, in_order, count, summary, figures, times, trace)
 
 
 def without_tables(trace: Trace) -> Report:
     """The report of all analyses on the caller's thread; tables are computed when first read."""
-    outcomes = {each.name: answered(each, trace, tables=False) for each in registered.ALL}
+    outcomes = {a.name: answered(a, trace, tables=False) for a in registered.ALL}
     return report_of(trace, registered.ALL, outcomes)
-
-
-def _ranked(trace: Trace, outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
-    return ranked(
-        outcomes,
-        loop_times(trace),
-        lambda finding: time_of(trace, finding),
-        max(gaps.steady_spans_ns(trace).values(), default=0),
-    )
-
-
-def selected(analyses: Sequence[Analysis], only: Sequence[str]) -> tuple[Analysis, ...]:
-    """The named analyses in reading order; all of them if none is named."""
-    names = [analysis.name for analysis in analyses]
-    for name in only:
-        if name not in names:
-            raise InputError(f"no analysis is named {name!r}", suggestion(name, names))
-    return tuple(a for a in analyses if not only or a.name in only)
 
 
 def findings_table(findings: Iterable[RankedFinding]) -> Table:
     """One row per finding."""
-    return Table.from_rows(FINDING_COLUMNS, map(_finding_row, findings))
-
-
-def _finding_row(ranked: RankedFinding) -> dict[str, int | float | str | None]:
-    finding, subject = ranked.finding, ranked.finding.subject
-    return {
-        "severity": finding.severity,
-        "analysis": ranked.analysis,
-        "time_at_stake_ns": finding.time_at_stake_ns,
-        "share_of_step_pct": finding.share_of_step_pct,
-        "subject_kind": subject.kind,
-        "subject": subject.name,
-        "file": subject.file,
-        "line": subject.line,
-        "message": finding.message,
-        "action": finding.action,
-        "start_ns": finding.evidence.start_ns,
-        "end_ns": finding.evidence.end_ns,
-    }
+    names = [column.name for column in _FINDING_COLUMNS]
+    rows = (dict(zip(names, _FINDING_CELLS(finding), strict=True)) for finding in findings)
+    return Table.from_rows(_FINDING_COLUMNS, rows)
 
 
 def facts_of(trace: Trace) -> TraceFacts:
     """The facts about a recording that the head of its report shows."""
+    counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
+    # Without the ranges that were inferred from repeated launches.
+    inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
+    if inferred and "ranges" in counts:
+        counts["ranges"] -= inferred
+    gpu = ("host_id", "device_id", "name", "compute_capability", "sm_count")
+    process = ("host_id", "process_id", "name")
     return TraceFacts(
         path=trace.path,
         recorder=trace.recorder,
         recorder_version=trace.recorder_version,
         export_schema_version=trace.export_schema_version,
         duration_ns=duration_ns(trace),
-        gpus=_gpus(trace.devices),
-        processes=_processes(trace.processes),
-        row_counts=_row_counts(trace),
+        gpus=tuple(map(RecordedGpu, *map(trace.devices.cells, gpu))),
+        processes=tuple(map(RecordedProcess, *map(trace.processes.cells, process))),
+        row_counts=counts,
         run=trace.run,
         selection=trace.selection,
         strict=trace.strict,
         warnings=trace.warnings,
         peaks=trace.peaks,
     )
-
-
-def _row_counts(trace: Trace) -> dict[str, int]:
-    """Rows of each recorded table, without the ranges inferred from repeated launches."""
-    counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
-    inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
-    if inferred and "ranges" in counts:
-        counts["ranges"] -= inferred
-    return counts
 
 
 @fact
@@ -328,30 +293,14 @@ def duration_ns(trace: Trace) -> int:
     As for phases, the start-up of a program counts, which only OS calls, samples and the recorder's
     own overhead show.
     """
-    # A damaged recording may hold an end before its start: either column may have the extreme.
-    times = [
-        _present(table, column.name)
-        for table in (trace.recorded(name) for name in _TIMED_TABLES)
-        for column in table.columns
-        if column.name in _TIMES and len(table)
-    ]
-    times = [column for column in times if len(column)]
-    if not times:
-        return 0
-    # As Python integers: the difference of damaged times can overflow int64.
-    return max(int(np.max(t)) for t in times) - min(int(np.min(t)) for t in times)
-
-
-def _present(table: Table, column: str) -> Array:
-    values, absent = table[column], table.is_null(column)
-    return values[~absent] if absent.any() else values
-
-
-def _gpus(devices: Table) -> tuple[RecordedGpu, ...]:
-    columns = ("host_id", "device_id", "name", "compute_capability", "sm_count")
-    return tuple(RecordedGpu(*row) for row in zip(*map(devices.cells, columns), strict=True))
-
-
-def _processes(processes: Table) -> tuple[RecordedProcess, ...]:
-    columns = ("host_id", "process_id", "name")
-    return tuple(RecordedProcess(*row) for row in zip(*map(processes.cells, columns), strict=True))
+    first, last = [], []
+    for table in map(trace.recorded, _TIMED_TABLES):
+        # A damaged recording may hold an end before its start: either column may have the extreme.
+        for name in {"start_ns", "end_ns", "time_ns"} & {column.name for column in table.columns}:
+            times, absent = table[name], table.is_null(name)
+            times = times[~absent] if absent.any() else times
+            if len(times):
+                # As Python integers: the difference of damaged times can overflow int64.
+                first.append(int(np.min(times)))
+                last.append(int(np.max(times)))
+    return max(last, default=0) - min(first, default=0)

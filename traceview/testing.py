@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from traceview.errors import InputError
 
 if TYPE_CHECKING:
-    from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import Value
     from traceview.inspect.target_report import PtxReport
 
@@ -55,6 +54,7 @@ def assert_kernel(
     from traceview.headless.compile_options import CompileOptions
     from traceview.headless.signatures.notation import as_written
     from traceview.inspect.expectations import judge, parse_all, unmet
+    from traceview.inspect.target_report import inspect_function, inspect_target
 
     expected = parse_all(expectations)
     if not expected:
@@ -68,7 +68,10 @@ def assert_kernel(
         num_stages=num_stages,
         arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
     )
-    report = _report(target, options)
+    if isinstance(target, (str, PathLike)):
+        report = inspect_target(str(target), options)
+    else:
+        report = inspect_function(target, options)
     report = replace(report, verdicts=judge(expected, report.kernels))
     lines = unmet(report.verdicts)
     if lines:
@@ -98,13 +101,5 @@ def assert_widths(
         remedy = f"space is one of {', '.join(_SPACES)}, kinds are of {', '.join(_KINDS)}"
         raise InputError(f"there are no {space} accesses of kinds {', '.join(wanted)}", remedy)
     loops = " in loops" if in_loops else ""
-    each = [f"{space} {kind}{loops} >= {at_least}" for kind in wanted]
-    return assert_kernel(target, ", ".join(each), **options)
-
-
-def _report(target: Any, options: CompileOptions) -> PtxReport:
-    from traceview.inspect.target_report import inspect_function, inspect_target
-
-    if not isinstance(target, (str, PathLike)):
-        return inspect_function(target, options)
-    return inspect_target(str(target), options)
+    conditions = [f"{space} {kind}{loops} >= {at_least}" for kind in wanted]
+    return assert_kernel(target, ", ".join(conditions), **options)

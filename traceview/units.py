@@ -37,27 +37,29 @@ def _prefixed(unit: str, steps: int = len(_PREFIXES)) -> _Scale:
     return tuple((factor, prefix + unit) for factor, prefix in _PREFIXES[:steps])
 
 
+@record
+class _Unit:
+    """A unit: its scale, the label of a column without it in its name, and its name in words."""
+
+    scale: _Scale
+    label: str
+    words: str
+
+
 # Longest suffix first: `_bytes_per_s` must not match a shorter one.
-_SCALES: dict[str, _Scale] = {
-    "flop_per_byte": ((1.0, "FLOP/B"),),
+_UNITS = {
+    "flop_per_byte": _Unit(((1.0, "FLOP/B"),), "FLOP/B", "FLOP/byte"),
     # Data sheets use GB/s and TFLOP/s at any size: 4,814 GB/s is easier to compare.
-    "bytes_per_s": _prefixed("B/s", 4),
-    "flop_per_s": _prefixed("FLOP/s", 5),
-    "bytes_per_step": _prefixed("B"),
-    "bytes": _prefixed("B"),
-    "flop": _prefixed("FLOP"),
-    "bits": ((1.0, "bit"),),
-    "hz": _prefixed("Hz"),
-    "ns": _TIMES,
-}
-_LABELS = {
-    "flop_per_byte": "FLOP/B",
-    "bytes_per_s": "bytes/s",
-    "bytes_per_step": "per step",
-    "flop_per_s": "FLOP/s",
-    "flop": "FLOP",
-    "pct": "%",
-    "factor": "×",
+    "bytes_per_s": _Unit(_prefixed("B/s", 4), "bytes/s", "bytes/s"),
+    "flop_per_s": _Unit(_prefixed("FLOP/s", 5), "FLOP/s", "FLOP/s"),
+    "bytes_per_step": _Unit(_prefixed("B"), "per step", "bytes per step"),
+    "bytes": _Unit(_prefixed("B"), "", "bytes"),
+    "flop": _Unit(_prefixed("FLOP"), "FLOP", "FLOP"),
+    "bits": _Unit(((1.0, "bit"),), "", "bits"),
+    "hz": _Unit(_prefixed("Hz"), "", "Hz"),
+    "ns": _Unit(_TIMES, "", "nanoseconds"),
+    "pct": _Unit((), "%", "percent"),
+    "factor": _Unit((), "×", "factor"),
 }
 
 
@@ -78,7 +80,7 @@ def formatter(name: str) -> Callable[[Value], str]:
         if value is None:
             return ABSENT
         if isinstance(value, str):
-            return _own_names(value) if is_path else value
+            return _short_path(value) if is_path else value
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, float) and not math.isfinite(value):
@@ -88,7 +90,7 @@ def formatter(name: str) -> Callable[[Value], str]:
     return formatted
 
 
-def _own_names(path: str) -> str:
+def _short_path(path: str) -> str:
     """A range path in which no module repeats the name of its parent.
 
     `transformer.h.0/transformer.h.0.mlp` is shown as `transformer.h.0/mlp`.
@@ -96,7 +98,7 @@ def _own_names(path: str) -> str:
     if "." not in path:
         return path
     names = path.split("/")
-    inner = (own.removeprefix(f"{around}.") or own for around, own in pairwise(names))
+    inner = (name.removeprefix(f"{around}.") or name for around, name in pairwise(names))
     return "/".join((names[0], *inner))
 
 
@@ -118,11 +120,10 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
     one, other = before_ns / factor, after_ns / factor
     apart = _decimals((before_ns - after_ns) / factor, 2)
     most = _decimals(max(abs(one), abs(other)), 3) + 1
-    digits = (max(min(_decimals(each, 3), most), apart) for each in (one, other))
-    texts = [
-        f"{each:,.{min(shown, _least_digit(factor))}f}"
-        for each, shown in zip((one, other), digits, strict=True)
-    ]
+    texts = []
+    for time in (one, other):
+        digits = min(max(min(_decimals(time, 3), most), apart), _least_digit(factor))
+        texts.append(f"{time:,.{digits}f}")
     return texts[0], f"{texts[1]} {unit}"
 
 
@@ -177,15 +178,11 @@ def rounded_times(
     wanted = max(_decimals(largest_ns / factor, 3), _decimals(telling_ns / factor, 3))
     digits = min(wanted, _least_digit(factor))
     exact = [Fraction(time) / Fraction(factor) * 10**digits for time in times_ns]
-    return RoundedTimes(_summing(exact), digits, unit)
-
-
-def _summing(exact: Sequence[Fraction]) -> tuple[int, ...]:
-    """Whole numbers that sum to the rounded sum: each part rounded down, or up by remainder."""
+    # Each part is rounded down, or up by remainder where the rounded sum needs it.
     down = [floor(part) for part in exact]
     missing = round(sum(exact)) - sum(down)
-    upward = set(sorted(range(len(exact)), key=lambda at: down[at] - exact[at])[:missing])
-    return tuple(whole + (at in upward) for at, whole in enumerate(down))
+    upward = set(sorted(range(len(exact)), key=lambda row: down[row] - exact[row])[:missing])
+    return RoundedTimes(tuple(n + (row in upward) for row, n in enumerate(down)), digits, unit)
 
 
 def _sign(value: float) -> str:
@@ -231,7 +228,8 @@ def label(name: str) -> str:
     """The heading of a column: its name in words, without a unit that its values show."""
     unit = unit_of(name)
     words = _words(name, unit)
-    return f"{words} {_LABELS.get(unit, '' if words else unit)}".strip()
+    text = _UNITS[unit].label if unit in _UNITS else ""
+    return f"{words} {text or ('' if words else unit)}".strip()
 
 
 def stem(name: str) -> str:
@@ -248,7 +246,7 @@ def _words(name: str, unit: str) -> str:
 @lru_cache(maxsize=1024)
 def unit_of(name: str) -> str:
     """The unit suffix of a name (`ns`, `bytes_per_s`, `pct` …); empty for a count."""
-    for unit in (*_SCALES, "pct", "factor"):
+    for unit in _UNITS:
         if name == unit or name.endswith(f"_{unit}"):
             return unit
     return ""
@@ -266,9 +264,8 @@ def axis(name: str, largest: float) -> tuple[float, str]:
     unit = unit_of(name)
     if unit == "pct":
         return 1.0, "%"
-    if unit not in _SCALES:
-        return 1.0, ""
-    return _step(largest, _SCALES[unit])
+    scale = _UNITS[unit].scale if unit else ()
+    return _step(largest, scale) if scale else (1.0, "")
 
 
 def _number_format(name: str) -> Callable[[float], str]:
@@ -281,7 +278,7 @@ def _number_format(name: str) -> Callable[[float], str]:
     if unit == "factor":
         return lambda value: f"{value:,.1f}×"
     if unit:
-        return partial(_scaled, _SCALES[unit])
+        return partial(_scaled, _UNITS[unit].scale)
     # No separators in ids: they would be hard to search for.
     if name == "id" or name.endswith("_id"):
         return str
@@ -316,14 +313,8 @@ def _three_digits(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-_KINDS = {
-    "ns": "nanoseconds", "bytes": "bytes", "bytes_per_s": "bytes/s", "flop": "FLOP",
-    "flop_per_s": "FLOP/s", "flop_per_byte": "FLOP/byte", "bits": "bits", "hz": "Hz",
-    "bytes_per_step": "bytes per step", "pct": "percent", "factor": "factor",
-}  # fmt: skip
-
-
 def of_column(name: str, dtype: str) -> str:
     """The unit of a column in words, such as `nanoseconds`; without one, the kind of value."""
     plain = {"text": "text", "bool": "yes or no", "bytes": "binary"}
-    return plain.get(dtype) or _KINDS.get(unit_of(name), "number")
+    unit = unit_of(name)
+    return plain.get(dtype) or (_UNITS[unit].words if unit else "number")

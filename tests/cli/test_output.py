@@ -123,11 +123,11 @@ def test_what_fails_in_the_middle_leaves_the_old_file(tmp_path):
     ("name", "field"), [("a.html", "html"), ("A.HTM", "html"), ("a.json", "json")]
 )
 def test_o_means_what_its_name_ends_in(name, field):
-    outputs = Outputs.of("stem", None, None).with_output(Path(name))
+    outputs = Outputs.of("stem", Path(name))
     assert (getattr(outputs, field), outputs.files) == (Path(name), [Path(name)])
 
 
 @pytest.mark.parametrize(("html", "name"), [("b.html", "a.html"), (None, "a.txt"), (None, "a")])
 def test_o_without_a_known_ending_or_twice_is_misuse(html, name):
     with pytest.raises(click.UsageError):
-        Outputs.of("stem", html, None).with_output(Path(name))
+        Outputs.of("stem", Path(name), html)

@@ -30,7 +30,7 @@ def compare(
     from traceview.comparison.decomposition import compare_runs
     from traceview.comparison.inputs import median_recording, side
 
-    old, new = (side(each, load, force=force) for each in (before, after))
+    old, new = (side(runs, load, force=force) for runs in (before, after))
     compared = compare_runs([run.figures for run in old], [run.figures for run in new], force=force)
     return replace(compared, recordings=(median_recording(old), median_recording(new)))
 
@@ -77,7 +77,7 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     if not traces:
         raise InputError("no recordings for the baseline", "pass one or more")
     target = Path(out)
-    sources = [Path(each) if isinstance(each, (str, Path)) else Path(each.path) for each in traces]
+    sources = [Path(t if isinstance(t, (str, Path)) else t.path) for t in traces]
     for source in sources:
         # With `force`, the output may replace a baseline that is among the inputs.
         kept = Path() if force and is_baseline(source) else source

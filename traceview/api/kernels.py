@@ -139,12 +139,14 @@ def diff_ptx(
     }
     planned = plan([str(target) for target in targets], options)
     versions = []
-    for each in planned.versions:
+    for version in planned.versions:
         try:
-            report = _inspect(each.target, CompileOptions(**each.options), sm_count, note, step)
+            report = _inspect(
+                version.target, CompileOptions(**version.options), sm_count, note, step
+            )
         except TraceviewError as error:
-            raise TraceviewError(f"{planned.named(each)}: {error.what}", error.remedy) from error
-        versions.append(ComparedVersion(each.label, report))
+            raise TraceviewError(f"{planned.named(version)}: {error.what}", error.remedy) from error
+        versions.append(ComparedVersion(version.label, report))
     return compare(versions, planned.option, planned.varied)
 
 

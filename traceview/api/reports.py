@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceview.records import record
+
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
     from traceview.report import Report
@@ -48,29 +50,27 @@ def analyze(
     format, PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs
     a tool that is missing.
     """
-    return analyzed(
-        trace,
-        only,
-        ranges=ranges,
-        exclude_ranges=exclude_ranges,
-        strict=strict,
-        peaks=peaks,
-        ncu=ncu,
-        cubins=cubins,
-        tables=tables,
-    )
+    options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    return analyzed(trace, options, tables=tables)
+
+
+@record
+class AnalysisOptions:
+    """What to analyze of a recording, as `analyze` takes it: analyses, ranges, further input."""
+
+    only: str | Sequence[str] = ()
+    ranges: str | Sequence[str] = ()
+    exclude_ranges: str | Sequence[str] = ()
+    strict: bool = False
+    peaks: str | Mapping[str, float] | Sequence[str] = ()
+    ncu: str | Path | None = None
+    cubins: str | Path | Sequence[str | Path] = ()
 
 
 def analyzed(
     trace: Trace,
-    only: str | Sequence[str],
+    options: AnalysisOptions,
     *,
-    ranges: str | Sequence[str],
-    exclude_ranges: str | Sequence[str],
-    strict: bool,
-    peaks: str | Mapping[str, float] | Sequence[str],
-    ncu: str | Path | None,
-    cubins: str | Path | Sequence[str | Path],
     tables: bool,
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
@@ -86,19 +86,20 @@ def analyzed(
         raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
     only, ranges, exclude_ranges = (
         (names,) if isinstance(names, str) else tuple(names)
-        for names in (only, ranges, exclude_ranges)
+        for names in (options.only, options.ranges, options.exclude_ranges)
     )
-    if strict:
+    if options.strict:
         trace = trace.strictly()
-    if peaks:
-        trace = trace.with_peaks(parse_figures(peaks))
-    if ncu is not None:
+    if options.peaks:
+        trace = trace.with_peaks(parse_figures(options.peaks))
+    if options.ncu is not None:
         from traceview.trace.ncu.counters_csv import read_counters
         from traceview.trace.ncu.report_file import is_report, read_report
 
-        read = read_report if is_report(Path(ncu)) else read_counters
-        trace = trace.with_counters(*read(Path(ncu)))
-    if cubins:
+        counters = Path(options.ncu)
+        read = read_report if is_report(counters) else read_counters
+        trace = trace.with_counters(*read(counters))
+    if cubins := options.cubins:
         from traceview.facts.code.user_binaries import with_code
         from traceview.inspect.targets.embedded import binary_kernels
 
@@ -134,4 +135,4 @@ def analyze_ranks(
     from traceview.ranks.execution.reading import read_job
 
     paths = [recordings] if isinstance(recordings, (str, Path)) else recordings
-    return read_job([str(each) for each in paths], jobs, dask)
+    return read_job([str(path) for path in paths], jobs, dask)

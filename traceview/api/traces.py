@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from traceview.trace.scrub.scrubber import ScrubReport
 
 _PERFETTO = (".pftrace", ".perfetto-trace")
-_WRITTEN = (".sqlite", *_PERFETTO, *(f"{each}.gz" for each in _PERFETTO))
+_WRITTEN = (".sqlite", *_PERFETTO, *(f"{suffix}.gz" for suffix in _PERFETTO))
 
 
 def load(path: str | Path) -> Trace:

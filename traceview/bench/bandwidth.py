@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from traceview.bench.comparison import BenchReport, VersionResult, measure
+from traceview.bench.comparison import BenchReport, measure
 from traceview.bench.operation import Operation
 from traceview.bench.plan import BenchRequest
 from traceview.records import record
@@ -58,25 +58,20 @@ def bandwidth(
     )
     report = measure(operation, request)
     peak, cache = report.peaks.memory_bytes_per_s, report.machine.l2_cache_bytes
-    rows = tuple(_row(row, peak, cache) for row in report.rows if row.timing)
-    names = dict.fromkeys(row.version for row in rows)
-    return Bandwidth(peak, rows, {name: _saturated_from(rows, name) for name in names}, report)
-
-
-def _row(row: VersionResult, peak: float | None, cache: int | None) -> BandwidthRow:
-    rate, moved = row.bytes_per_s or 0.0, row.bytes_moved or 0
-    peak_pct = 100 * rate / peak if peak else None
-    return BandwidthRow(
-        row.version, row.size, moved, rate, peak_pct, moved <= cache if cache else None
-    )
-
-
-def _saturated_from(rows: Iterable[BandwidthRow], version: str) -> int:
-    by_size = sorted((row for row in rows if row.version == version), key=lambda row: row.size)
-    maximum = max(row.bytes_per_s for row in by_size)
-    size = by_size[-1].size
-    for row in reversed(by_size):
-        if row.bytes_per_s < _SATURATED_FRACTION * maximum:
-            break
-        size = row.size
-    return size
+    rows = []
+    for row in report.rows:
+        if row.timing:
+            rate, moved = row.bytes_per_s or 0.0, row.bytes_moved or 0
+            peak_pct = 100 * rate / peak if peak else None
+            in_cache = moved <= cache if cache else None
+            rows.append(BandwidthRow(row.version, row.size, moved, rate, peak_pct, in_cache))
+    saturated_from: dict[str, int] = {}
+    for version in dict.fromkeys(row.version for row in rows):
+        by_size = sorted((r for r in rows if r.version == version), key=lambda r: -r.size)
+        enough = _SATURATED_FRACTION * max(r.bytes_per_s for r in by_size)
+        for measured in by_size:
+            if measured.bytes_per_s < enough:
+                break
+            saturated_from[version] = measured.size
+        saturated_from.setdefault(version, by_size[0].size)
+    return Bandwidth(peak, tuple(rows), saturated_from, report)

@@ -81,11 +81,9 @@ class Case:
             what = f"{operation.name}: inputs of size {size:,} do not fit in memory"
             raise InputError(what, "choose a smaller --size") from error
         checked = _reference(operation, size, inputs)
-        known_sizes = {*operation.sizes, *operation.small_sizes}
-        for smaller in sorted((known for known in known_sizes if known < size), reverse=True):
-            if checked:
-                break
-            checked = _reference(operation, smaller, _inputs(operation, smaller, dtype, device))
+        for smaller in sorted({*operation.sizes, *operation.small_sizes}, reverse=True):
+            if not checked and smaller < size:
+                checked = _reference(operation, smaller, _inputs(operation, smaller, dtype, device))
         with user_code(operation, "bytes_moved or flop"):
             moved, flop = int(operation.bytes_moved(*inputs)), int(operation.flop(*inputs))
         unchecked = None if checked else "the float64 reference does not fit in memory"
@@ -132,24 +130,18 @@ def user_code(operation: Operation, function: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and _is_out_of_memory(error):
             raise
-        line = error_line(error, _place(error, operation))
-        raise InputError(f"{function} of {operation.name} raised {line}") from error
-
-
-def _place(error: BaseException, operation: Operation) -> str:
-    """The place of an error: ` at line 12 of gelu.py`; empty if it is not in the user's files."""
-    o = operation
-    files = set(map(_file, (o.inputs, o.check, o.reference, o.bytes_moved, o.flop))) - {None}
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename in files:
-            return f" at line {frame.lineno} of {Path(frame.filename).name}"
-    return ""
-
-
-def _file(function: Any) -> str | None:
-    """The source file of a function; None for one written in C."""
-    code = getattr(function.func if isinstance(function, partial) else function, "__code__", None)
-    return code.co_filename if code else None
+        o, files = operation, set()
+        for code in (o.inputs, o.check, o.reference, o.bytes_moved, o.flop):
+            written = code.func if isinstance(code, partial) else code
+            # A function written in C has no code and no file.
+            files.add(getattr(getattr(written, "__code__", None), "co_filename", None))
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
+        place = (
+            f" at line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+        )
+        raise InputError(
+            f"{function} of {operation.name} raised {error_line(error, place)}"
+        ) from error
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
@@ -168,14 +160,10 @@ def releasing_memory(device: str) -> Iterator[None]:
         yield
     finally:
         if device == "cuda":
-            _release()
+            import torch
 
-
-def _release() -> None:
-    import torch
-
-    if "torch._dynamo" in sys.modules:
-        torch.compiler.reset()
-    # After a CUDA error this fails as well, and adds nothing.
-    with suppress(RuntimeError):
-        torch.cuda.empty_cache()
+            if "torch._dynamo" in sys.modules:
+                torch.compiler.reset()
+            # After a CUDA error this fails as well, and adds nothing.
+            with suppress(RuntimeError):
+                torch.cuda.empty_cache()

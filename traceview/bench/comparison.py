@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -14,54 +15,10 @@ from traceview.bench.machine import Machine, Peaks, flop_kind, peaks_of, this_ma
 from traceview.bench.operation import Operation, Version
 from traceview.bench.plan import BenchRequest, resolve_request
 from traceview.bench.timing import growth, measurement
-from traceview.bench.timing.clock import Declared, Run
+from traceview.bench.timing.clock import Declared
 from traceview.bench.widths import Key, Width, widths_of
 from traceview.facts.work.declarations import declaration
 from traceview.records import record
-
-# Time the versions of an operation in turns.
-
-
-def version_times(
-    operation: Operation,
-    names: Sequence[str],
-    case: Case,
-    request: BenchRequest,
-    flop_kind: str,
-) -> Mapping[str, measurement.Timing | Exception | None]:
-    """The timing of each version, or the exception that it raised.
-
-    None for versions that could not run because an earlier one left CUDA unusable.
-    """
-    if not names:
-        return {}
-    try:
-        times = measurement.benchmark_in_turns(
-            [_run(operation, name, case) for name in names],
-            request.warmup,
-            request.trials,
-            cold=request.cold,
-            declared=[_declared(f"{operation.name} {name}", case, flop_kind) for name in names],
-            is_fatal=lambda error: broke_cuda(error_line(error)),
-        )
-    except Exception as error:
-        # The clock's own buffer may not fit beside the inputs.
-        return dict.fromkeys(names, error)
-    return dict(zip(names, times, strict=True))
-
-
-def _run(operation: Operation, name: str, case: Case) -> Run:
-    run = operation.version(name).run
-    return lambda: run(*case.inputs)
-
-
-def _declared(name: str, case: Case, flop_kind: str) -> Declared:
-    def text(calls: int) -> str:
-        moved, flop = case.bytes_moved * calls, case.flop * calls
-        return declaration(name, bytes=moved, flop=flop, kind=flop_kind)
-
-    return text
-
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
 _FEWEST_TO_FIT, _FEWEST_IN_SWEEP = 4, 3
@@ -141,7 +98,9 @@ class BenchReport:
 
     def speedup(self, row: VersionResult) -> float | None:
         """Speed relative to the first timed version at that size and data type."""
-        first = next((r for r in self.rows if r.timing and _point(r) == _point(row)), None)
+        point = row.size, row.dtype, row.value
+        timed = (r for r in self.rows if r.timing and (r.size, r.dtype, r.value) == point)
+        first = next(timed, None)
         if first is None or not first.median_ns or not row.median_ns:
             return None
         return first.median_ns / row.median_ns
@@ -157,10 +116,6 @@ class BenchReport:
     def unit(self) -> str:
         """The singular of what is swept, such as element or step."""
         return self.operation.unit if self.over == growth.SIZE else growth.one_of(self.over)
-
-
-def _point(row: VersionResult) -> tuple[int, str, int | None]:
-    return row.size, row.dtype, row.value
 
 
 def _at_value(operation: Operation, over: str, value: int | None) -> Operation:
@@ -196,19 +151,18 @@ def measure(
         note(f"Compiling the kernels of {operation.name}")
         arch = resolved.arch or machine.arch or "sm_90"
         rows = _with_widths(operation, path, rows, arch, over)
-    notes = (*_notes(machine, peaks), *_broken_cuda_note(rows))
-    fits = _fits(rows, _FEWEST_IN_SWEEP if request.sweep else _FEWEST_TO_FIT)
-    return BenchReport(operation, machine, peaks, tuple(rows), notes, fits, over)
-
-
-def _notes(machine: Machine, peaks: Peaks) -> Iterator[str]:
+    notes = _broken_cuda_note(rows)
     if machine.gpu is None:
-        yield (
+        notes = (
             "no GPU: Triton kernels are checked in the interpreter but not timed, CUDA C++ is "
-            "skipped, and all times are CPU times"
+            "skipped, and all times are CPU times",
+            *notes,
         )
     elif peaks.memory_bytes_per_s is None:
-        yield f"the peaks of {machine.gpu} are not known; pass --peak bandwidth=BYTES_PER_S"
+        unknown = f"the peaks of {machine.gpu} are not known; pass --peak bandwidth=BYTES_PER_S"
+        notes = (unknown, *notes)
+    fits = _fits(rows, _FEWEST_IN_SWEEP if request.sweep else _FEWEST_TO_FIT)
+    return BenchReport(operation, machine, peaks, tuple(rows), notes, fits, over)
 
 
 def _broken_cuda_note(rows: Sequence[VersionResult]) -> tuple[str, ...]:
@@ -272,7 +226,10 @@ def _check(operation: Operation, version: Version, case: Case, machine: Machine)
         check = compare(results, case.checked.expected, row.tolerance or 0)
         is_modified = case.checked.is_modified()
     except Exception as error:
-        missing = _is_missing_tool(error)
+        # A compiler that this machine lacks is not the version's fault. Inductor's errors are
+        # recognized by name: importing torch._inductor would take seconds.
+        names = {type(raised).__name__ for raised in (error, error.__cause__)}
+        missing = names & {"ToolNotFoundError", "InvalidCxxCompiler"}
         return replace(row, status="skipped" if missing else "failed", why=error_line(error))
     if is_modified:
         case.checked.restore()
@@ -295,15 +252,6 @@ def _obstacle(version: Version, machine: Machine) -> str | None:
     return None
 
 
-def _is_missing_tool(error: BaseException) -> bool:
-    """Whether a compiler is missing on this machine, which is not the version's fault.
-
-    Inductor's errors are recognized by name: importing torch._inductor would take seconds.
-    """
-    names = {type(each).__name__ for each in (error, error.__cause__) if each is not None}
-    return bool(names & {"ToolNotFoundError", "InvalidCxxCompiler"})
-
-
 def _with_times(
     operation: Operation,
     rows: Sequence[VersionResult],
@@ -314,61 +262,71 @@ def _with_times(
     """The results, with times for the versions that are right, measured in turns."""
     kind = flop_kind(case.dtype, operation.tensor_cores)
     names = [row.version for row in rows if row.status == "right" and row.why is None]
-    times = version_times(operation, names, case, request, kind)
-    broken = next((name for name, each in times.items() if _broke_cuda(each)), None)
-    return [
-        _timed(row, times[row.version], case, peaks, kind, broken) if row.version in times else row
-        for row in rows
-    ]
+    if not names:
+        return list(rows)
 
+    def declared(name: str) -> Declared:
+        def text(calls: int) -> str:
+            moved, flop = case.bytes_moved * calls, case.flop * calls
+            return declaration(f"{operation.name} {name}", bytes=moved, flop=flop, kind=kind)
 
-def _timed(
-    row: VersionResult,
-    timing: measurement.Timing | Exception | None,
-    case: Case,
-    peaks: Peaks,
-    kind: str,
-    broken: str | None,
-) -> VersionResult:
-    if timing is None:
-        return replace(row, why=f"{broken} broke CUDA before it was timed")
-    if isinstance(timing, Exception):
-        return replace(row, status="failed", why=error_line(timing))
-    peak_pct, bound = peaks.peak_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
-    return replace(row, status="timed", timing=timing, peak_pct=peak_pct, bound=bound)
+        return text
 
-
-def _broke_cuda(timing: measurement.Timing | Exception | None) -> bool:
-    return isinstance(timing, Exception) and broke_cuda(error_line(timing))
+    times: Sequence[measurement.Timing | Exception | None]
+    try:
+        times = measurement.benchmark_in_turns(
+            [partial(operation.version(name).run, *case.inputs) for name in names],
+            request.warmup,
+            request.trials,
+            cold=request.cold,
+            declared=[declared(name) for name in names],
+            is_fatal=lambda error: broke_cuda(error_line(error)),
+        )
+    except Exception as error:
+        # The clock's own buffer may not fit beside the inputs.
+        times = [error] * len(names)
+    outcomes = dict(zip(names, times, strict=True))
+    errors = {name: error_line(e) for name, e in outcomes.items() if isinstance(e, Exception)}
+    breaking = next((name for name, line in errors.items() if broke_cuda(line)), None)
+    results = []
+    for row in rows:
+        timing = outcomes.get(row.version)
+        if row.version in errors:
+            row = replace(row, status="failed", why=errors[row.version])
+        elif isinstance(timing, measurement.Timing):
+            peak_pct, bound = peaks.peak_pct(timing.median_ns, case.bytes_moved, case.flop, kind)
+            row = replace(row, status="timed", timing=timing, peak_pct=peak_pct, bound=bound)
+        elif row.version in outcomes:
+            row = replace(row, why=f"{breaking} broke CUDA before it was timed")
+        results.append(row)
+    return results
 
 
 def _with_widths(
     operation: Operation, path: str, rows: list[VersionResult], arch: str, over: str
 ) -> list[VersionResult]:
-    widths: dict[int | None, Mapping[Key, Width]] = {}
+    widths: dict[tuple[int | None, Key], Width] = {}
     for value in dict.fromkeys(row.value for row in rows):
-        keys = [_key(row) for row in rows if row.value == value and row.status in _COMPILED]
+        compiled = [row for row in rows if row.value == value and row.status in _COMPILED]
+        keys = [(row.size, row.dtype, row.version) for row in compiled]
         parameters = {} if value is None else {over: value}
-        widths[value] = widths_of(operation, path, keys, arch, parameters)
-    return [replace(row, width=widths[row.value].get(_key(row))) for row in rows]
-
-
-def _key(row: VersionResult) -> Key:
-    return row.size, row.dtype, row.version
+        of_value = widths_of(operation, path, keys, arch, parameters)
+        widths |= {(value, key): width for key, width in of_value.items()}
+    return [
+        replace(row, width=widths.get((row.value, (row.size, row.dtype, row.version))))
+        for row in rows
+    ]
 
 
 def _fits(rows: Sequence[VersionResult], fewest: int) -> Mapping[tuple[str, str], growth.Fit]:
-    series: dict[tuple[str, str], list[VersionResult]] = {}
+    """The growth of time over the size, or the swept value, by data type and version."""
+    series: dict[tuple[str, str], list[tuple[float, measurement.Timing]]] = {}
     for row in rows:
         if row.timing:
-            series.setdefault((row.dtype, row.version), []).append(row)
+            point = (row.size if row.value is None else row.value, row.timing)
+            series.setdefault((row.dtype, row.version), []).append(point)
     return {
-        key: growth.fit_timings([(_position(row), row.timing) for row in timed if row.timing])
-        for key, timed in series.items()
-        if len(set(map(_position, timed))) >= fewest
+        key: growth.fit_timings(points)
+        for key, points in series.items()
+        if len({position for position, _ in points}) >= fewest
     }
-
-
-def _position(row: VersionResult) -> int:
-    """The value on the axis of the sweep."""
-    return row.size if row.value is None else row.value

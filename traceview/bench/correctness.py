@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -33,7 +33,11 @@ def reference_outputs(operation: Operation, inputs: tuple[Any, ...]) -> tuple[An
 
     Raises InputError if the reference returns anything but tensors.
     """
-    outputs = flatten(operation.reference(*map_tensors(inputs, _in_float64)))
+
+    def in_float64(value: Any) -> Any:
+        return _widest(value) if value.is_floating_point() or value.is_complex() else value
+
+    outputs = flatten(operation.reference(*map_tensors(inputs, in_float64)))
     for output in outputs:
         if not _is_tensor(output):
             what = f"the reference of {operation.name} returns {_kind(output)}, not a tensor"
@@ -55,13 +59,12 @@ def compare(results: Any, expected: tuple[Any, ...], tolerance: float) -> CheckR
             shapes = f"returns shape {tuple(output.shape)}, the reference {tuple(true.shape)}"
             return CheckResult(None, shapes)
     error = max((_error(*pair) for pair in zip(outputs, expected, strict=True)), default=0.0)
+    wrong = None
     if math.isinf(error):
-        return CheckResult(error, "has NaN or infinity in different elements than the reference")
-    if error > tolerance:
-        return CheckResult(
-            error, f"relative error {error:.1e} exceeds the tolerance {tolerance:.1e}"
-        )
-    return CheckResult(error)
+        wrong = "has NaN or infinity in different elements than the reference"
+    elif error > tolerance:
+        wrong = f"relative error {error:.1e} exceeds the tolerance {tolerance:.1e}"
+    return CheckResult(error, wrong)
 
 
 def clone_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -89,46 +92,36 @@ def poison_free_memory(inputs: tuple[Any, ...], expected: tuple[Any, ...]) -> No
     Allocators hand out first what was freed last. A version that leaves its output, or the end of
     it, unwritten would otherwise find the results of the previous version there and pass.
     """
-    widths = {
-        4,
-        *(each.element_size() for each in (*flatten(inputs), *expected) if _is_tensor(each)),
-    }
-    # Twice: the C library learns from what is freed where to put the next block of that size.
-    for _ in range(2):
-        _poison([(true.numel() * width, true.device) for true, width in product(expected, widths)])
-
-
-def _poison(sizes: list[tuple[int, Any]]) -> None:
-    """Fill free memory with blocks of NaN: several of each size at once, fewer of large ones."""
     import torch
 
-    held = []
-    for size, device in sizes:
-        for _ in range(min(max(_MOST_POISONED_BYTES // max(size, 1), 1), _POISONED_COPIES)):
-            held.append(torch.empty(size, dtype=torch.uint8, device=device).fill_(_POISON))
+    tensors = filter(_is_tensor, (*flatten(inputs), *expected))
+    widths = {4, *(tensor.element_size() for tensor in tensors)}
+    # Twice: the C library learns from what is freed where to put the next block of that size.
+    for _ in range(2):
+        held = []
+        for true, width in product(expected, widths):
+            size = true.numel() * width
+            # Several blocks of each size at once, fewer of large ones.
+            for _ in range(min(max(_MOST_POISONED_BYTES // max(size, 1), 1), _POISONED_COPIES)):
+                block = torch.empty(size, dtype=torch.uint8, device=true.device)
+                held.append(block.fill_(_POISON))
 
 
 def flatten(results: Any) -> tuple[Any, ...]:
     """The leaves of nested tuples, lists and mappings, in order; mappings are sorted by key."""
-    return tuple(_leaves(results))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = [value[name] for name in sorted(value, key=str)]
-    if not isinstance(value, tuple | list):
-        yield value
-        return
-    for each in value:
-        yield from _leaves(each)
+    if isinstance(results, Mapping):
+        results = [results[name] for name in sorted(results, key=str)]
+    if not isinstance(results, tuple | list):
+        return (results,)
+    return tuple(leaf for part in results for leaf in flatten(part))
 
 
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Nested tuples, lists and mappings with `change(tensor)` in place of each tensor."""
     if isinstance(value, Mapping):
-        return {name: map_tensors(each, change) for name, each in value.items()}
+        return {name: map_tensors(part, change) for name, part in value.items()}
     if isinstance(value, tuple | list):
-        mapped = [map_tensors(each, change) for each in value]
+        mapped = [map_tensors(part, change) for part in value]
         return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
     return change(value) if _is_tensor(value) else value
 
@@ -143,10 +136,6 @@ def _kind(value: Any) -> str:
 
 def _same(now: Any, then: Any) -> bool:
     return bool(((now == then) | ((now != now) & (then != then))).all())
-
-
-def _in_float64(value: Any) -> Any:
-    return _widest(value) if value.is_floating_point() or value.is_complex() else value
 
 
 def _widest(tensor: Any) -> Any:

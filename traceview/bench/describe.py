@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from traceview.bench.operation import Operation
@@ -57,29 +57,25 @@ def describe(
     is timed. Raises what the call raises, and InputError for inputs that an Operation does not
     take.
     """
+    run = operation.reference if isinstance(operation, Operation) else operation
     if isinstance(operation, Operation):
         operation.check(*inputs)
-        run = operation.reference
-    else:
-        run = operation
-    named_inputs = [_Named(f"input {i}", each) for i, each in enumerate(inputs)]
     results = run(*inputs)
     outputs = results if isinstance(results, tuple | list) else (results,)
-    named_outputs = [_Named(f"output {i}", each) for i, each in enumerate(outputs)]
-    gpu = _gpu_of([*named_inputs, *named_outputs])
-    facts = [
-        [_facts(leaf) for each in side for leaf in each.leaves()]
-        for side in (named_inputs, named_outputs)
-    ]
-    others = [leaf.value for each in named_inputs for leaf in each.leaves() if not leaf.is_plain]
-    del results, outputs, named_outputs
-    return Description(
-        tuple(each for each in facts[0] if each),
-        tuple(each for each in facts[1] if each),
-        tuple(" ".join(repr(each).split())[:80] for each in others),
-        benchmark(lambda: run(*inputs), 1, trials, device=gpu or "cpu", budget_s=2.0),
-        _peak_bytes(run, inputs, gpu),
+    leaves_in = [leaf for i, value in enumerate(inputs) for leaf in _Named(f"input {i}", value)]
+    leaves_out = [leaf for i, value in enumerate(outputs) for leaf in _Named(f"output {i}", value)]
+    values = [leaf.value for leaf in (*leaves_in, *leaves_out)]
+    gpu = next((str(value.device) for value in values if getattr(value, "is_cuda", False)), None)
+    others = [leaf.value for leaf in leaves_in if not leaf.is_plain]
+    facts_in, facts_out = (
+        tuple(_facts(leaf) for leaf in side if leaf.is_plain) for side in (leaves_in, leaves_out)
     )
+    # The results must not count as memory of the next call.
+    del results, outputs, leaves_out, values
+    timing = benchmark(lambda: run(*inputs), 1, trials, device=gpu or "cpu", budget_s=2.0)
+    peak_bytes = _peak_bytes(run, inputs, gpu) if gpu else None
+    arguments = tuple(" ".join(repr(value).split())[:80] for value in others)
+    return Description(facts_in, facts_out, arguments, timing, peak_bytes)
 
 
 @record
@@ -89,18 +85,14 @@ class _Named:
     name: str
     value: Any
 
-    def leaves(self) -> Iterator[_Named]:
+    def __iter__(self) -> Iterator[_Named]:
         """The leaves of nested tuples, lists and mappings."""
         value = self.value
-        if isinstance(value, Mapping):
-            pairs = list(value.items())
-        elif isinstance(value, tuple | list):
-            pairs = list(enumerate(value))
-        else:
+        if not isinstance(value, Mapping | tuple | list):
             yield self
             return
-        for key, each in pairs:
-            yield from _Named(f"{self.name}[{key!r:.40}]", each).leaves()
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _Named(f"{self.name}[{key!r:.40}]", inner)
 
     @property
     def is_plain(self) -> bool:
@@ -110,18 +102,7 @@ class _Named:
         return strided and not (tensor.is_nested or tensor.is_quantized or tensor.is_meta)
 
 
-def _gpu_of(named: Sequence[_Named]) -> str | None:
-    """The GPU of the first tensor that is on one, such as cuda:0."""
-    for each in named:
-        for leaf in each.leaves():
-            if getattr(leaf.value, "is_cuda", False):
-                return str(leaf.value.device)
-    return None
-
-
-def _peak_bytes(run: Callable[..., Any], inputs: tuple[Any, ...], gpu: str | None) -> int | None:
-    if gpu is None:
-        return None
+def _peak_bytes(run: Callable[..., Any], inputs: tuple[Any, ...], gpu: str) -> int:
     import torch
 
     torch.cuda.synchronize(gpu)
@@ -132,10 +113,10 @@ def _peak_bytes(run: Callable[..., Any], inputs: tuple[Any, ...], gpu: str | Non
     return int(torch.cuda.max_memory_allocated(gpu) - before)
 
 
-def _facts(named: _Named) -> TensorFacts | None:
-    """Facts of a tensor; None for anything else and for a tensor without values."""
-    if not named.is_plain:
-        return None
+def _facts(named: _Named) -> TensorFacts:
+    """Facts of a tensor with values."""
+    import torch
+
     tensor = named.value
     values = tensor.detach()
     if values.is_complex():
@@ -146,6 +127,15 @@ def _facts(named: _Named) -> TensorFacts | None:
     finite = values.isfinite()
     count = int(finite.sum())
     nan_count = int(values.isnan().sum())
+    least = greatest = mean = None
+    if count:
+        # Copies nothing if all values are finite.
+        values = values if count == values.numel() else values[finite]
+        if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            # torch can do little more with these than convert them.
+            values = values.double()
+        least, greatest = map(float, torch.aminmax(values))
+        mean = float(values.sum(dtype=torch.float64)) / count
     return TensorFacts(
         name=named.name,
         shape=tuple(tensor.shape),
@@ -155,22 +145,9 @@ def _facts(named: _Named) -> TensorFacts | None:
         contiguous=bool(tensor.is_contiguous()),
         bytes=tensor.numel() * tensor.element_size(),
         storage_bytes=tensor.untyped_storage().nbytes(),
-        **_range(values, finite, count),
+        least=least,
+        greatest=greatest,
+        mean=mean,
         nan_count=nan_count,
         inf_count=tensor.numel() - count - nan_count,
     )
-
-
-def _range(values: Any, finite: Any, count: int) -> dict[str, float | None]:
-    """Least, greatest and mean of the `count` finite values; copies nothing if all are finite."""
-    if not count:
-        return dict.fromkeys(("least", "greatest", "mean"))
-    import torch
-
-    values = values if count == values.numel() else values[finite]
-    if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        # torch can do little more with these than convert them.
-        values = values.double()
-    least, greatest = (float(each) for each in torch.aminmax(values))
-    mean = float(values.sum(dtype=torch.float64)) / count
-    return {"least": least, "greatest": greatest, "mean": mean}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 import msgspec
 
-from traceview.bench.comparison import BenchReport, VersionResult
+from traceview.bench.comparison import BenchReport
 from traceview.errors import ComparisonRefusedError, InputError, unreadable
 from traceview.records import record
-from traceview.statistics import Bounds, difference_bounds
+from traceview.statistics import difference_bounds
 
 # Read the measurements that `traceview bench --json` wrote.
 
@@ -93,8 +93,11 @@ def read_bench(path: Path) -> SavedBench:
         raise unreadable(path, error) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not from traceview bench ({error})", _AGAIN) from error
-    if any(not _is_consistent(row) for row in saved.rows):
-        raise InputError(f"{path} is damaged: a time is not above 0", _AGAIN)
+    for row in saved.rows:
+        # Files of earlier versions of traceview lack the samples.
+        times = (*row.samples_ns, row.median_ns or 0.0) if row.samples_ns else (row.median_ns,)
+        if any(time is not None and time <= 0 for time in times):
+            raise InputError(f"{path} is damaged: a time is not above 0", _AGAIN)
     if len({row.key for row in saved.rows}) < len(saved.rows):
         raise InputError(f"{path} is damaged: a version is listed twice", _AGAIN)
     return saved
@@ -104,42 +107,35 @@ def saved_bench(report: BenchReport) -> SavedBench:
     """A run that was just measured, in the form of a saved one."""
     names = SavedMachine.__struct_fields__
     machine = SavedMachine(**{name: getattr(report.machine, name) for name in names})
-    return SavedBench(report.operation.name, report.over, machine, tuple(map(_saved, report.rows)))
+    rows = tuple(
+        SavedResult(
+            row.size,
+            row.dtype,
+            row.version,
+            row.status,
+            row.value,
+            row.timing.clock if row.timing else None,
+            row.timing.cache if row.timing else None,
+            row.median_ns,
+            row.timing.samples_ns if row.timing else (),
+            SavedWidth(row.width.bits) if row.width else None,
+        )
+        for row in report.rows
+    )
+    return SavedBench(report.operation.name, report.over, machine, rows)
 
 
 def benches_of(
-    given: str | Path | BenchReport | Sequence[str | Path | BenchReport],
+    runs: str | Path | BenchReport | Sequence[str | Path | BenchReport],
 ) -> tuple[SavedBench, ...]:
     """The runs of files or reports. Raises InputError as `read_bench`, and without any."""
-    listed = [given] if isinstance(given, (str, Path, BenchReport)) else [*given]
+    listed = [runs] if isinstance(runs, (str, Path, BenchReport)) else [*runs]
     if not listed:
         raise InputError("a side without runs", "pass at least one file of traceview bench --json")
     return tuple(
-        saved_bench(each) if isinstance(each, BenchReport) else read_bench(Path(each))
-        for each in listed
+        saved_bench(run) if isinstance(run, BenchReport) else read_bench(Path(run))
+        for run in listed
     )
-
-
-def _saved(row: VersionResult) -> SavedResult:
-    timing = row.timing
-    return SavedResult(
-        row.size,
-        row.dtype,
-        row.version,
-        row.status,
-        row.value,
-        timing.clock if timing else None,
-        timing.cache if timing else None,
-        row.median_ns,
-        timing.samples_ns if timing else (),
-        SavedWidth(row.width.bits) if row.width else None,
-    )
-
-
-def _is_consistent(row: SavedResult) -> bool:
-    """Whether times are above 0; files of earlier versions of traceview lack the samples."""
-    times = (*row.samples_ns, *(() if row.median_ns is None else (row.median_ns,)))
-    return min(times, default=1.0) > 0 and (row.median_ns is not None or not row.samples_ns)
 
 
 # The difference between two sets of bench runs, per version, size and data type.
@@ -190,6 +186,15 @@ class BenchDifference:
     rows: tuple[VersionDifference, ...]
 
 
+_VERSIONS = {
+    "gpu": "GPU",
+    "driver_version": "driver",
+    "cuda_version": "CUDA",
+    "torch_version": "torch",
+    "triton_version": "Triton",
+}
+
+
 def bench_difference(
     before: Sequence[SavedBench], after: Sequence[SavedBench], force: bool = False
 ) -> BenchDifference:
@@ -198,11 +203,27 @@ def bench_difference(
     Raises ComparisonRefusedError if the operations differ, or the GPUs unless `force`.
     """
     check_alike(map(Measured.of, (*before, *after)), force=force)
-    old, new = _by_key(before), _by_key(after)
-    keys = dict.fromkeys([*new, *old])
-    rows = tuple(_difference(key, old.get(key, []), new.get(key, [])) for key in keys)
-    notes = tuple(_notes(before, after))
-    return BenchDifference(after[0].operation, len(before), len(after), LEVEL, notes, rows)
+    rows_of: dict[Key, tuple[list[SavedResult], list[SavedResult]]] = {}
+    # Versions of the later side come first.
+    for side, runs in ((1, after), (0, before)):
+        for row in (row for run in runs for row in run.rows):
+            rows_of.setdefault(row.key, ([], []))[side].append(row)
+    notes = []
+    for name, word in _VERSIONS.items():
+        old, new = (
+            ", ".join(dict.fromkeys(str(getattr(run.machine, name)) for run in side))
+            for side in (before, after)
+        )
+        if old != new:
+            notes.append(f"{word} {new} instead of {old}")
+    return BenchDifference(
+        after[0].operation,
+        len(before),
+        len(after),
+        LEVEL,
+        tuple(notes),
+        tuple(_difference(key, *sides) for key, sides in rows_of.items()),
+    )
 
 
 @record
@@ -237,53 +258,46 @@ def check_alike(runs: Iterable[Measured], *, force: bool = False) -> None:
         )
 
 
-def _by_key(runs: Sequence[SavedBench]) -> Mapping[Key, list[SavedResult]]:
-    rows_by_key: dict[Key, list[SavedResult]] = {}
-    for run in runs:
-        for row in run.rows:
-            rows_by_key.setdefault(row.key, []).append(row)
-    return rows_by_key
-
-
-def _notes(before: Sequence[SavedBench], after: Sequence[SavedBench]) -> list[str]:
-    words = {
-        "gpu": "GPU",
-        "driver_version": "driver",
-        "cuda_version": "CUDA",
-        "torch_version": "torch",
-        "triton_version": "Triton",
-    }
-    sides = [
-        {name: ", ".join(dict.fromkeys(str(getattr(run.machine, name)) for run in side))
-         for name in words}
-        for side in (before, after)
-    ]  # fmt: skip
-    return [
-        f"{word} {sides[1][name]} instead of {sides[0][name]}"
-        for name, word in words.items()
-        if sides[0][name] != sides[1][name]
-    ]
-
-
 def _difference(
     key: Key, before: Sequence[SavedResult], after: Sequence[SavedResult]
 ) -> VersionDifference:
     size, value, dtype, version = key
-    old, new = _mean_ns(before), _mean_ns(after)
-    delta = new - old if old is not None and new is not None else None
-    comparable = delta is not None and _methods(before) == _methods(after)
-    basis, (low, high) = _bounds(before, after) if comparable else ("none", (None, None))
+    timed = [[row for row in side if row.median_ns is not None] for side in (before, after)]
+    medians = [[row.median_ns or 0.0 for row in side] for side in timed]
+    old, new = (fmean(times) if times else None for times in medians)
+    methods = [{(row.clock, row.cache) for row in side} for side in timed]
+    delta = low = high = None
+    basis: Basis = "none"
+    if old is not None and new is not None and methods[0] == methods[1]:
+        delta, tail = new - old, (1 - LEVEL) / 2
+        if len(before) == len(after) == 1:
+            samples = before[0].samples_ns, after[0].samples_ns
+            low, high = difference_bounds(*samples, tail) if all(samples) else (None, None)
+            basis = "none" if low is None else "trials"
+        else:
+            basis, (low, high) = "runs", difference_bounds(medians[0], medians[1], tail)
+    change: Change = "unclear"
+    if not before or not after:
+        change = "vanished" if before else "appeared"
+    elif delta is None:
+        change = "untimed"
+    # The bounds are of means: outliers can move these where the medians say the opposite.
+    elif low is not None and low > 0 and delta > 0:
+        change = "slower"
+    elif high is not None and high < 0 and delta < 0:
+        change = "faster"
+    excludes_zero = low is not None and high is not None and (low > 0 or high < 0)
     return VersionDifference(
         size=size,
         value=value,
         dtype=dtype,
         version=version,
-        change=_change(before, after, delta if comparable else None, low, high),
+        change=change,
         basis=basis,
-        is_certain=basis == "runs" and _excludes_zero(low, high),
+        is_certain=basis == "runs" and excludes_zero,
         before_ns=old,
         after_ns=new,
-        delta_pct=100 * delta / old if comparable and delta is not None and old else None,
+        delta_pct=100 * delta / old if delta is not None and old else None,
         low_ns=low,
         high_ns=high,
         status_before=before[-1].status if before else None,
@@ -291,43 +305,3 @@ def _difference(
         load_bits_before=before[-1].load_bits if before else None,
         load_bits_after=after[-1].load_bits if after else None,
     )
-
-
-def _mean_ns(rows: Sequence[SavedResult]) -> float | None:
-    times = [row.median_ns for row in rows if row.median_ns is not None]
-    return fmean(times) if times else None
-
-
-def _methods(rows: Sequence[SavedResult]) -> set[tuple[str | None, str | None]]:
-    return {(row.clock, row.cache) for row in rows if row.median_ns is not None}
-
-
-def _bounds(before: Sequence[SavedResult], after: Sequence[SavedResult]) -> tuple[Basis, Bounds]:
-    tail = (1 - LEVEL) / 2
-    if len(before) == len(after) == 1:
-        samples = before[0].samples_ns, after[0].samples_ns
-        bounds = difference_bounds(*samples, tail) if all(samples) else (None, None)
-        return ("none" if bounds[0] is None else "trials"), bounds
-    medians = [[row.median_ns for row in side if row.median_ns] for side in (before, after)]
-    return "runs", difference_bounds(medians[0], medians[1], tail)
-
-
-def _change(
-    before: Sequence[SavedResult],
-    after: Sequence[SavedResult],
-    delta: float | None,
-    low: float | None,
-    high: float | None,
-) -> Change:
-    if not before or not after:
-        return "vanished" if before else "appeared"
-    if delta is None:
-        return "untimed"
-    # The bounds are of means: outliers can move these where the medians say the opposite.
-    if low is not None and low > 0 and delta > 0:
-        return "slower"
-    return "faster" if high is not None and high < 0 and delta < 0 else "unclear"
-
-
-def _excludes_zero(low: float | None, high: float | None) -> bool:
-    return low is not None and high is not None and (low > 0 or high < 0)

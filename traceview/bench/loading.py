@@ -8,7 +8,6 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -35,7 +34,7 @@ def load_operation(path: str | Path) -> Operation:
         # Not imported: without a main guard it would run with a command line that is not its own.
         what, remedy = f"{path} defines no OPERATION", f"{_REMEDY}, or time it as a program: "
         raise InputError(what, f"{remedy}--sweep steps=1,2,4,8")
-    interpret_without_gpu()
+    _interpret_without_gpu()
     operation = getattr(_imported(file), "OPERATION", None)
     if not isinstance(operation, Operation):
         what = (
@@ -56,71 +55,60 @@ def is_program(path: str | Path) -> bool:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return False
-    return Path(path).suffix == ".py" and not {"OPERATION", "*"} & set(_bound(tree))
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """The names that a file binds by assignment or import, at any depth."""
+    bound: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+            bound.add(node.id)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
+            bound |= {alias.asname or alias.name for alias in node.names}
+    return Path(path).suffix == ".py" and not {"OPERATION", "*"} & bound
 
 
-def interpret_without_gpu() -> None:
+def _interpret_without_gpu() -> None:
     """Make Triton interpret its kernels if there is no GPU.
 
     Triton reads the setting when it is imported. A value that is already set stays.
     """
-    if _INTERPRET in os.environ or "triton" in sys.modules or _sees_gpu():
+    if _INTERPRET in os.environ or "triton" in sys.modules:
         return
-    os.environ[_INTERPRET] = "1"
-
-
-def _sees_gpu() -> bool:
     try:
         import torch
+
+        has_gpu = torch.cuda.is_available()
     except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
+        has_gpu = False
+    if not has_gpu:
+        os.environ[_INTERPRET] = "1"
 
 
-def _imported(file: Path) -> ModuleType:
-    folder, name = _importable(file.resolve())
-    if str(folder) not in sys.path:
-        # A package must take precedence over others of its name. A single file, which may be called
-        # select.py, must not shadow anything.
-        sys.path.insert(0 if "." in name else len(sys.path), str(folder))
-    try:
-        module = importlib.import_module(name) if "." in name else _alone(file.resolve())
-    except (Exception, SystemExit) as error:
-        raise InputError(import_error_line(error, file)) from error
-    imported = Path(module.__file__ or "")
-    if imported.resolve() != file.resolve():
-        what = f"importing {file} as {name} found {imported} first"
-        raise InputError(what, "rename its folder")
-    return module
-
-
-def _importable(file: Path) -> tuple[Path, str]:
-    """The folder to search and the module's name in it, with its package if it is in one."""
+def _imported(path: Path) -> ModuleType:
+    file = path.resolve()
     folder, parts = file.parent, [file.stem]
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         parts.insert(0, folder.name)
         folder = folder.parent
-    return folder, ".".join(parts)
-
-
-def _alone(file: Path) -> ModuleType:
-    """Import under a unique name: `select.py` must not replace the standard library's."""
-    name = f"traceview_operation_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{file} cannot be imported", "pass a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    name, in_package = ".".join(parts), len(parts) > 1
+    if str(folder) not in sys.path:
+        # A package must take precedence over others of its name. A single file, which may be called
+        # select.py, must not shadow anything.
+        sys.path.insert(0 if in_package else len(sys.path), str(folder))
+    try:
+        if in_package:
+            module = importlib.import_module(name)
+        else:
+            # Under a unique name: `select.py` must not replace the standard library's.
+            name = f"traceview_operation_{file.stem}"
+            spec = importlib.util.spec_from_file_location(name, file)
+            if spec is None or spec.loader is None:
+                raise InputError(f"{file} cannot be imported", "pass a Python file")
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InputError(import_error_line(error, path)) from error
+    imported = Path(module.__file__ or "")
+    if imported.resolve() != file:
+        what = f"importing {path} as {name} found {imported} first"
+        raise InputError(what, "rename its folder")
     return module
 
 

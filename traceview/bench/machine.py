@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from traceview import hardware
 from traceview.records import record
@@ -44,54 +45,31 @@ class Machine:
 
 def this_machine() -> Machine:
     """Describe this machine; imports torch, if installed, to query the GPU."""
+    names = ("gpu", "compute_capability", "sm_count", "memory_bytes", "l2_cache_bytes")
+    gpu: dict[str, Any] = dict.fromkeys((*names, "driver_version", "cuda_version"))
     try:
         import torch
     except ImportError:
-        return _machine()
-    if not torch.cuda.is_available():
-        return _machine(cuda_version=torch.version.cuda)
-    gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return _machine(
-        gpu=gpu.name,
-        compute_capability=f"{gpu.major}.{gpu.minor}",
-        sm_count=gpu.multi_processor_count,
-        memory_bytes=gpu.total_memory,
-        l2_cache_bytes=gpu.L2_cache_size,
-        driver_version=_driver(),
-        cuda_version=torch.version.cuda,
-    )
-
-
-def _machine(
-    *,
-    gpu: str | None = None,
-    compute_capability: str | None = None,
-    sm_count: int | None = None,
-    memory_bytes: int | None = None,
-    l2_cache_bytes: int | None = None,
-    driver_version: str | None = None,
-    cuda_version: str | None = None,
-) -> Machine:
+        pass
+    else:
+        gpu["cuda_version"] = torch.version.cuda
+        if torch.cuda.is_available():
+            device = torch.cuda.get_device_properties(torch.cuda.current_device())
+            gpu |= {
+                "gpu": device.name,
+                "compute_capability": f"{device.major}.{device.minor}",
+                "sm_count": device.multi_processor_count,
+                "memory_bytes": device.total_memory,
+                "l2_cache_bytes": device.L2_cache_size,
+                "driver_version": _driver(),
+            }
     return Machine(
-        gpu=gpu,
-        compute_capability=compute_capability,
-        sm_count=sm_count,
-        memory_bytes=memory_bytes,
-        l2_cache_bytes=l2_cache_bytes,
-        driver_version=driver_version,
-        cuda_version=cuda_version,
+        **gpu,
         torch_version=_version("torch"),
         triton_version=_version("triton"),
         python_version=platform.python_version(),
         interpreter=os.environ.get("TRITON_INTERPRET") == "1",
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _driver() -> str | None:
@@ -106,6 +84,13 @@ def _driver() -> str | None:
     failed = nvml.nvmlSystemGetDriverVersion(text, len(text))
     nvml.nvmlShutdown()
     return None if failed else text.value.decode("ascii", "replace")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 _KINDS = {"float64": "fp64", "float32": "fp32", "int8": "int8"}

@@ -100,7 +100,7 @@ class Operation:
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters that can be varied besides size and data type."""
         more = list(signature(self.inputs).parameters.values())[_FIXED:]
-        return tuple(each.name for each in more if _is_whole(each))
+        return tuple(parameter.name for parameter in more if _is_whole(parameter))
 
     def at(self, **values: int) -> Operation:
         """The operation at these parameter values. Raises InputError for an unknown parameter."""

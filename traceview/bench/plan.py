@@ -53,38 +53,36 @@ def resolve_request(
     type, size or parameter that the operation does not have.
     """
     axis = None if request.sweep is None else Axis.of(request.sweep)
-    default_sizes = operation.sizes if machine.gpu else operation.small_sizes
+    sizes = request.sizes or (operation.sizes if machine.gpu else operation.small_sizes)
     if axis and axis.over == SIZE:
         if request.sizes:
             raise InputError("sizes are given twice", "pass either --size or --sweep size=…")
-        default_sizes = axis.values
-    sizes = request.sizes or default_sizes
-    resolved = _complete(operation, replace(request, sizes=sizes))
-    if axis is None or axis.over == SIZE:
-        return resolved, SIZE, (None,)
-    operation.at(**{axis.over: axis.values[0]})
-    if len(request.sizes) > 1:
-        what = f"{len(request.sizes)} sizes and a sweep over {axis.over}"
-        raise InputError(what, "sweep at one --size")
-    one_size = request.sizes or (sorted(sizes)[len(sizes) // 2],)
-    return replace(resolved, sizes=one_size), axis.over, axis.values
-
-
-def _complete(operation: Operation, request: BenchRequest) -> BenchRequest:
+        sizes = axis.values
     check_arch(request.arch)
     check_counts(request.warmup, request.trials)
     for dtype in request.dtypes:
         if dtype not in operation.tolerances:
-            known = ", ".join(operation.dtypes)
-            raise InputError(f"{operation.name} does not take {dtype[:40]!r}", f"it takes {known}")
-    if not request.sizes:
+            remedy = f"it takes {', '.join(operation.dtypes)}"
+            raise InputError(f"{operation.name} does not take {dtype[:40]!r}", remedy)
+    if not sizes:
         raise InputError(f"{operation.name} has no default sizes", "pass one: --size 4096")
-    for size in request.sizes:
+    for size in sizes:
         if not isinstance(size, Integral) or size < 1:
             raise InputError(f"size {size!r}"[:60], "pass positive whole numbers")
     names = [operation.version(name).name for name in request.versions]
-    return replace(
+    over: str = SIZE
+    values: tuple[int | None, ...] = (None,)
+    if axis and axis.over != SIZE:
+        operation.at(**{axis.over: axis.values[0]})
+        if len(request.sizes) > 1:
+            what = f"{len(request.sizes)} sizes and a sweep over {axis.over}"
+            raise InputError(what, "sweep at one --size")
+        sizes = request.sizes or (sorted(sizes)[len(sizes) // 2],)
+        over, values = axis.over, axis.values
+    resolved = replace(
         request,
+        sizes=sizes,
         dtypes=request.dtypes or operation.dtypes[:1],
         versions=names or [version.name for version in operation.versions],
     )
+    return resolved, over, values

@@ -37,15 +37,21 @@ class Frame:
 
     def total_ns(self, gpu: bool) -> int:
         """Inclusive time: its own and that of all frames below."""
-        own = self.gpu_ns if gpu else self.cpu_ns
-        return own + sum(each.total_ns(gpu) for each in self.children.values())
+        exclusive_ns = self.gpu_ns if gpu else self.cpu_ns
+        return exclusive_ns + sum(below.total_ns(gpu) for below in self.children.values())
+
+    def add_kernel(self, name: str, duration_us: float) -> None:
+        """Add a run of a kernel that this operator launched."""
+        kernel = self.child(name, "kernel")
+        kernel.calls += 1
+        kernel.gpu_ns += max(round(duration_us * 1000), 0)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Frame]]:
         """Every frame below this one, with the names on the path to it, outermost first."""
-        for each in self.children.values():
-            path = (*above, each.name)
-            yield path, each
-            yield from each.walk(path)
+        for frame in self.children.values():
+            path = (*above, frame.name)
+            yield path, frame
+            yield from frame.walk(path)
 
 
 @record
@@ -90,39 +96,52 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
             f"{calls} calls to profile after {warmup} warm-up calls",
             "profile at least one call",
         )
+    import torch
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
+    has_gpu = torch.cuda.is_available()
+    synchronize: Callable[[], Any] = torch.cuda.synchronize if has_gpu else lambda: None
     for _ in range(warmup):
         run()
-    _synchronize()
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if _has_gpu() else [])]
+    synchronize()
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * has_gpu]
     with profiler(activities=activities, acc_events=True) as recorded:
         for _ in range(calls):
             run()
-        _synchronize()
+        synchronize()
     events = list(recorded.events())
     tree = Frame(_ROOT, "root")
     for event in events:
         _add(tree, event)
     _add_orphans(tree, events)
-    kernels = _kernels(tree)
-    return Profile(_operators(tree), kernels, tree, bool(kernels), calls)
+    kernels = [
+        KernelOfOperator(path[-2], path[:-1], frame.name, frame.calls, frame.gpu_ns)
+        for path, frame in tree.walk()
+        if frame.kind == "kernel" and len(path) > 1
+    ]
+    by_time = sorted(kernels, key=lambda kernel: -kernel.total_ns)
+    return Profile(_operators(tree), tuple(by_time), tree, bool(kernels), calls)
 
 
 def _add(tree: Frame, event: Any) -> None:
-    """Add a CPU event below its callers, and its kernels below it."""
-    if "CPU" not in str(event.device_type) or _is_ours(event):
+    """Add a CPU event below its callers, and its kernels below it.
+
+    Our own final synchronization and the steps of the profiler are left out.
+    """
+    ours = str(event.name).startswith(("cudaDeviceSynchronize", "ProfilerStep"))
+    if "CPU" not in str(event.device_type) or ours:
         return
+    stack = [event]
+    while stack[-1].cpu_parent is not None:
+        stack.append(stack[-1].cpu_parent)
     frame = tree
-    for each in _callers(event):
-        frame = frame.child(each.name, "operator")
+    for caller in reversed(stack):
+        frame = frame.child(caller.name, "operator")
     frame.calls += 1
     frame.cpu_ns += max(round(event.self_cpu_time_total * 1000), 0)
     for kernel in event.kernels:
-        leaf = frame.child(kernel.name, "kernel")
-        leaf.calls += 1
-        leaf.gpu_ns += max(round(kernel.duration * 1000), 0)
+        frame.add_kernel(kernel.name, kernel.duration)
 
 
 def _add_orphans(tree: Frame, events: Iterable[Any]) -> None:
@@ -136,57 +155,16 @@ def _add_orphans(tree: Frame, events: Iterable[Any]) -> None:
             continue
         adopted[event.name] -= 1
         if adopted[event.name] < 0:
-            leaf = tree.child(_NO_OPERATOR, "operator").child(event.name, "kernel")
-            leaf.calls += 1
-            leaf.gpu_ns += max(round(event.time_range.elapsed_us() * 1000), 0)
-
-
-def _callers(event: Any) -> list[Any]:
-    """The event and its callers, outermost first."""
-    stack = [event]
-    while stack[0].cpu_parent is not None:
-        stack.insert(0, stack[0].cpu_parent)
-    return stack
-
-
-def _is_ours(event: Any) -> bool:
-    """Whether an event is our own final synchronization, or a step of the profiler."""
-    return str(event.name).startswith(("cudaDeviceSynchronize", "ProfilerStep"))
+            launcher = tree.child(_NO_OPERATOR, "operator")
+            launcher.add_kernel(event.name, event.time_range.elapsed_us())
 
 
 def _operators(tree: Frame) -> tuple[OperatorTime, ...]:
-    operators: dict[str, OperatorTime] = {}
+    times: dict[str, Counter[str]] = {}
     for _, frame in tree.walk():
-        if frame.kind != "operator":
-            continue
-        gpu_ns = sum(each.gpu_ns for each in frame.children.values() if each.kind == "kernel")
-        before = operators.get(frame.name, OperatorTime(frame.name, 0, 0, 0))
-        operators[frame.name] = OperatorTime(
-            frame.name,
-            before.calls + frame.calls,
-            before.cpu_ns + frame.cpu_ns,
-            before.gpu_ns + gpu_ns,
-        )
-    return tuple(sorted(operators.values(), key=lambda each: (-each.gpu_ns, -each.cpu_ns)))
-
-
-def _kernels(tree: Frame) -> tuple[KernelOfOperator, ...]:
-    kernels = [
-        KernelOfOperator(path[-2], path[:-1], frame.name, frame.calls, frame.gpu_ns)
-        for path, frame in tree.walk()
-        if frame.kind == "kernel" and len(path) > 1
-    ]
-    return tuple(sorted(kernels, key=lambda each: -each.total_ns))
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
-def _synchronize() -> None:
-    if _has_gpu():
-        import torch
-
-        torch.cuda.synchronize()
+        if frame.kind == "operator":
+            gpu_ns = sum(k.gpu_ns for k in frame.children.values() if k.kind == "kernel")
+            total = times.setdefault(frame.name, Counter())
+            total.update(calls=frame.calls, cpu_ns=frame.cpu_ns, gpu_ns=gpu_ns)
+    operators = [OperatorTime(name, **total) for name, total in times.items()]
+    return tuple(sorted(operators, key=lambda operator: (-operator.gpu_ns, -operator.cpu_ns)))

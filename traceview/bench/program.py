@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 from traceview.bench.loading import import_error_line
 from traceview.bench.machine import Machine, this_machine
@@ -77,7 +76,11 @@ def sweep_program(
             break
         for value, took_ns in runs.round().items():
             samples[value].append(took_ns)
-    points = tuple((value, _timing(samples[value])) for value in axis.values)
+    floor_ns = CpuClock().floor_ns
+    points = tuple(
+        (value, Timing("perf-counter", "warm", 1, tuple(ns), min(ns), floor_ns))
+        for value, ns in samples.items()
+    )
     lines = tuple(runs.last_lines[value] for value in axis.values)
     times = Sweep(axis.over, points, fit_timings(points))
     return ProgramSweep(str(path), tuple(arguments), this_machine(), times, lines)
@@ -99,34 +102,31 @@ class _Runs:
 
     def _run(self, value: int) -> float:
         words = (f"--{self._axis.over}", str(value), *self._arguments)
+        command = f"{self._file.name} {' '.join(words)}"[:200]
         self._note(f"{self._file.name} {' '.join(words[:2])}")
-        printed = io.StringIO()
+        printed, status = io.StringIO(), None
         gc.collect()
         with _as_main_program(self._file, words, printed):
             begin = time.perf_counter_ns()
-            status = self._exit_status(words, printed)
-            _wait_for_gpu()
+            try:
+                runpy.run_path(str(self._file), run_name="__main__")
+            except SystemExit as ended:
+                status = ended.code
+                if isinstance(status, str):
+                    print(status, file=printed)
+            except Exception as error:
+                what = f"{command}: {import_error_line(error, self._file)}"
+                raise InputError(what) from error
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             took_ns = float(time.perf_counter_ns() - begin)
+        lines = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
+        last_line = lines[-1][:_LONGEST_LINE] if lines else ""
         if status not in (None, 0):
-            raise InputError(f"{self._command(words)} ended with {_last_line(printed) or status}")
-        self.last_lines[value] = _last_line(printed)
+            raise InputError(f"{command} ended with {last_line or status}")
+        self.last_lines[value] = last_line
         return took_ns
-
-    def _exit_status(self, words: Sequence[str], printed: io.StringIO) -> Any:
-        try:
-            runpy.run_path(str(self._file), run_name="__main__")
-        except SystemExit as ended:
-            if isinstance(ended.code, str):
-                print(ended.code, file=printed)
-            return ended.code
-        except Exception as error:
-            raise InputError(
-                f"{self._command(words)}: {import_error_line(error, self._file)}"
-            ) from error
-        return None
-
-    def _command(self, words: Sequence[str]) -> str:
-        return f"{self._file.name} {' '.join(words)}"[:200]
 
 
 @contextmanager
@@ -144,26 +144,3 @@ def _as_main_program(file: Path, words: Sequence[str], printed: io.StringIO) -> 
     finally:
         sys.argv, sys.path[:] = kept_argv, kept_path
         os.chdir(kept_folder)
-
-
-def _wait_for_gpu() -> None:
-    """Wait until the GPU is done, if the program used one."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-
-
-def _last_line(printed: io.StringIO) -> str:
-    lines = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
-    return lines[-1][:_LONGEST_LINE] if lines else ""
-
-
-def _timing(samples_ns: Sequence[float]) -> Timing:
-    return Timing(
-        clock="perf-counter",
-        cache="warm",
-        calls_per_trial=1,
-        samples_ns=tuple(samples_ns),
-        host_ns=min(samples_ns),
-        floor_ns=CpuClock().floor_ns,
-    )

@@ -96,8 +96,17 @@ class TuningCache:
         try:
             with self._locked():
                 entry = change(self.get(key))
-                self._write(key, entry)
-                self._remove_oldest()
+                handle, name = tempfile.mkstemp(dir=self.folder, prefix=".part-")
+                try:
+                    with os.fdopen(handle, "w", encoding="utf-8") as file:
+                        file.write(json.dumps({"key": dict(key), "entry": entry}))
+                    Path(name).replace(self._file(key))
+                except BaseException:
+                    Path(name).unlink(missing_ok=True)
+                    raise
+                files = sorted(self.folder.glob("*.json"), key=_written_at, reverse=True)
+                for old in files[self._most :]:
+                    old.unlink(missing_ok=True)
                 return entry
         except OSError:
             return change(None)
@@ -105,22 +114,6 @@ class TuningCache:
     def _file(self, key: Mapping[str, str]) -> Path:
         text = json.dumps(dict(key), sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-    def _write(self, key: Mapping[str, str], entry: Entry) -> None:
-        text = json.dumps({"key": dict(key), "entry": entry})
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".part-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(self._file(key))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-
-    def _remove_oldest(self) -> None:
-        files = sorted(self.folder.glob("*.json"), key=_written_at, reverse=True)
-        for file in files[self._most :]:
-            file.unlink(missing_ok=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -201,113 +194,90 @@ def autotune(
     configs = list(configs)
     if not configs:
         raise InputError("there are no configurations to choose from")
+    texts = [_text(config) for config in configs]
     store = (cache or TuningCache()) if key else None
-    cached = _cached(store, key, configs)
-    if cached:
-        return cached
-    result = _Halving(run, time or _time).best(configs)
+    stored = (store.get(key) if store and key else None) or {}
+    best, median = stored.get("best"), stored.get("median_ns")
+    if (
+        stored.get("configs") == texts
+        and isinstance(best, int)
+        and 0 <= best < len(configs)
+        and isinstance(median, int | float)
+        and 0 < median < math.inf
+    ):
+        return TuningResult(configs[best], float(median), (), cached=True)
+    result = _fastest(run, configs, time or (lambda call, trials: benchmark(call, 1, trials)))
     if store and key:
-        store.put(key, _entry(result, configs))
+        best = next(i for i, config in enumerate(configs) if config is result.config)
+        store.put(key, {"configs": texts, "best": best, "median_ns": result.median_ns})
     return result
 
 
-def _time(call: Callable[[], Any], trials: int) -> Timing:
-    return benchmark(call, 1, trials)
+def _text(config: Config) -> str:
+    return repr(sorted((str(name), repr(value)) for name, value in config.items()))
 
 
-class _Halving:
+def _fastest(
+    run: Callable[[Config], Any],
+    configs: Sequence[Config],
+    time: Callable[[Callable[[], Any], int], Timing],
+) -> TuningResult:
     """Successive halving. `remaining` holds indices into `candidates`."""
-
-    def __init__(
-        self, run: Callable[[Config], Any], time: Callable[[Callable[[], Any], int], Timing]
-    ) -> None:
-        self._run, self._time = run, time
-
-    def best(self, configs: Sequence[Config]) -> TuningResult:
-        candidates = [Candidate(config, None, 0) for config in configs]
-        remaining, trials = list(range(len(configs))), _FIRST_TRIALS
-        while True:
-            remaining = self._round(candidates, remaining, trials)
-            if len(remaining) <= 1 or trials >= _MOST_TRIALS:
-                break
-            remaining, trials = self._halve(candidates, remaining, trials), trials * 2
-        if not remaining:
-            why = next((each.dropped for each in candidates if each.median_ns is None), "no time")
-            what = f"none of {len(candidates)} configurations runs: {why}"
-            raise InputError(what, "pass one that fits this GPU")
-        winner = candidates[remaining[0]]
-        for i in remaining[1:]:
-            candidates[i] = replace(candidates[i], dropped="slower in the last round")
-        return TuningResult(winner.config, _median(winner), tuple(candidates))
-
-    def _round(self, candidates: list[Candidate], remaining: list[int], trials: int) -> list[int]:
-        """Time the remaining candidates; returns those that ran, fastest first."""
+    candidates = [Candidate(config, None, 0) for config in configs]
+    remaining, trials = list(range(len(configs))), _FIRST_TRIALS
+    while True:
         best = math.inf
         for i in remaining:
-            candidates[i] = self._measure(candidates[i], trials, best)
+            candidates[i] = _measured(run, candidates[i], time, trials, best)
             best = min(best, math.inf if candidates[i].dropped else _median(candidates[i]))
         running = (i for i in remaining if not candidates[i].dropped)
-        return sorted(running, key=lambda i: _median(candidates[i]))
-
-    def _measure(self, candidate: Candidate, trials: int, best: float) -> Candidate:
-        try:
-            return self._timed(candidate, partial(self._run, candidate.config), trials, best)
-        except Exception as error:
-            if broke_cuda(error_line(error)):
-                what = f"the configuration {candidate.config}"
-                raise broken_cuda_error(what, error) from error
-            return Candidate(candidate.config, None, candidate.trials, error_line(error))
-
-    def _timed(
-        self, candidate: Candidate, call: Callable[[], Any], trials: int, best: float
-    ) -> Candidate:
-        config = candidate.config
-        first_ns, calls = self._time(call, 1).median_ns, 1
-        if first_ns > _TOO_SLOW_FACTOR * best > 0:
-            first_ns = min(first_ns, *self._time(call, _MORE_CALLS).samples_ns)
-            calls += _MORE_CALLS
-        if first_ns > _TOO_SLOW_FACTOR * best > 0:
-            why = f"its first calls took at least {first_ns / best:.1f} times the best median"
-            return Candidate(config, first_ns, candidate.trials + calls, why)
-        median_ns = self._time(call, trials).median_ns
-        return Candidate(config, median_ns, candidate.trials + trials + calls)
-
-    def _halve(self, candidates: list[Candidate], remaining: list[int], trials: int) -> list[int]:
+        remaining = sorted(running, key=lambda i: _median(candidates[i]))
+        if len(remaining) <= 1 or trials >= _MOST_TRIALS:
+            break
         keep = math.ceil(len(remaining) / 2)
         for i in remaining[keep:]:
             why = f"in the slower half after {trials} trials"
             candidates[i] = replace(candidates[i], dropped=why)
-        return remaining[:keep]
+        remaining, trials = remaining[:keep], trials * 2
+    if not remaining:
+        why = next((c.dropped or "" for c in candidates if c.median_ns is None), "no time")
+        what = f"none of {len(candidates)} configurations runs: {why}"
+        raise InputError(what, "pass one that fits this GPU")
+    winner = candidates[remaining[0]]
+    for i in remaining[1:]:
+        candidates[i] = replace(candidates[i], dropped="slower in the last round")
+    return TuningResult(winner.config, _median(winner), tuple(candidates))
+
+
+def _measured(
+    run: Callable[[Config], Any],
+    candidate: Candidate,
+    time: Callable[[Callable[[], Any], int], Timing],
+    trials: int,
+    best: float,
+) -> Candidate:
+    """The candidate timed for one round, or dropped: too slow at once, or with an error."""
+    config, call = candidate.config, partial(run, candidate.config)
+    try:
+        first_ns, calls = time(call, 1).median_ns, 1
+        if first_ns > _TOO_SLOW_FACTOR * best > 0:
+            first_ns = min(first_ns, *time(call, _MORE_CALLS).samples_ns)
+            calls += _MORE_CALLS
+        if first_ns > _TOO_SLOW_FACTOR * best > 0:
+            why = f"its first calls took at least {first_ns / best:.1f} times the best median"
+            return Candidate(config, first_ns, candidate.trials + calls, why)
+        median_ns = time(call, trials).median_ns
+        return Candidate(config, median_ns, candidate.trials + trials + calls)
+    except Exception as error:
+        if broke_cuda(error_line(error)):
+            raise broken_cuda_error(f"the configuration {config}", error) from error
+        return Candidate(config, None, candidate.trials, error_line(error))
 
 
 def _median(candidate: Candidate) -> float:
     """The median of a candidate; infinite without one, or if the clock gave no number."""
     median = candidate.median_ns
     return median if median is not None and median >= 0 else math.inf
-
-
-def _entry(result: TuningResult, configs: Sequence[Config]) -> dict[str, Any]:
-    best = next(i for i, config in enumerate(configs) if config is result.config)
-    return {"configs": _texts(configs), "best": best, "median_ns": result.median_ns}
-
-
-def _cached(
-    store: TuningCache | None, key: Mapping[str, str] | None, configs: Sequence[Config]
-) -> TuningResult | None:
-    """The cached result, if it was chosen from the same configurations."""
-    entry = store.get(key) if store and key else None
-    if not entry or entry.get("configs") != _texts(configs):
-        return None
-    best, median = entry.get("best"), entry.get("median_ns")
-    if not isinstance(best, int) or not 0 <= best < len(configs):
-        return None
-    if not isinstance(median, int | float) or not 0 < median < math.inf:
-        return None
-    return TuningResult(configs[best], float(median), (), cached=True)
-
-
-def _texts(configs: Sequence[Config]) -> list[str]:
-    return [repr(sorted((str(name), repr(value)) for name, value in c.items())) for c in configs]
 
 
 # Choose a block size for a kernel by size and data type, from earlier measurements.
@@ -325,7 +295,7 @@ _FAILED_NS = 1e18
 """What earlier versions stored for a block size that failed."""
 _Class = tuple[int, str]
 _BITS = re.compile(r"^[a-z]+([0-9]+)")
-"""The number of bits in the name of a data type; bool, which has none, takes 8."""
+"""The bits in the name of float32, int8, float8_e4m3fn, complex64 …; bool, without any, takes 8."""
 
 
 class BlockSizes:
@@ -348,7 +318,7 @@ class BlockSizes:
         self._operation, self._source = operation, source
         self._candidates = sorted(candidates)
         self._cache, self._machine = cache or TuningCache(), machine or this_machine()
-        self._own: dict[_Class, dict[int, list[float]]] = {}
+        self._measured: dict[_Class, dict[int, list[float]]] = {}
         self._failed: dict[_Class, dict[int, Exception]] = {}
 
     def choose(self, size: int, dtype: str) -> int:
@@ -368,10 +338,10 @@ class BlockSizes:
         def added(entry: Entry | None) -> Entry:
             times = _times(entry)
             times.setdefault(str(block), []).append(float(time_ns))
-            return {"times": {name: each[-_MOST_TIMES:] for name, each in times.items()}}
+            return {"times": {name: some[-_MOST_TIMES:] for name, some in times.items()}}
 
-        own = self._own.setdefault(_class_of(size, dtype), {}).setdefault(block, [])
-        own[:] = [*own, float(time_ns)][-_MOST_TIMES:]
+        here = self._measured.setdefault(_class_of(size, dtype), {}).setdefault(block, [])
+        here[:] = [*here, float(time_ns)][-_MOST_TIMES:]
         self._cache.update(self._key(size, dtype), added)
 
     def tune(self, run: Callable[[int], Any], size: int, dtype: str, trials: int = 10) -> int:
@@ -383,7 +353,13 @@ class BlockSizes:
         failed: dict[int, Exception] = {}
         self._failed[_class_of(size, dtype)] = failed
         ran = False
-        while block := self._untried(size, dtype) or self._unproven(failed, ran, size, dtype):
+        while True:
+            block = self._untried(size, dtype)
+            if block is None and failed and not ran:
+                # The best of earlier runs if every candidate fails: `run` itself may be at fault.
+                block = self._best(size, dtype)
+            if block is None:
+                break
             try:
                 took_ns = benchmark(partial(run, block), 1, trials).median_ns
             except Exception as error:
@@ -397,24 +373,12 @@ class BlockSizes:
                 ran = True
         best = self._best(size, dtype)
         if best is None:
-            raise self._none_runs(failed)
+            block, first = next(iter(failed.items()))
+            what = f"{self._operation} fails with every block size; with {block} it raised "
+            raise InputError(
+                f"{what}{error_line(first)}", "fix it, or pass other candidates"
+            ) from first
         return best
-
-    def _unproven(
-        self, failed: Mapping[int, Exception], ran: bool, size: int, dtype: str
-    ) -> int | None:
-        """The best of earlier runs if every candidate fails now: `run` itself may be at fault."""
-        return self._best(size, dtype) if failed and not ran else None
-
-    def _none_runs(self, failed: Mapping[int, Exception]) -> InputError:
-        block, error = next(iter(failed.items()))
-        what = (
-            f"{self._operation} fails with every block size; with {block} it raised "
-            f"{error_line(error)}"
-        )
-        raised = InputError(what, "fix it, or pass other candidates")
-        raised.__cause__ = error
-        return raised
 
     def _key(self, size: int, dtype: str) -> Any:
         return cache_key(
@@ -424,10 +388,13 @@ class BlockSizes:
     def _history(self, size: int, dtype: str) -> dict[int, list[float]]:
         """Times by block size: the stored ones, or those of this object if there are more."""
         stored = _times(self._cache.get(self._key(size, dtype)))
-        own = self._own.get(_class_of(size, dtype), {})
-        known = {b: max(stored.get(str(b), []), own.get(b, []), key=len) for b in self._candidates}
+        here = self._measured.get(_class_of(size, dtype), {})
+        all_times = {
+            block: max(stored.get(str(block), []), here.get(block, []), key=len)
+            for block in self._candidates
+        }
         failed = self._failed.get(_class_of(size, dtype), {})
-        return {block: times for block, times in known.items() if times and block not in failed}
+        return {block: times for block, times in all_times.items() if times and block not in failed}
 
     def _best(self, size: int, dtype: str) -> int | None:
         history = self._history(size, dtype)
@@ -450,7 +417,8 @@ class BlockSizes:
         return min(unsettled, key=lambda block: len(history.get(block, ())), default=None)
 
     def _rule(self, candidates: Sequence[int], size: int, dtype: str) -> int:
-        full_loads = _LOAD_BYTES // _bytes_of(dtype) * _THREADS
+        bits = _BITS.search(dtype)
+        full_loads = _LOAD_BYTES // (max(int(bits[1]) // 8, 1) if bits else 1) * _THREADS
         elements_per_sm = max(size // max(self._machine.sm_count or 1, 1), 1)
         largest = min(full_loads, elements_per_sm)
         fitting = [block for block in candidates if block <= largest]
@@ -465,20 +433,8 @@ def _class_of(size: int, dtype: str) -> _Class:
 def _times(entry: Entry | None) -> dict[str, list[float]]:
     """The valid times in a cache entry, by block size."""
     stored = entry.get("times") if entry else None
-    if not isinstance(stored, dict):
-        return {}
     return {
-        str(name): [float(each) for each in listed if _is_time(each)]
-        for name, listed in stored.items()
-        if isinstance(listed, list)
+        str(name): [float(t) for t in times if isinstance(t, int | float) and 0 < t < _FAILED_NS]
+        for name, times in (stored.items() if isinstance(stored, dict) else ())
+        if isinstance(times, list)
     }
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value < _FAILED_NS
-
-
-def _bytes_of(dtype: str) -> int:
-    """Bytes per element of float32, int8, float8_e4m3fn, complex64 …"""
-    bits = _BITS.search(dtype)
-    return max(int(bits[1]) // 8, 1) if bits else 1

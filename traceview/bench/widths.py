@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -54,23 +55,28 @@ def widths_of(
     `parameters` are values of the operation's parameters besides the size.
     """
     words = tuple(f"{name}={value}" for name, value in (parameters or {}).items())
-    compiled = [key for key in keys if _has_kernels(operation.version(key[2]))]
-    groups: dict[tuple[int, str], list[str]] = {}
-    for size, dtype, name in compiled:
-        groups.setdefault((_compiled_size(operation, size), dtype), []).append(name)
+    by_compiled: dict[tuple[int, str], dict[str, list[Key]]] = {}
+    for key in keys:
+        size, dtype, name = key
+        version = operation.version(name)
+        if version.kernels or version.cuda_source:
+            group = by_compiled.setdefault((_compiled_size(operation, size), dtype), {})
+            group.setdefault(name, []).append(key)
+
+    def of_group(size: int, dtype: str, versions: Mapping[str, list[Key]]) -> dict[Key, Width]:
+        widths: dict[Key, Width] = {}
+        for name, same in versions.items():
+            script = (str(Path(path).resolve()), str(size), dtype, name, *words)
+            try:
+                width = _width(operation.version(name), script, arch, size)
+            except TraceviewError as error:
+                width = Width(None, size=size, why=error.what)
+            widths |= dict.fromkeys(same, width)
+        return widths
+
     with ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1))) as pool:
-        jobs = {
-            group: pool.submit(
-                _group_widths, operation, path, group, list(dict.fromkeys(names)), arch, words
-            )
-            for group, names in groups.items()
-        }
-        widths = {group: job.result() for group, job in jobs.items()}
-    return {key: widths[_compiled_size(operation, key[0]), key[1]][key[2]] for key in compiled}
-
-
-def _has_kernels(version: Version) -> bool:
-    return bool(version.kernels or version.cuda_source)
+        jobs = [pool.submit(of_group, *group, names) for group, names in by_compiled.items()]
+        return {key: width for job in jobs for key, width in job.result().items()}
 
 
 def _compiled_size(operation: Operation, size: int) -> int:
@@ -81,46 +87,8 @@ def _compiled_size(operation: Operation, size: int) -> int:
     """
     if size <= _LARGEST_SIZE:
         return size
-    known = (*operation.sizes, *operation.small_sizes)
-    similar = [
-        each for each in known if each <= _LARGEST_SIZE and (each % 16 == 0) == (size % 16 == 0)
-    ]
-    return max(similar, default=size)
-
-
-def _group_widths(
-    operation: Operation,
-    path: str,
-    group: tuple[int, str],
-    names: Sequence[str],
-    arch: str,
-    parameters: tuple[str, ...],
-) -> dict[str, Width]:
-    size, dtype = group
-    widths = {}
-    for name in names:
-        version = operation.version(name)
-        try:
-            script = (str(Path(path).resolve()), str(size), dtype, name, *parameters)
-            reports = _reports(version, script, arch)
-            widths[name] = _width(reports, size)
-        except TraceviewError as error:
-            widths[name] = Width(None, size=size, why=error.what)
-    return widths
-
-
-def _reports(version: Version, script: tuple[str, ...], arch: str) -> list[KernelReport]:
-    compiled = (
-        _of_cuda(version.cuda_source, arch) if version.cuda_source else _of_triton(script, arch)
-    )
-    return [inspect(each, sass=False) for each in compiled]
-
-
-def _of_triton(arguments: tuple[str, ...], arch: str) -> list[Compiled]:
-    options = CompileOptions(
-        arch=arch, arguments=arguments, timeout_s=_TIMEOUT_S, first_config=True
-    )
-    return kernels_of(str(__file__), options)
+    sizes = (s for s in (*operation.sizes, *operation.small_sizes) if s <= _LARGEST_SIZE)
+    return max((s for s in sizes if (s % 16 == 0) == (size % 16 == 0)), default=size)
 
 
 @lru_cache(maxsize=32)
@@ -131,13 +99,33 @@ def _of_cuda(source: str, arch: str) -> list[Compiled]:
         return kernels_of(str(file), CompileOptions(arch=arch))
 
 
-def _width(reports: Sequence[KernelReport], size: int) -> Width:
+def _width(version: Version, script: tuple[str, ...], arch: str, size: int) -> Width:
+    if version.cuda_source:
+        compiled = _of_cuda(version.cuda_source, arch)
+    else:
+        options = CompileOptions(
+            arch=arch, arguments=script, timeout_s=_TIMEOUT_S, first_config=True
+        )
+        compiled = kernels_of(str(__file__), options)
+    reports = [inspect(kernel, sass=False) for kernel in compiled]
     loading = [report for report in reports if _loads(report)]
     if not loading:
-        bulk = any(_copies_in_bulk(report) for report in reports)
+        # A copy that takes its size from a descriptor: no thread moves it.
+        bulk = any(
+            access.kind == "async-copy" and access.width_bits is None
+            for report in reports
+            for access in report.accesses
+        )
         why = "it copies in bulk (TMA)" if bulk else "it does not load global memory"
         return Width(None, size=size, why=why)
-    most = max(loading, key=_bits_in_a_pass)
+
+    def bits_in_a_pass(report: KernelReport) -> int:
+        """Bits loaded by the whole grid: the reader of the data outweighs a final reduction."""
+        threads = math.prod(report.compiled.grid or (1,)) * (report.compiled.num_warps or 1)
+        bits = sum((access.width_bits or 0) * access.count for access in _loads(report))
+        return threads * WARP_THREADS * bits
+
+    most = max(loading, key=bits_in_a_pass)
     moved: Counter[int] = Counter()
     for access in _loads(most):
         moved[access.width_bits or 0] += (access.width_bits or 0) * access.count
@@ -153,18 +141,6 @@ def _loads(report: KernelReport) -> list[Access]:
     ]
     deepest = max((access.loop_depth for access in listed), default=0)
     return [access for access in listed if access.loop_depth == deepest]
-
-
-def _copies_in_bulk(report: KernelReport) -> bool:
-    """Whether a copy takes its size from a descriptor, so that no thread moves it."""
-    return any(a.kind == "async-copy" and a.width_bits is None for a in report.accesses)
-
-
-def _bits_in_a_pass(report: KernelReport) -> int:
-    """Bits loaded by the whole grid: the kernel that reads the data outweighs a final reduction."""
-    grid = report.compiled.grid or (1, 1, 1)
-    threads = grid[0] * grid[1] * grid[2] * WARP_THREADS * (report.compiled.num_warps or 1)
-    return threads * sum((access.width_bits or 0) * access.count for access in _loads(report))
 
 
 # A script for `traceview ptx` that calls versions of one operation, so that their kernels

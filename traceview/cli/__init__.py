@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 import click
 
 from traceview import memory
 from traceview.cli import process
-from traceview.cli.process import Ended, EndingSignals, orderly_end
+from traceview.cli.process import Ended, orderly_end
 from traceview.errors import ComparisonRefusedError, TraceviewError
+from traceview.version import __version__
 
 VERBS = {
     "record": "Run a script under nsys or torch.profiler and write its trace.",
@@ -36,8 +37,6 @@ VERBS = {
     "completion": "Print the completion script of a shell.",
 }
 """Verbs by name, with their one-line help; each is a module here with a click `command`."""
-
-_DONE, _REFUSED, _INTERRUPTED = 0, 2, 130
 
 
 @dataclass
@@ -68,8 +67,16 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a verb as click does, but suggest a correction for an unknown word."""
-        if args[0] not in VERBS:
-            _suggest(ctx, args[0])
+        word = args[0]
+        if word not in VERBS:
+            from difflib import get_close_matches
+
+            alike = get_close_matches(word, VERBS, 1)
+            what = f"No such command {word!r}."
+            if Path(word).exists():
+                ctx.fail(f"{what} To read a recording: traceview report {word}")
+            if alike:
+                ctx.fail(f"{what} Did you mean {alike[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
@@ -77,40 +84,17 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _suggest(ctx: click.Context, word: str) -> None:
-    """Fail with a suggestion if an unknown verb is a path or resembles a verb; else return."""
-    from difflib import get_close_matches
-
-    alike = get_close_matches(word, VERBS, 1)
-    if Path(word).exists():
-        ctx.fail(f"No such command {word!r}. To read a recording: traceview report {word}")
-    if alike:
-        ctx.fail(f"No such command {word!r}. Did you mean {alike[0]!r}?")
-
-
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from traceview import __version__
-
-        click.echo(f"traceview {__version__}")
-        ctx.exit()
-
-
 def _set_debug(ctx: click.Context, _: click.Parameter, debug: bool) -> None:
+    """Print all tracebacks, also of internal errors that end only a part of the answer."""
     settings = ctx.find_object(Settings)
     if debug and settings:
+        import logging
+
         settings.debug = True
-        _print_contained_failures(ctx)
-
-
-def _print_contained_failures(ctx: click.Context) -> None:
-    """Print the tracebacks of internal errors that end only a part of the answer, to stderr."""
-    import logging
-
-    logger, printed = logging.getLogger("traceview"), logging.StreamHandler()
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(printed)
-    ctx.call_on_close(lambda: logger.removeHandler(printed))
+        logger, printed = logging.getLogger("traceview"), logging.StreamHandler()
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(printed)
+        ctx.call_on_close(lambda: logger.removeHandler(printed))
 
 
 debug_option = click.option(
@@ -139,15 +123,7 @@ color_option = click.option(
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, "-V", "--version", message="traceview %(version)s")
 @debug_option
 def group() -> None:
     """Find lost GPU time in a trace, its cause, and the line to change.
@@ -171,59 +147,50 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     Exit status: 0 success, 1 failure, 2 usage error, 128 + n after signal n (130 for Ctrl-C).
     """
+    settings = Settings()
     with process.standard_streams_open(), orderly_end() as signals:
-        return _run(arguments, Settings(), signals)
+        try:
+            status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
+            # A closed pipe must show up here, not in Python's own flush at exit.
+            sys.stdout.flush()
+            if process.is_lost():
+                raise TraceviewError(
+                    "stdout is closed, so the output was lost", "run it with stdout open"
+                )
+            return status if isinstance(status, int) else 0
+        except click.ClickException as misuse:
+            misuse.show()
+            return misuse.exit_code
+        except (click.Abort, KeyboardInterrupt, Ended):
+            return signals.status or 130
+        except Exception as error:
+            return signals.status or _report_error(error, settings)
 
 
-def _run(arguments: Sequence[str] | None, settings: Settings, signals: EndingSignals) -> int:
-    try:
-        status = group.main(arguments, "traceview", standalone_mode=False, obj=settings)
-        # A closed pipe must show up here, not in Python's own flush at exit.
-        sys.stdout.flush()
-        if process.is_lost():
-            raise TraceviewError(
-                "stdout is closed, so the output was lost", "run it with stdout open"
-            )
-        return status if isinstance(status, int) else _DONE
-    except click.ClickException as misuse:
-        misuse.show()
-        return misuse.exit_code
-    except (click.Abort, KeyboardInterrupt, Ended):
-        return signals.status or _INTERRUPTED
-    except Exception as error:
-        return signals.status or _failed(error, settings)
-
-
-def _failed(error: Exception, settings: Settings) -> int:
+def _report_error(error: Exception, settings: Settings) -> int:
+    """Print an error to stderr and return the exit status."""
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        _discard(sys.stdout)
+        # Drop buffered output, so that Python's flush at exit raises nothing.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
         return settings.failed
-    if settings.debug:
-        traceback.print_exception(error)
-    click.echo(f"traceview: {_one_line(error)}", err=True)
-    return _REFUSED if isinstance(error, ComparisonRefusedError) else settings.failed
-
-
-def _one_line(error: Exception) -> str:
     from traceview.failures import internal_error
     from traceview.render.base.safe_text import visible
 
+    if settings.debug:
+        traceback.print_exception(error)
     if isinstance(error, TraceviewError):
-        return f"error: {visible(error.command_text, 2_000)}"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
-        return "error: cannot write the output: no space left on its device; free some"
-    if isinstance(error, OSError):
-        return f"error: {visible(str(error), 2_000)}"
-    if isinstance(error, MemoryError):
+        line = f"error: {visible(error.command_text, 2_000)}"
+    elif isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        line = "error: cannot write the output: no space left on its device; free some"
+    elif isinstance(error, OSError):
+        line = f"error: {visible(str(error), 2_000)}"
+    elif isinstance(error, MemoryError):
         detail = visible(str(error), 400) or "an allocation failed"
-        return f"error: out of memory ({detail}); use a machine with more memory or record less"
-    return (
-        f"{visible(internal_error(error), 500)}; please report it with the traceback from --debug"
-    )
-
-
-def _discard(stream: TextIO) -> None:
-    """Drop buffered output, so that Python's flush at exit raises nothing."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+        line = f"error: out of memory ({detail}); use a machine with more memory or record less"
+    else:
+        remedy = "please report it with the traceback from --debug"
+        line = f"{visible(internal_error(error), 500)}; {remedy}"
+    click.echo(f"traceview: {line}", err=True)
+    return 2 if isinstance(error, ComparisonRefusedError) else settings.failed

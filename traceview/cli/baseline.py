@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile
+from traceview.cli.output import output_file, say_written
 
 
 @click.command(
@@ -19,14 +19,7 @@ from traceview.cli.output import OutputFile
     ),
 )
 @click.argument("traces", type=click.Path(path_type=Path), metavar="TRACE...", nargs=-1)
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="BASE.json",
-    required=True,
-    help="Write the baseline to this file.",
-)
+@output_file("BASE.json", "Write the baseline to this file.", required=True)
 @click.option("--force", is_flag=True, help="Overwrite BASE.json.")
 @debug_option
 def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
@@ -40,4 +33,4 @@ def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
     if not traces:
         raise click.UsageError("name the recordings of one or more runs: TRACE...")
     traceview.baseline(*traces, out=output, force=force)
-    click.echo(f"Wrote {click.format_filename(output)}", err=True)
+    say_written(output)

@@ -21,16 +21,16 @@ from traceview.cli.output import (
     output_option,
     print_text,
     progress,
-    put_json,
     write_file,
 )
+from traceview.errors import TraceviewError
+from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.bench import (
         BenchReport,
         BenchRequest,
         Description,
-        Operation,
         Profile,
         VersionResult,
     )
@@ -39,76 +39,9 @@ if TYPE_CHECKING:
     Profiled = tuple[VersionResult, Profile]
 
 
-# Output of `traceview bench`: the table of versions, its JSON, and the profile of one version.
-
-_VERDICTS = {"wrong": "is wrong", "failed": "failed"}
-
-
-def put_report(
-    report: BenchReport,
-    description: Description | None,
-    profiled: Profiled | None,
-    difference: BenchDifference | None,
-    wanted: Outputs,
-) -> None:
-    from traceview import __version__
-    from traceview.render.bench.json import render_bench_json
-    from traceview.render.bench.profile import render_profile
-    from traceview.render.bench.text import render_bench, render_difference
-
-    def drawn(width: int, color: bool) -> str:
-        text = render_bench(report, description=description, width=width, color=color)
-        if difference is not None:
-            text += "\n" + render_difference(difference, width=width, color=color)
-        if profiled is None:
-            return text
-        row, profile = profiled
-        title = _title(report, row)
-        return f"{text}\n{render_profile(profile, title, width=width, color=color)}"
-
-    if not wanted.json_to_stdout:
-        print_text(drawn)
-    if wanted.json or wanted.json_to_stdout:
-        text = render_bench_json(report, __version__, description, profiled, difference)
-        put_json(text, wanted.json)
-    for row in report.bad:
-        place = f"size {row.size:,}, {row.dtype}"
-        place += "" if row.value is None else f", {report.over} {row.value:,}"
-        line = f"{row.version} {_VERDICTS[row.status]} at {place}: {row.why}"
-        click.echo(f"traceview: {line[:600]}", err=True)
-
-
-def put_profile(
-    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
-) -> None:
-    from traceview import TraceviewError, __version__
-    from traceview.render.bench.profile import render_flame, render_speedscope
-
-    if profiled is None:
-        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
-    row, profile = profiled
-    title = _title(report, row)
-    if flame:
-        write_file(Path(flame), render_flame(profile, title))
-    if speedscope:
-        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
-
-
-def _title(report: BenchReport, row: VersionResult) -> str:
-    return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"
-
-
-_FAILED = 1
-_PROGRAM_OPTIONS = {
-    "operation",
-    "arguments",
-    "sweep",
-    "trials",
-    "warmup",
-    "json_",
-    "force",
-    "debug",
-}
+_PROGRAM_OPTIONS = (
+    *("operation", "arguments", "sweep", "trials", "warmup", "json_", "force", "debug"),
+)
 
 
 @click.command(
@@ -180,7 +113,10 @@ _PROGRAM_OPTIONS = {
     help="Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
 )
 @click.option(
-    "--describe", is_flag=True, help="Show shapes, layouts and value ranges of the tensors."
+    "--describe",
+    "describes",
+    is_flag=True,
+    help="Show shapes, layouts and value ranges of the tensors.",
 )
 @click.option(
     "--compare",
@@ -223,7 +159,7 @@ def command(
     no_widths: bool,
     arch: str | None,
     peaks: tuple[str, ...],
-    describe: bool,
+    describes: bool,
     earlier: tuple[Path, ...],
     flame: str | None,
     speedscope: str | None,
@@ -240,15 +176,20 @@ def command(
     With --sweep, FILE.py can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS
     and so on, several times each, in this process.
     """
-    from traceview.bench import BenchRequest
+    from traceview.bench import BenchRequest, describe, history, profile
     from traceview.bench.loading import is_program
 
-    wanted = Outputs.of(operation.stem, None, json_).with_output(output, pages=False)
-    outputs = [Path(each) for each in (flame, speedscope) if each]
-    check_writable((*wanted.files, *outputs), source=operation, force=force, kind="operation")
+    outputs = Outputs.of(operation.stem, output, json_=json_, kinds=("json",))
+    profiles = [Path(path) for path in (flame, speedscope) if path]
+    check_writable((*outputs.files, *profiles), source=operation, force=force, kind="operation")
     if sweep and is_program(operation):
-        _refuse_options_of_operations(ctx)
-        _time_program(operation, sweep, arguments, trials, warmup, wanted)
+        for option in ctx.command.params:
+            # A program has no versions, data types or tensors.
+            source = ctx.get_parameter_source(option.name or "")
+            if option.name not in _PROGRAM_OPTIONS and source is ParameterSource.COMMANDLINE:
+                what = f"{option.opts[0]} applies to operations, but FILE.py is a program"
+                raise click.UsageError(what)
+        _time_program(operation, sweep, arguments, trials or 5, warmup, outputs)
         return 0
     if arguments:
         raise click.UsageError(f"an operation takes no arguments: {' '.join(arguments)[:60]}")
@@ -264,105 +205,118 @@ def command(
         arch=arch,
         peaks=peaks,
     )
-    saved = _read(earlier) if earlier else ()
+    saved = history.benches_of(earlier) if earlier else ()
     report = _measure(operation, request, saved, force)
-    difference = _difference(saved, report, force) if saved else None
-    profiled = _profile(report) if outputs else None
-    put_report(report, _describe(report) if describe else None, profiled, difference, wanted)
-    if outputs:
-        put_profile(report, profiled, flame, speedscope)
-    return _FAILED if report.bad else 0
-
-
-def _refuse_options_of_operations(ctx: click.Context) -> None:
-    """Raise UsageError for options of operations: a program has no versions, types or tensors."""
-    for option in ctx.command.params:
-        source = ctx.get_parameter_source(option.name or "")
-        if option.name not in _PROGRAM_OPTIONS and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"{option.opts[0]} applies to operations, but FILE.py is a program"
-            )
+    difference = None
+    if saved:
+        difference = history.bench_difference(saved, [history.saved_bench(report)], force)
+    profiled = description = None
+    row = next((row for row in reversed(report.rows) if row.timing), None)
+    # The file's own output must not get into the JSON on stdout.
+    with redirect_stdout(sys.stderr):
+        if profiles and row:
+            # Operations list the fastest version last.
+            with progress(f"Profiling {row.version}"):
+                inputs, run = report.inputs(row), report.operation.version(row.version).run
+                profiled = row, profile(lambda: run(*inputs))
+        if describes:
+            with progress("Describing the tensors"):
+                inputs = report.inputs(report.rows[-1])
+                description = describe(report.operation, *inputs)
+    _put_report(report, description, profiled, difference, outputs)
+    if profiles:
+        _put_profile(report, profiled, flame, speedscope)
+    return 1 if report.bad else 0
 
 
 def _time_program(
     program: Path,
     sweep: str,
     arguments: tuple[str, ...],
-    trials: int | None,
+    trials: int,
     warmup: int | None,
-    wanted: Outputs,
+    outputs: Outputs,
 ) -> None:
-    from traceview import __version__
     from traceview.bench.program import sweep_program
     from traceview.bench.timing.growth import Axis
     from traceview.render.bench.json import render_program_json
     from traceview.render.bench.text import render_program
 
-    axis = Axis.of(sweep)
-    with progress(f"Running {program.name[:60]}") as next_step:
-        swept = sweep_program(
-            program, axis, arguments,
-            trials=trials or 5, warmup=1 if warmup is None else warmup, note=next_step,
-        )  # fmt: skip
-    if not wanted.json_to_stdout:
+    axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
+    with progress(f"Running {program.name[:60]}") as show:
+        swept = sweep_program(program, axis, arguments, trials=trials, warmup=warmup, note=show)
+    if not outputs.stdout:
         print_text(lambda width, color: render_program(swept, width=width, color=color))
-    if wanted.json or wanted.json_to_stdout:
-        put_json(render_program_json(swept, __version__), wanted.json)
+    outputs.put("json", lambda: render_program_json(swept, __version__))
 
 
 def _measure(
     path: Path, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
 ) -> BenchReport:
     from traceview.bench import load_operation, measure
-
-    # The file's own output must not get into the JSON on stdout.
-    with progress(f"Reading {path.name[:60]}") as next_step, redirect_stdout(sys.stderr):
-        operation = load_operation(path)
-        if earlier:
-            _check_alike(operation, request, earlier, force)
-        dtypes = operation.dtypes if "all" in request.dtypes else request.dtypes
-        return measure(operation, replace(request, dtypes=dtypes), path=str(path), note=next_step)
-
-
-def _check_alike(
-    operation: Operation, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
-) -> None:
-    """Raise ComparisonRefusedError, before measuring, if `earlier` runs are not comparable."""
     from traceview.bench.history import Measured, check_alike
     from traceview.bench.machine import this_machine
     from traceview.bench.timing.growth import SIZE, Axis
 
-    over = Axis.of(request.sweep).over if request.sweep else SIZE
-    planned = Measured(operation.name, over, this_machine().gpu)
-    check_alike([*map(Measured.of, earlier), planned], force=force)
+    with progress(f"Reading {path.name[:60]}") as show, redirect_stdout(sys.stderr):
+        operation = load_operation(path)
+        if earlier:
+            # Before measuring, as it takes long.
+            over = Axis.of(request.sweep).over if request.sweep else SIZE
+            planned = Measured(operation.name, over, this_machine().gpu)
+            check_alike([*map(Measured.of, earlier), planned], force=force)
+        dtypes = operation.dtypes if "all" in request.dtypes else request.dtypes
+        return measure(operation, replace(request, dtypes=dtypes), path=str(path), note=show)
 
 
-def _read(paths: Sequence[Path]) -> Sequence[SavedBench]:
-    from traceview.bench.history import benches_of
+def _put_report(
+    report: BenchReport,
+    description: Description | None,
+    profiled: Profiled | None,
+    difference: BenchDifference | None,
+    outputs: Outputs,
+) -> None:
+    from traceview.render.bench.json import render_bench_json
+    from traceview.render.bench.profile import render_profile
+    from traceview.render.bench.text import render_bench, render_difference
 
-    return benches_of(paths)
+    def drawn(width: int, color: bool) -> str:
+        text = render_bench(report, description=description, width=width, color=color)
+        if difference is not None:
+            text += "\n" + render_difference(difference, width=width, color=color)
+        if profiled is not None:
+            row, profile = profiled
+            text += "\n" + render_profile(profile, _title(report, row), width=width, color=color)
+        return text
+
+    if not outputs.stdout:
+        print_text(drawn)
+    outputs.put(
+        "json",
+        lambda: render_bench_json(report, __version__, description, profiled, difference),
+    )
+    for row in report.bad:
+        place = f"size {row.size:,}, {row.dtype}"
+        place += "" if row.value is None else f", {report.over} {row.value:,}"
+        verdict = "is wrong" if row.status == "wrong" else "failed"
+        line = f"{row.version} {verdict} at {place}: {row.why}"
+        click.echo(f"traceview: {line[:600]}", err=True)
 
 
-def _difference(before: Sequence[SavedBench], report: BenchReport, force: bool) -> BenchDifference:
-    from traceview.bench.history import bench_difference, saved_bench
+def _put_profile(
+    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
+) -> None:
+    from traceview.render.bench.profile import render_flame, render_speedscope
 
-    return bench_difference(before, [saved_bench(report)], force)
+    if profiled is None:
+        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
+    row, profile = profiled
+    title = _title(report, row)
+    if flame:
+        write_file(Path(flame), render_flame(profile, title))
+    if speedscope:
+        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
 
 
-def _describe(report: BenchReport) -> Description:
-    from traceview.bench import describe
-
-    with progress("Describing the tensors"), redirect_stdout(sys.stderr):
-        return describe(report.operation, *report.inputs(report.rows[-1]))
-
-
-def _profile(report: BenchReport) -> Profiled | None:
-    """Profile the last timed version: operations list the fastest last."""
-    from traceview.bench import profile
-
-    row = next((row for row in reversed(report.rows) if row.timing), None)
-    if row is None:
-        return None
-    with progress(f"Profiling {row.version}"), redirect_stdout(sys.stderr):
-        inputs, run = report.inputs(row), report.operation.version(row.version).run
-        return row, profile(lambda: run(*inputs))
+def _title(report: BenchReport, row: VersionResult) -> str:
+    return f"{report.operation.name} {row.version}, size {row.size:,}, {row.dtype}"

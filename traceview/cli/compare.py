@@ -12,24 +12,24 @@ import click
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import (
-    STDOUT,
+    Outputs,
+    check_writable,
     document_option,
+    html_option,
     json_option,
     markdown_option,
+    no_input,
     open_in_browser,
     open_option,
     print_text,
     progress,
-    put_json,
     write_file,
 )
-from traceview.cli.report_outputs import ReportOutputs
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
-    from traceview.comparison.comparison import RunComparison
+    pass
 
-_DEFAULT_PATH = ""
 _MAGIC = frozenset("*?[")
 
 
@@ -39,18 +39,12 @@ def _matching(
     """The files and folders that globs match; a name without wildcards is itself."""
     paths: list[Path] = []
     for pattern in patterns:
-        matches = _files(pattern)
+        # A Path has no glob for absolute patterns.
+        matches = sorted(glob.glob(pattern)) if _MAGIC & set(pattern) else [pattern]  # noqa: PTH207
         if not matches:
             raise click.BadParameter(f"no file matches {pattern!r}", param=parameter)
         paths += map(Path, matches)
     return tuple(dict.fromkeys(paths))
-
-
-def _files(pattern: str) -> list[str]:
-    if not _MAGIC & set(pattern):
-        return [pattern]
-    # A Path has no glob for absolute patterns.
-    return sorted(glob.glob(pattern))  # noqa: PTH207
 
 
 @click.command(
@@ -80,14 +74,7 @@ def _files(pattern: str) -> list[str]:
     callback=_matching,
     help="Recordings from after the change, or folders of them (repeatable).",
 )
-@click.option(
-    "--html",
-    is_flag=False,
-    flag_value=_DEFAULT_PATH,
-    metavar="[PATH]",
-    help="Write a self-contained HTML page with both timelines. Default path: "
-    "<before>-vs-<after>.html in the current folder.",
-)
+@html_option(" with both timelines. Default path: <before>-vs-<after>.html")
 @document_option
 @open_option
 @json_option
@@ -119,77 +106,49 @@ def command(
     whether a difference is noise: record each version four times or more, and pass --before and
     --after. Exit status: 0 compared, 1 a file cannot be read, 2 refused or misuse.
     """
-    sides = _sides(paths, before, after, html, json_, markdown)
-    if opens and html is None and not (output and output.suffix.startswith(".htm")):
-        html = _DEFAULT_PATH
-    stem = "-vs-".join(_stem(side) for side in sides)
-    outputs = ReportOutputs.of(stem, output, html, json_, markdown, None, all_rows=False)
+    sides = _sides(paths, before, after, html=html, json=json_, markdown=markdown)
+    stem = "-vs-".join(Path(unpacked_name(side[0].absolute())).stem for side in sides)
+    outputs = Outputs.of(stem, output, html, json_, markdown, opens=opens)
     for source in (*sides[0], *sides[1]):
-        outputs.check(source, force=force)
-    _put(_compared(*sides, force), outputs, pager=not no_pager)
+        check_writable(outputs.files, source=source, force=force)
+    import traceview
+    from traceview import memory
+
+    memory.prepare()
+    with progress("Reading the recordings"):
+        comparison = traceview.compare(*sides, force=force)
+    if not outputs.stdout:
+        from traceview.render.comparison.text import render_text
+
+        print_text(
+            lambda width, color: render_text(comparison, width=width, color=color),
+            pager=not no_pager,
+        )
+    if outputs.html:
+        with progress("Rendering the page"):
+            page = comparison.to_html()
+        write_file(outputs.html, page)
+    outputs.put("json", comparison.to_json)
+    outputs.put("markdown", comparison.to_markdown)
     if opens and outputs.html:
         open_in_browser(outputs.html)
 
 
 def _sides(
-    paths: Sequence[Path],
-    before: Sequence[Path],
-    after: Sequence[Path],
-    *outputs: str | None,
+    paths: Sequence[Path], before: Sequence[Path], after: Sequence[Path], **outputs: str | None
 ) -> tuple[Sequence[Path], Sequence[Path]]:
     """The inputs of both sides. Misuse is a UsageError."""
-    context = click.get_current_context()
     if not paths and before and after:
         return before, after
     if len(paths) == 2 and not (before or after):
         return paths[:1], paths[1:]
-    if paths and (before or after):
-        raise click.UsageError("pass BEFORE and AFTER, or --before and --after, not both", context)
-    if len(paths) > 2:
-        raise click.UsageError(
-            "pass several recordings per side as --before 'GLOB' --after 'GLOB'", context
-        )
-    raise click.UsageError(_missing(bool(before or after), paths, outputs), context)
-
-
-def _missing(one_side: bool, paths: Sequence[Path], outputs: Sequence[str | None]) -> str:
-    if one_side:
-        return "--before and --after belong together."
-    for option, value in zip(("--html", "--json", "--markdown"), outputs, strict=True):
-        if value and value != STDOUT:
-            return f"{option} took {value!r} as its output file. Put BEFORE and AFTER first."
-    return f"Missing argument '{'AFTER' if paths else 'BEFORE'}'."
-
-
-def _stem(side: Sequence[Path]) -> str:
-    return Path(unpacked_name(side[0].absolute())).stem
-
-
-def _compared(before: Sequence[Path], after: Sequence[Path], force: bool) -> RunComparison:
-    import traceview
-    from traceview.memory import import_numpy, keep_freed_memory
-
-    import_numpy()
-    keep_freed_memory()
-    with progress("Reading the recordings"):
-        return traceview.compare(before, after, force=force)
-
-
-def _put(comparison: RunComparison, outputs: ReportOutputs, *, pager: bool) -> None:
-    """Write and print a comparison."""
-    if not outputs.stdout:
-        _print(comparison, pager)
-    if outputs.html:
-        with progress("Rendering the page"):
-            page = comparison.to_html()
-        write_file(outputs.html, page)
-    if outputs.json or outputs.stdout == "json":
-        put_json(comparison.to_json(), outputs.json)
-    if outputs.markdown or outputs.stdout == "markdown":
-        put_json(comparison.to_markdown(), outputs.markdown)
-
-
-def _print(comparison: RunComparison, pager: bool) -> None:
-    from traceview.render.comparison.text import render_text
-
-    print_text(lambda width, color: render_text(comparison, width=width, color=color), pager=pager)
+    if not paths and (before or after):
+        what = "--before and --after belong together."
+    elif before or after:
+        what = "pass BEFORE and AFTER, or --before and --after, not both"
+    elif len(paths) > 2:
+        what = "pass several recordings per side as --before 'GLOB' --after 'GLOB'"
+    else:
+        name = "AFTER" if paths else "BEFORE"
+        raise no_input(name, "Put BEFORE and AFTER first.", **outputs)
+    raise click.UsageError(what, click.get_current_context())

@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile, progress
+from traceview.cli.output import OutputFile, progress, say_written
 
 
 @click.command(
@@ -31,10 +31,9 @@ def command(trace: Path, out: Path, force: bool) -> None:
     changed.
     """
     import traceview
-    from traceview.memory import import_numpy, keep_freed_memory
+    from traceview import memory
 
-    import_numpy()
-    keep_freed_memory()
+    memory.prepare()
     with progress("Converting the trace"):
         written = traceview.convert(trace, out, force=force)
-    click.echo(f"Wrote {click.format_filename(written)}", err=True)
+    say_written(written)

@@ -11,6 +11,7 @@ import click
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import print_text, progress
+from traceview.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,18 +32,13 @@ def command(as_json: bool) -> None:
     with progress("Testing nsys"):
         checks = check_machine()
     if as_json:
-        click.echo(_json(checks))
+        from traceview.render.base.json_text import SCHEMA_VERSION
+
+        versions = {"schema_version": SCHEMA_VERSION, "traceview_version": __version__}
+        document = {**versions, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         print_text(lambda width, color: _table(checks, width, color))
-
-
-def _json(checks: Sequence[MachineCheck]) -> str:
-    from traceview import __version__
-    from traceview.render.base.json_text import SCHEMA_VERSION
-
-    versions = {"schema_version": SCHEMA_VERSION, "traceview_version": __version__}
-    document = {**versions, "checks": [asdict(check) for check in checks]}
-    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _table(checks: Sequence[MachineCheck], width: int, color: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,43 +10,21 @@ from typing import TYPE_CHECKING
 import click
 
 from traceview.cli import Settings, color_option, debug_option
-from traceview.cli.options import Verb
-from traceview.cli.output import (
-    STDOUT,
-    check_writable,
-    json_option,
-    print_text,
-    put_json,
-    write_file,
-)
+from traceview.cli.options import Verb, one_option_per_value
+from traceview.cli.output import Outputs, check_writable, json_option, print_text, write_file
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
-    from traceview.comparison.gate import GateReport
+    pass
 
-_CANDIDATE = "--candidate"
 _UNDECIDED = 2
-_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 class _GateVerb(Verb):
     """Takes several values after `--candidate`: all words up to the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_one_option_per_candidate(args)))
-
-
-def _one_option_per_candidate(arguments: Sequence[str]) -> Iterator[str]:
-    values = -1
-    for argument in arguments:
-        if argument.startswith("-"):
-            name, equals, _ = argument.partition("=")
-            values = int(bool(equals)) if name == _CANDIDATE else -1
-        elif values >= 0:
-            values += 1
-            if values > 1:
-                yield _CANDIDATE
-        yield argument
+        return super().parse_args(ctx, one_option_per_value(args))
 
 
 @click.command(
@@ -59,7 +36,7 @@ def _one_option_per_candidate(arguments: Sequence[str]) -> Iterator[str]:
 )
 @click.argument("baselines", type=click.Path(path_type=Path), metavar="BASELINE...", nargs=-1)
 @click.option(
-    _CANDIDATE,
+    "--candidate",
     "candidates",
     multiple=True,
     required=True,
@@ -116,20 +93,12 @@ def command(
     if settings := click.get_current_context().find_object(Settings):
         # Whatever cannot be judged is undecided: 1 would be a regression.
         settings.failed = _UNDECIDED
-    outputs = [path for path in (junit, _file(json_)) if path]
+    outputs = Outputs.of("", None, json_=json_)
+    files = [*([junit] if junit else []), *outputs.files]
     for source in (*baselines, *candidates, config):
-        check_writable(outputs, source=source, force=force)
+        check_writable(files, source=source, force=force)
     report = traceview.gate(baselines, candidates, config, force=force)
-    _write(report, junit, json_, github)
-    return report.exit_status
 
-
-def _file(json_: str | None) -> Path | None:
-    return Path(json_) if json_ and json_ != STDOUT else None
-
-
-def _write(report: GateReport, junit: Path | None, json_: str | None, github: bool) -> None:
-    from traceview import __version__
     from traceview.render.gate import (
         job_summary,
         render_json,
@@ -138,24 +107,20 @@ def _write(report: GateReport, junit: Path | None, json_: str | None, github: bo
         workflow_commands,
     )
 
-    if json_ != STDOUT:
+    if not outputs.stdout:
         print_text(lambda width, color: render_text(report, width=width, color=color))
     if github:
-        click.echo(workflow_commands(report), nl=False, err=json_ == STDOUT)
-        if os.environ.get(_SUMMARY):
-            _append(Path(os.environ[_SUMMARY]), job_summary(report))
+        click.echo(workflow_commands(report), nl=False, err=bool(outputs.stdout))
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            try:
+                with Path(summary).open("a", encoding="utf-8") as file:
+                    file.write(job_summary(report))
+            except OSError as error:
+                raise TraceviewError(
+                    f"cannot write the job summary {summary}: {error.strerror or error}",
+                    "correct or unset $GITHUB_STEP_SUMMARY",
+                ) from error
     if junit:
         write_file(junit, render_junit(report, datetime.now(UTC)))
-    if json_:
-        put_json(render_json(report, __version__), _file(json_))
-
-
-def _append(summary: Path, text: str) -> None:
-    try:
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise TraceviewError(
-            f"cannot write the job summary {summary}: {error.strerror or error}",
-            f"correct or unset ${_SUMMARY}",
-        ) from error
+    outputs.put("json", lambda: render_json(report, traceview.__version__))
+    return report.exit_status

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from traceview.errors import InputError
-from traceview.records import record
 
 # A command whose help groups its options under headings and ends with examples.
 
@@ -37,11 +37,10 @@ class Verb(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section."""
-        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         records = {
             option.opts[0]: record
-            for option in options
-            if (record := option.get_help_record(ctx)) is not None
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx))
         }
         for heading, names in self.sections.items():
             with formatter.section(heading):
@@ -102,38 +101,25 @@ def arch(_: click.Context, parameter: click.Parameter, name: str | None) -> str 
 # them, repeating the option for each value: `--num-warps 4 --num-warps 8`.
 
 _SUFFIXES = (".py", ".ptx", ".cubin", ".cu", ".sqlite")
-_NAMED = re.compile(r"[^\W\d]\w*=.*", re.DOTALL)
-_TYPED = re.compile(r"\s*\*|[^,]+,")
 
 
-def _is_number(value: str) -> bool:
-    return value.isascii() and value.isdigit()
+def _is_value(option: str, word: str) -> bool:
+    if not re.fullmatch(FORMS[option], word, re.DOTALL):
+        return False
+    # A file may be of these forms, too: then it is the target.
+    may_be_file = option in ("--constexpr", "--signature")
+    return not (may_be_file and (word.endswith(_SUFFIXES) or Path(word).exists()))
 
 
-def _is_arch(value: str) -> bool:
-    return re.fullmatch(r"sm_\d+[af]?", value) is not None
-
-
-def _is_named(value: str) -> bool:
-    return _NAMED.fullmatch(value) is not None and not _is_file(value)
-
-
-def _is_signature(value: str) -> bool:
-    return _TYPED.match(value) is not None and not _is_file(value)
-
-
-def _is_file(value: str) -> bool:
-    return value.endswith(_SUFFIXES) or Path(value).exists()
-
-
-FORMS: Mapping[str, Callable[[str], bool]] = {
-    "--num-warps": _is_number,
-    "--num-stages": _is_number,
-    "--arch": _is_arch,
-    "--constexpr": _is_named,
-    "--signature": _is_signature,
+FORMS: Mapping[str, str] = {
+    "--num-warps": "[0-9]+",
+    "--num-stages": "[0-9]+",
+    "--arch": r"sm_\d+[af]?",
+    "--constexpr": r"[^\W\d]\w*=.*",
+    "--signature": r"(\s*\*|[^,]+,).*",
+    "--candidate": "[^-].*",
 }
-"""Multi-value options, each with a test for what may be one of its further values."""
+"""Multi-value options, each with the form of its further values."""
 
 
 def one_option_per_value(arguments: Sequence[str]) -> list[str]:
@@ -141,28 +127,25 @@ def one_option_per_value(arguments: Sequence[str]) -> list[str]:
 
     Only words of the option's form count as values: in `--num-warps 4 gelu.py` the target follows.
     """
-    return list(_spread(arguments))
+    spread, option, values = [], "", 0
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if name in FORMS:
+            option, values = name, 1 if equals else 0
+        elif values and _is_value(option, argument):
+            spread.append(option)
+        elif option and not values:
+            values = 1
+        else:
+            option, values = "", 0
+        spread.append(argument)
+    return spread
 
 
 def split_at_double_dash(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments at `--`, which is in neither part."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return list(arguments[:end]), list(arguments[end + 1 :])
-
-
-def _spread(arguments: Sequence[str]) -> Iterator[str]:
-    option, values = "", 0
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        if name in FORMS:
-            option, values = name, 1 if equals else 0
-        elif values and FORMS[option](argument):
-            yield option
-        elif option and not values:
-            values = 1
-        else:
-            option, values = "", 0
-        yield argument
 
 
 def one_or_list(values: Sequence[Any]) -> Any:
@@ -189,12 +172,11 @@ def complete_analyses(
     from traceview.explanation import explanations
 
     before, comma, last = typed.rpartition(",")
-    known = explanations() if parameter.name == "explain" else ALL
-    items = [(each.name, each.question) for each in known]
+    answers = explanations() if parameter.name == "explain" else ALL
     return [
-        CompletionItem(f"{before}{comma}{name}", help=question)
-        for name, question in items
-        if name.startswith(last)
+        CompletionItem(f"{before}{comma}{answer.name}", help=answer.question)
+        for answer in answers
+        if answer.name.startswith(last)
     ]
 
 
@@ -203,51 +185,18 @@ def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[
     # While the option's value is missing, click leaves the whole line unparsed.
     words = [*(ctx.params.get("traces") or ()), *ctx.args]
     trace = next((Path(word) for word in words if word and Path(word).is_file()), None)
-    names = _range_names(trace) if trace else []
-    return [CompletionItem(name) for name in names if name.startswith(typed)][:_MOST]
-
-
-def _range_names(trace: Path) -> list[str]:
+    if not trace:
+        return []
     from traceview.facts.ranges.ranges import range_tree
     from traceview.trace.load import load
 
     try:
         # Not traceview.load, which runs nsys for a .nsys-rep: a key press must start no program.
-        names = range_tree(load(trace)).patterns.names
+        names = map(str, range_tree(load(trace)).patterns.names)
     except Exception:  # A shell has no place for an error message.
         return []
-    globs = {str(name).replace("#", "*") for name in names if not str(name).startswith(OURS)}
-    return sorted(name for name in globs if name and len(name) <= _MOST and _is_inert(name))
-
-
-def _is_inert(name: str) -> bool:
-    """Whether a name stands for itself on a command line: bash inserts it without quotes."""
-    return name.isprintable() and not _ACTIVE & set(name)
-
-
-# Options that decide what a report analyzes, as `traceview.analyze` takes them.
-
-
-@record
-class AnalysisOptions:
-    """What to analyze of a recording: analyses, ranges, and input from elsewhere."""
-
-    only: tuple[str, ...] = ()
-    ranges: tuple[str, ...] = ()
-    exclude_ranges: tuple[str, ...] = ()
-    strict: bool = False
-    peaks: tuple[str, ...] = ()
-    ncu: Path | None = None
-    cubins: tuple[Path, ...] = ()
-
-    @property
-    def of_one_recording(self) -> Mapping[str, object]:
-        """The options that only the report of one recording has, with their values."""
-        return {
-            "--range": self.ranges,
-            "--exclude-range": self.exclude_ranges,
-            "--strict": self.strict,
-            "--peak": self.peaks,
-            "--ncu": self.ncu,
-            "--cubin": self.cubins,
-        }
+    globs = sorted({name.replace("#", "*") for name in names if not name.startswith(OURS)})
+    # Names that stand for themselves on a command line: bash inserts them without quotes.
+    inert = (name for name in globs if name.isprintable() and not _ACTIVE & set(name))
+    short = (name for name in inert if 0 < len(name) <= _MOST and name.startswith(typed))
+    return [CompletionItem(name) for name in islice(short, _MOST)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -34,6 +33,13 @@ class OutputFile(click.Path):
         return super().convert(value, param, ctx)
 
 
+def output_file(metavar: str, text: str, *, required: bool = False) -> Callable[[Any], Any]:
+    """The option `-o` of a verb that writes one file."""
+    return click.option(
+        "-o", "--output", type=OutputFile(), metavar=metavar, required=required, help=text
+    )
+
+
 json_option = click.option(
     "--json",
     "json_",
@@ -56,6 +62,7 @@ document_option = click.option(
     metavar="PATH",
     help="Write HTML, JSON or Markdown, by the extension of PATH: .html, .json or .md.",
 )
+force_option = click.option("--force", is_flag=True, help="Overwrite existing files.")
 open_option = click.option(
     "--open", "opens", is_flag=True, help="Open the HTML page in the browser."
 )
@@ -67,6 +74,19 @@ markdown_option = click.option(
     help="Write Markdown for an issue or a pull request. With no path or -, print only "
     "Markdown to stdout.",
 )
+
+
+def html_option(page: str) -> Callable[[Any], Any]:
+    """The option `--html`; `page` completes its help."""
+    return click.option(
+        "--html",
+        is_flag=False,
+        flag_value="",
+        metavar="[PATH]",
+        help=f"Write a self-contained HTML page{page} in the current folder.",
+    )
+
+
 _NARROWEST, _PLAIN = 40, 80
 BLOCK_CHARACTERS = 1 << 16
 
@@ -98,16 +118,26 @@ def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) ->
     pieces = (text,) if isinstance(text, str) else text
     outputs.write_pieces(path, (piece.encode() for piece in pieces))
     if not quiet:
-        click.echo(f"Wrote {click.format_filename(path)}", err=True)
+        say_written(path)
+
+
+def say_written(path: Path, more: str = "") -> None:
+    """Print `Wrote PATH` to stderr."""
+    click.echo(f"Wrote {click.format_filename(path)}{more}", err=True)
 
 
 def print_text(draw: Callable[[int, bool], str], *, pager: bool = False) -> None:
     """Print the text that `draw(width, color)` returns for the width and colours of stdout.
 
-    With `pager`, a terminal shows a text longer than one screen through $PAGER.
+    The width is that of $COLUMNS, else the terminal's, else 80. With `pager`, a terminal shows a
+    text longer than one screen through $PAGER.
     """
-    color = is_colorful()
-    text = draw(max(_width(), _NARROWEST), color)
+    requested = os.environ.get("COLUMNS", "")
+    width = int(requested) if requested.isdecimal() else 0
+    if not width:
+        with suppress(OSError, ValueError):
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+    text = draw(max(width or _PLAIN, _NARROWEST), is_colorful())
     encoding = sys.stdout.encoding or "utf-8"
     # A terminal that cannot show a sign gets a question mark, not a traceback.
     shown = text.encode(encoding, "replace").decode(encoding)
@@ -131,17 +161,6 @@ def shows_links() -> bool:
     return is_colorful() and sys.stdout.isatty() and os.environ.get("TERM") != "linux"
 
 
-def _width() -> int:
-    """Columns: $COLUMNS, else the terminal's, else 80."""
-    requested = os.environ.get("COLUMNS", "")
-    if requested.isdecimal() and int(requested):
-        return int(requested)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _PLAIN
-    except (OSError, ValueError):
-        return _PLAIN
-
-
 def open_in_browser(page: Path) -> None:
     """Open a written page in this machine's browser; without one, print a note to stderr."""
     import webbrowser
@@ -150,36 +169,87 @@ def open_in_browser(page: Path) -> None:
         click.echo(f"no browser found; open {click.format_filename(page)} yourself", err=True)
 
 
+_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
+
+
 @record
 class Outputs:
-    """Destination of each output; None if it was not requested."""
+    """Destination of each output; None if it was not requested.
 
-    html: Path | None
-    json: Path | None
-    json_to_stdout: bool
+    `stdout` is what stdout gets in place of the screen: `json`, `markdown` or nothing.
+    """
+
+    html: Path | None = None
+    json: Path | None = None
+    markdown: Path | None = None
+    csv: Path | None = None
+    stdout: str = ""
+    all_rows: bool = False
 
     @classmethod
-    def of(cls, stem: str, html: str | None, json_: str | None) -> Outputs:
-        """Create from the values of --html and --json; an empty `html` means `<stem>.html`."""
-        page = Path(html or f"{stem}.html") if html is not None else None
-        to_stdout = json_ == STDOUT
-        return cls(page, Path(json_) if json_ and not to_stdout else None, to_stdout)
+    def of(
+        cls,
+        stem: str,
+        output: Path | None,
+        html: str | None = None,
+        json_: str | None = None,
+        markdown: str | None = None,
+        csv: Path | None = None,
+        *,
+        all_rows: bool = False,
+        opens: bool = False,
+        kinds: Sequence[str] = ("html", "json", "markdown"),
+    ) -> Outputs:
+        """Create from the options; an empty `html` means `<stem>.html`. Misuse is a UsageError.
 
-    def with_output(self, output: Path | None, *, pages: bool = True) -> Outputs:
-        """Add the file of -o, HTML or JSON by its extension. Raises UsageError on misuse."""
-        if output is None:
-            return self
-        suffix = output.suffix.lower()
-        if pages and suffix in (".html", ".htm") and self.html is None:
-            return replace(self, html=output)
-        if suffix == ".json" and self.json is None:
-            return replace(self, json=output, json_to_stdout=False)
-        known = ".html or .json" if pages else ".json"
-        raise click.UsageError(f"-o {output}: its name must end in {known}, and be given once")
+        `opens` asks for a page, `kinds` are what the file of -o may be.
+        """
+        if opens and html is None and not (output and output.suffix.startswith(".htm")):
+            html = ""
+        page = f"{stem}.html" if html == "" else html
+        paths = {"html": page, "json": json_, "markdown": markdown}
+        if output is not None:
+            kind = _SUFFIXES.get(output.suffix.lower(), "")
+            if kind not in kinds:
+                endings = ", ".join(end for end, kind in _SUFFIXES.items() if kind in kinds)
+                what = f"-o {output}: its name does not end in one of {endings}"
+                raise click.UsageError(what)
+            if paths[kind] not in (None, STDOUT):
+                raise click.UsageError(f"-o {output} and --{kind} {paths[kind]} both name a file")
+            paths[kind] = str(output)
+        to_stdout = [kind for kind in ("json", "markdown") if paths[kind] == STDOUT]
+        if len(to_stdout) > 1:
+            raise click.UsageError("--json and --markdown cannot both go to stdout")
+        files = {k: Path(p) for k, p in paths.items() if p is not None and k not in to_stdout}
+        if all_rows and not (files or to_stdout):
+            raise click.UsageError("--all-rows needs --html or --json")
+        return cls(**files, csv=csv, stdout="".join(to_stdout), all_rows=all_rows)
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in (self.html, self.json) if path]
+        return [path for path in (self.html, self.json, self.markdown) if path]
+
+    def put(self, kind: str, document: Callable[[], str | Iterable[str]]) -> None:
+        """Write a document, whole or in pieces, to its file or to stdout if it was requested."""
+        path: Path | None = getattr(self, kind)
+        if path or self.stdout == kind:
+            put_json(document(), path)
+
+
+def no_input(name: str, remedy: str, **options: str | None) -> click.UsageError:
+    """The error for a missing argument; an option such as `--html PATH` may have taken it.
+
+    `remedy` may name the path that was taken as {path} and the option as {option}.
+    """
+    text = f"Missing argument '{name}'."
+    for option, path in options.items():
+        if path and path != STDOUT:
+            text = (
+                f"--{option} took {path!r} as its output file, so {name} is missing. "
+                f"{remedy.format(path=path, option=f'--{option}')}"
+            )
+            break
+    return click.UsageError(text, click.get_current_context())
 
 
 def put_json(document: str | Iterable[str], path: Path | None) -> None:
@@ -187,20 +257,15 @@ def put_json(document: str | Iterable[str], path: Path | None) -> None:
     if path:
         write_file(path, document)
         return
-    for block in _blocks((document,) if isinstance(document, str) else document):
-        click.echo(block, nl=False)
-
-
-def _blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """Join pieces into larger blocks, since printing each block is a system call."""
-    held, size = [], 0
-    for piece in pieces:
-        held.append(piece)
+    # Joined into larger blocks, since printing each is a system call.
+    pieces, size = [], 0
+    for piece in (document,) if isinstance(document, str) else document:
+        pieces.append(piece)
         size += len(piece)
         if size >= BLOCK_CHARACTERS:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
+            click.echo("".join(pieces), nl=False)
+            pieces, size = [], 0
+    click.echo("".join(pieces), nl=False)
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import color_option, debug_option, ptx_outputs
+from traceview.cli import color_option, debug_option
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -20,10 +21,16 @@ from traceview.cli.options import (
 from traceview.cli.output import (
     Outputs,
     check_writable,
+    force_option,
+    html_option,
     json_option,
+    no_input,
     output_option,
+    print_text,
     progress,
+    write_file,
 )
+from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.inspect.compare.comparison import Diff
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-_DEFAULT_PATH = ""
+_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
 _SECTIONS = {
     "What to compile": (
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
@@ -58,8 +65,8 @@ class _PtxVerb(Verb):
     """The verb with multi-value options; arguments behind `--` go to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, for_script = split_at_double_dash(args)
-        rest = super().parse_args(ctx, one_option_per_value(own))
+        words, for_script = split_at_double_dash(args)
+        rest = super().parse_args(ctx, one_option_per_value(words))
         if for_script and ctx.params["target"] is None and ctx.params["diff"] is None:
             ctx.params["target"] = for_script.pop(0)
         ctx.params["arguments"] += tuple(for_script)
@@ -78,7 +85,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
         if not equals or not name.isidentifier():
             raise click.BadParameter("write NAME=VALUE, such as BLOCK_SIZE=1024", param=parameter)
         values_of.setdefault(name, []).append(value)
-    return {name: one_or_list(each) for name, each in values_of.items()}
+    return {name: one_or_list(texts) for name, texts in values_of.items()}
 
 
 def _expectations(
@@ -229,17 +236,11 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
     "with one per line (repeatable). Exits with 1 if one is not met.",
 )
-@click.option(
-    "--html",
-    is_flag=False,
-    flag_value=_DEFAULT_PATH,
-    metavar="[PATH]",
-    help="Write a self-contained HTML page. Default path: <target>.html in the current folder.",
-)
+@html_option(". Default path: <target>.html")
 @json_option
 @output_option
 @color_option
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@force_option
 @debug_option
 def command(
     target: str | None,
@@ -250,12 +251,6 @@ def command(
     force: bool,
     details: bool,
     what_if: bool,
-    source: bool,
-    ttir: bool,
-    ttgir: bool,
-    llir: bool,
-    ptx: bool,
-    sass: bool,
     expectations: list[Expectation],
     **options: Any,
 ) -> None:
@@ -270,20 +265,29 @@ def command(
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
     """
     if target is None and diff is None:
-        raise click.UsageError(ptx_outputs.no_target(html, json_), click.get_current_context())
-    chosen = (source, ttir, ttgir, llir, ptx, sass)
-    views = [view for view, shown in zip(_VIEWS, chosen, strict=True) if shown]
-    targets = ptx_outputs.targets_of(target, diff, options)
-    compares = ptx_outputs.is_diff(targets, options)
+        first = "Put TARGET first: traceview ptx {path} {option}"
+        raise no_input("TARGET", first, html=html, json=json_)
+    views = [view for view in _VIEWS if options.pop(view)]
+    targets = [target] if target else list(diff or ())
+    if target and diff:
+        # Two kernels of one target.
+        if options["kernel"]:
+            raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
+        options["kernel"] = list(diff)
+    values = [*options.values(), *options["constexprs"].values()]
+    compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
     _check_combination(views, details, what_if, bool(expectations), compares)
-    outputs = Outputs.of(ptx_outputs.stem_of(targets), html, json_).with_output(output)
-    for each in targets:
-        check_writable(outputs.files, source=ptx_outputs.file_of(each), force=force, kind="target")
-    report = _inspected(targets, options | ({"what_if": True} if what_if else {}))
-    if expectations:
-        ptx_outputs.put_expectations(report, expectations, outputs)
-    else:
-        ptx_outputs.put_kernels(report, views, outputs, details)
+    # The file that a target is in: `gelu.py` of `gelu.py:kernel`.
+    parts = [(name, *name.rpartition(":")) for name in targets]
+    files = [Path(f if colon and not Path(name).exists() else name) for name, f, colon, _ in parts]
+    names = [Path(unpacked_name(file.resolve())) for file in files]
+    stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
+    stem = "-".join(dict.fromkeys(stems)) or "kernels"
+    outputs = Outputs.of(stem, output, html, json_, kinds=("html", "json"))
+    for file in files:
+        check_writable(outputs.files, source=file, force=force, kind="target")
+    report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
+    _put(report, outputs, expectations, views, details)
 
 
 def _check_combination(
@@ -301,12 +305,12 @@ def _check_combination(
         raise click.UsageError(f"--expect cannot be combined with {other}")
 
 
-def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | Diff:
+def _inspected(targets: Sequence[str], compares: bool, options: dict[str, Any]) -> PtxReport | Diff:
     import traceview
     from traceview.render.base.safe_text import visible
 
     notes: list[str] = []
-    inspect = traceview.diff_ptx if ptx_outputs.is_diff(targets, options) else traceview.inspect_ptx
+    inspect = traceview.diff_ptx if compares else traceview.inspect_ptx
     with progress(f"Compiling the kernels of {targets[0][:60]}") as show:
         report: PtxReport | Diff = inspect(
             *targets, note=notes.append, step=lambda text: show(visible(text, 100)), **options
@@ -314,3 +318,43 @@ def _inspected(targets: Sequence[str], options: dict[str, Any]) -> PtxReport | D
     for note in dict.fromkeys(notes):
         click.echo(f"traceview: {visible(note, 600)}", err=True)
     return report
+
+
+def _put(
+    report: PtxReport | Diff,
+    outputs: Outputs,
+    expectations: Sequence[Expectation],
+    views: Sequence[str],
+    details: bool,
+) -> None:
+    """Print listings and findings, or unmet expectations, a line each; exits with 1 if any."""
+    from traceview import __version__, units
+    from traceview.inspect.expectations import judge, unmet
+    from traceview.inspect.target_report import PtxReport
+    from traceview.render.base.safe_text import visible
+    from traceview.render.kernels import formats
+
+    lines = []
+    if expectations:
+        if not isinstance(report, PtxReport):
+            raise TypeError("a comparison has no expectations")
+        report = replace(report, verdicts=judge(expectations, report.kernels))
+        lines = unmet(report.verdicts)
+    elif not outputs.stdout:
+        print_text(
+            lambda width, color: formats.text(
+                report, views, width=width, color=color, details=details
+            )
+        )
+    if outputs.html:
+        write_file(outputs.html, formats.html(report, __version__))
+    outputs.put("json", lambda: formats.json(report, __version__))
+    if isinstance(report, PtxReport) and expectations and not lines:
+        met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
+        kernels = {verdict.kernel for verdict in report.verdicts}
+        by = f"met by {units.counted(len(kernels), 'kernel')}"
+        click.echo(f"{units.counted(len(met), 'condition')} {by}", err=bool(outputs.stdout))
+    for line in lines:
+        click.echo(visible(line, 600), err=bool(outputs.stdout))
+    if lines:
+        click.get_current_context().exit(1)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli.output import print_text, progress, put_json, write_file
-from traceview.cli.report_outputs import ReportOutputs, ScreenOptions, put_tables
+from traceview.cli.output import Outputs, print_text, progress, write_file
+from traceview.cli.report_outputs import ScreenOptions, put_tables
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 from traceview.records import record
+from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
@@ -34,14 +35,9 @@ class RanksRequest:
 
     def __post_init__(self) -> None:
         """Raise UsageError for options that exclude each other."""
-        if self.rank is None:
-            return
-        for option, value in (
-            ("--ranks", self.ranks),
-            ("--jobs", self.jobs),
-            ("--dask", self.dask),
-        ):
-            if value:
+        of_job = (("--ranks", self.ranks), ("--jobs", self.jobs), ("--dask", self.dask))
+        for option, value in of_job:
+            if value and self.rank is not None:
                 raise _misuse(f"{option} compares ranks, and --rank reports on one alone.")
 
     def recording(self) -> Path | None:
@@ -98,14 +94,16 @@ def _misuse(text: str) -> click.UsageError:
     return click.UsageError(text, click.get_current_context())
 
 
-def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
+def check_tables(names: Sequence[str], outputs: Outputs) -> None:
     """Raise UsageError if --only names no table of a job, or if an output does not support it."""
     from traceview.ranks.tables import TABLES
 
-    known = [spec.name for spec in TABLES]
+    tables = [spec.name for spec in TABLES]
     for name in names:
-        if name not in known:
-            raise _misuse(f"no table of several ranks is named {name!r}; {suggestion(name, known)}")
+        if name not in tables:
+            raise _misuse(
+                f"no table of several ranks is named {name!r}; {suggestion(name, tables)}"
+            )
     if names and (outputs.html or outputs.markdown or outputs.stdout == "markdown"):
         raise _misuse(
             "--only selects tables of the terminal, --json and --csv, not of other outputs."
@@ -115,45 +113,40 @@ def check_tables(names: Sequence[str], outputs: ReportOutputs) -> None:
 # Outputs of the report of a job: one screen or every table, files, data on stdout.
 
 
-def put_job(
-    job: JobReport, outputs: ReportOutputs, shown: ScreenOptions, only: Sequence[str]
-) -> None:
+def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequence[str]) -> None:
     """Write and print the report of a job, with the tables named in `only`, or all if empty."""
+    from traceview import units
+    from traceview.render.base.safe_text import visible
+
+    def document() -> Iterator[str]:
+        from traceview.render.base.row_limit import MOST_ROWS
+        from traceview.render.ranks.json import json_pieces
+
+        return json_pieces(job, __version__, None if outputs.all_rows else MOST_ROWS, only)
+
     if not outputs.stdout:
-        _print(job, shown, only)
+        from traceview.render.ranks.text import render_job
+
+        print_text(
+            lambda width, color: render_job(
+                job, width=width, color=color, all_tables=shown.tables, only=only
+            ),
+            pager=shown.tables and shown.pager,
+        )
     if outputs.html:
-        write_file(outputs.html, _page(job, outputs.all_rows))
-    if outputs.json or outputs.stdout == "json":
-        put_json(_document(job, outputs.all_rows, only), outputs.json)
-    if outputs.markdown or outputs.stdout == "markdown":
-        put_json(job.to_markdown(), outputs.markdown)
+        with progress("Rendering the page"):
+            page = job.to_html(all_rows=outputs.all_rows)
+        write_file(outputs.html, page)
+    outputs.put("json", document)
+    outputs.put("markdown", job.to_markdown)
     if outputs.csv:
         put_tables(_tables(job, only), outputs.csv)
-    _warn(job)
-
-
-def _print(job: JobReport, shown: ScreenOptions, only: Sequence[str]) -> None:
-    from traceview.render.ranks.text import render_job
-
-    print_text(
-        lambda width, color: render_job(
-            job, width=width, color=color, all_tables=shown.tables, only=only
-        ),
-        pager=shown.tables and shown.pager,
-    )
-
-
-def _page(job: JobReport, all_rows: bool) -> str:
-    with progress("Rendering the page"):
-        return job.to_html(all_rows=all_rows)
-
-
-def _document(job: JobReport, all_rows: bool, only: Sequence[str]) -> Iterator[str]:
-    from traceview import __version__
-    from traceview.render.base.row_limit import MOST_ROWS
-    from traceview.render.ranks.json import json_pieces
-
-    return json_pieces(job, __version__, None if all_rows else MOST_ROWS, only)
+    if job.failed:
+        # The exit status does not show that recordings could not be read.
+        first, others = job.failed[0], len(job.failed) - 1
+        text = visible(f"{PurePath(first.path).name}: {first.reason}", 400)
+        rest = f" (and {units.count(others)} more)" if others else ""
+        click.echo(f"traceview: warning: left out {text}{rest}", err=True)
 
 
 def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
@@ -165,16 +158,3 @@ def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator
     yield "findings.csv", csv_text(findings_table(ranked_findings(job)))
     for spec in chosen(only):
         yield f"{spec.name}.csv", csv_text(job.result.tables[spec.name])
-
-
-def _warn(job: JobReport) -> None:
-    """Warn on stderr of recordings that could not be read: the exit status does not show it."""
-    from traceview import units
-    from traceview.render.base.safe_text import visible
-
-    if not job.failed:
-        return
-    first = job.failed[0]
-    text = f"{PurePath(first.path).name}: {first.reason}"
-    rest = f" (and {units.count(len(job.failed) - 1)} more)" if len(job.failed) > 1 else ""
-    click.echo(f"traceview: warning: left out {visible(text, 400)}{rest}", err=True)

@@ -11,7 +11,7 @@ import click
 
 from traceview.cli import debug_option, process
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile
+from traceview.cli.output import force_option, output_file, say_written
 from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
         raise click.BadParameter("pass first and end, such as 10:20")
     return int(first), int(end)
+
+
+def _without(part: str, text: str) -> Callable[[Any], Any]:
+    """The option --no-PART, which leaves a part of the recording out."""
+    field = part.replace("-", "_")
+    return click.option(
+        f"--no-{part}", field, is_flag=True, flag_value=False, default=True, help=text
+    )
 
 
 @click.command(
@@ -56,14 +64,8 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     show_default=True,
     help="Profiler: nsys, or torch.profiler inside the program; auto prefers nsys if it works.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="OUT.sqlite",
-    help="Output file. Default: <script>.sqlite in the current folder.",
-)
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@output_file("OUT.sqlite", "Output file. Default: <script>.sqlite in the current folder.")
+@force_option
 @click.option(
     "--nproc",
     type=click.IntRange(min=1),
@@ -117,29 +119,11 @@ def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[in
     help="Pass an option to nsys profile, such as --nsys-option=--delay=5. Overrides "
     "traceview's own (repeatable).",
 )
-@click.option(
-    "--no-kernels",
-    "kernels",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not store the code of the Triton kernels that run.",
-)
-@click.option(
-    "--no-sync-sites",
-    "sync_sites",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not record which Python lines wait for the GPU.",
-)
-@click.option(
-    "--no-source-lines",
-    "source_lines",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not store the source lines that wait or are sampled, nor the lines around them.",
+@_without("kernels", "Do not store the code of the Triton kernels that run.")
+@_without("sync-sites", "Do not record which Python lines wait for the GPU.")
+@_without(
+    "source-lines",
+    "Do not store the source lines that wait or are sampled, nor the lines around them.",
 )
 @click.option(
     "--annotate",
@@ -191,11 +175,14 @@ def command(
     from traceview.recorders import RecordOptions, record, record_ranks
     from traceview.recorders.options import nsys_only
     from traceview.recorders.program import module_command
+    from traceview.trace.rank_identity import launched_rank
 
     if options["steps"] and options["range_name"]:
         raise click.UsageError("--steps and --range exclude each other")
     chosen = RecordOptions(**options)
-    _check_backend(backend, nsys_only(chosen, keep_rep=keep_rep))
+    only_nsys = nsys_only(chosen, keep_rep=keep_rep)
+    if backend == "torch" and only_nsys:
+        raise click.UsageError(f"{only_nsys[0]} needs --backend nsys")
     words = module_command(script, arguments) if module else (script, *arguments)
     recorder_options: Any = {"backend": backend, "options": chosen, "force": force}
     recorder_options |= {"keep_env": keep_env, "keep_rep": keep_rep}
@@ -203,37 +190,26 @@ def command(
         ranks = record_ranks(words, nproc, output, **recorder_options, note=_note)
         _report_ranks(ranks)
         raise click.exceptions.Exit(ranks.exit_status)
-    recording = record(words, output, **recorder_options, note=_rank_note())
-    _report(recording)
+    place = launched_rank(os.environ)
+
+    def warn(line: str) -> None:
+        # Ranks other than 0 print only warnings.
+        if place and line.startswith("warning: "):
+            _note(f"rank {place.rank}: {line}")
+
+    note = warn if place and place.rank else _note
+    recording = record(words, output, **recorder_options, note=note)
+    _report(recording, place.rank if place else None)
     raise click.exceptions.Exit(recording.exit_status)
-
-
-def _check_backend(backend: Backend, only_nsys: list[str]) -> None:
-    if backend == "torch" and only_nsys:
-        raise click.UsageError(f"{only_nsys[0]} needs --backend nsys")
 
 
 def _note(line: str) -> None:
     click.echo(f"traceview: {line}", err=True)
 
 
-def _rank_note() -> Callable[[str], None]:
-    """The function that prints notes; ranks other than 0 print only warnings."""
-    from traceview.trace.rank_identity import launched_rank
-
-    place = launched_rank(os.environ)
-    if place is None or place.rank == 0:
-        return _note
-    return lambda line: (
-        _note(f"rank {place.rank}: {line}") if line.startswith("warning: ") else None
-    )
-
-
-def _report(recording: Recording) -> None:
-    from traceview.trace.rank_identity import launched_rank
-
-    place = launched_rank(os.environ)
-    who = f"rank {place.rank}: " if place else ""
+def _report(recording: Recording, rank: int | None) -> None:
+    """Say how a recording ended; rank 0 also prints its summary."""
+    who = "" if rank is None else f"rank {rank}: "
     if recording.path is None:
         _note(f"{who}recording aborted; nothing was written")
         return
@@ -242,11 +218,11 @@ def _report(recording: Recording) -> None:
     elif recording.exit_status:
         status = recording.exit_status
         _note(f"{who}the script failed with exit status {status}; its trace is kept")
-    if not place or place.rank == 0:
+    if not rank:
         _print_summary(recording.path)
     _print_written(recording)
-    if recording.pattern and place and place.rank == 0:
-        _note(_all_ranks(recording.pattern))
+    if recording.pattern and rank == 0:
+        _note(f"read all ranks with: traceview report {recording.pattern}")
 
 
 def _report_ranks(ranks: RankRecordings) -> None:
@@ -255,23 +231,18 @@ def _report_ranks(ranks: RankRecordings) -> None:
         return
     if ranks.interrupted:
         _note("interrupted; the traces end there")
-    _print_summary(*(each.path for each in ranks.recordings if each.path))
+    _print_summary(*(recording.path for recording in ranks.recordings if recording.path))
     for recording in ranks.recordings:
         _print_written(recording)
     if ranks.pattern:
-        _note(_all_ranks(ranks.pattern))
-
-
-def _all_ranks(pattern: str) -> str:
-    return f"read all ranks with: traceview report {pattern}"
+        _note(f"read all ranks with: traceview report {ranks.pattern}")
 
 
 def _print_written(recording: Recording) -> None:
     if recording.report:
-        path = click.format_filename(recording.report)
-        click.echo(f"Wrote {path} (contains the environment)", err=True)
+        say_written(recording.report, " (contains the environment)")
     if recording.path:
-        click.echo(f"Wrote {click.format_filename(recording.path)}", err=True)
+        say_written(recording.path)
 
 
 def _print_summary(*paths: Path) -> None:

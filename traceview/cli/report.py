@@ -15,20 +15,25 @@ import click
 
 import traceview
 from traceview import memory
+from traceview.api import reports
+from traceview.api.reports import AnalysisOptions
 from traceview.cli import color_option, debug_option, options
-from traceview.cli.options import AnalysisOptions, Verb, complete_analyses, complete_ranges
+from traceview.cli.options import Verb, complete_analyses, complete_ranges
 from traceview.cli.output import (
-    STDOUT,
+    Outputs,
     document_option,
+    force_option,
+    html_option,
     json_option,
     markdown_option,
+    no_input,
     open_in_browser,
     open_option,
     print_text,
     progress,
 )
 from traceview.cli.ranks import RanksRequest, check_tables, put_job
-from traceview.cli.report_outputs import ReportOutputs, ScreenOptions, print_report, put_report
+from traceview.cli.report_outputs import ScreenOptions, check_outputs, print_report, put_report
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 
@@ -37,24 +42,27 @@ if TYPE_CHECKING:
     from traceview.report import Report
     from traceview.trace import Trace
 
-_DEFAULT_PATH = ""
 _SWITCH_S = 0.0001
 """Interpreter switch interval, a fiftieth of the default: a thread back from C code waits less."""
-_ALL = AnalysisOptions()
-_SCREEN = ReportOutputs()
+_ALL, _SCREEN = AnalysisOptions(), Outputs()
 
 
 def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """The names in the values of --only, each a comma-separated list; checked unless a table."""
-    if not values:
-        return ()
-    from traceview.analyses import ALL
-    from traceview.ranks.tables import TABLES
-
     names = tuple(name for value in values for name in value.split(",") if name)
-    tables = {spec.name for spec in TABLES}
-    analyses = [each.name for each in ALL]
-    return tuple(name if name in tables else _known(name, analyses) for name in names)
+    if names:
+        from traceview.ranks.tables import TABLES
+
+        _check_analyses([name for name in names if name not in {spec.name for spec in TABLES}])
+    return names
+
+
+def _check_analyses(names: Sequence[str]) -> None:
+    if names:
+        from traceview.analyses import ALL
+
+        for name in names:
+            _known(name, [analysis.name for analysis in ALL])
 
 
 def _topic(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -62,7 +70,7 @@ def _topic(_: click.Context, __: click.Parameter, name: str | None) -> str | Non
         return None
     from traceview.explanation import explanations
 
-    return _known(name, [each.name for each in explanations()])
+    return _known(name, [explanation.name for explanation in explanations()])
 
 
 def _known(name: str, names: Sequence[str]) -> str:
@@ -96,13 +104,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     ),
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(path_type=Path))
-@click.option(
-    "--html",
-    is_flag=False,
-    flag_value=_DEFAULT_PATH,
-    metavar="[PATH]",
-    help="Write a self-contained HTML page. Default path: <trace>.html in the current folder.",
-)
+@html_option(". Default path: <trace>.html")
 @document_option
 @open_option
 @json_option
@@ -207,7 +209,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
     "HTML.",
 )
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@force_option
 @debug_option
 def command(
     traces: tuple[Path, ...],
@@ -246,23 +248,38 @@ def command(
     """
     shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)
     if explain is not None:
-        _explain(explain, shown)
+        from traceview.explanation import explained
+        from traceview.render.terminal.explanation import render_explanation
+
+        explanation = explained(explain)
+        print_text(
+            lambda width, color: render_explanation(explanation, width=width, color=color),
+            pager=shown.pager,
+        )
         return
     if not traces:
-        raise click.UsageError(_no_trace(html, json_, markdown), click.get_current_context())
-    if opens and html is None and not (output and output.suffix.startswith(".htm")):
-        html = _DEFAULT_PATH
+        first = "Put TRACE first: traceview report {path} {option}"
+        raise no_input("TRACE", first, html=html, json=json_, markdown=markdown)
     request = RanksRequest(traces, ranks, rank, jobs, dask)
     trace = request.recording()
     if trace or rank is not None:
         click.get_current_context().with_resource(memory.paused())
-    stem = _stem(trace) if trace else request.stem
-    outputs = ReportOutputs.of(stem, output, html, json_, markdown, csv, all_rows)
+    stem = Path(unpacked_name(trace)).stem if trace else request.stem
+    outputs = Outputs.of(stem, output, html, json_, markdown, csv, all_rows=all_rows, opens=opens)
     for source in (trace,) if trace else traces:
-        outputs.check(source, force=force)
+        check_outputs(outputs, source, force=force)
     options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
     if trace is None and rank is None:
-        request.check_job({**options.of_one_recording, "--full-names": full_names})
+        of_one_recording = {
+            "--range": ranges,
+            "--exclude-range": exclude_ranges,
+            "--strict": strict,
+            "--peak": peaks,
+            "--ncu": ncu,
+            "--cubin": cubins,
+            "--full-names": full_names,
+        }
+        request.check_job(of_one_recording)
         check_tables(only, outputs)
         put_job(_compared(request), outputs, shown, only)
     else:
@@ -270,34 +287,15 @@ def command(
             request.check_one()
         _check_analyses(only)
         load = partial(traceview.load, trace) if trace else request.load_rank
-        tables = outputs.has_tables or shown.tables
+        tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
         put_report(_analyzed(load, options, tables, outputs), outputs, shown)
     if opens and outputs.html:
         open_in_browser(outputs.html)
 
 
-def _check_analyses(only: Sequence[str]) -> None:
-    if only:
-        from traceview.analyses import ALL
-
-        for name in only:
-            _known(name, [each.name for each in ALL])
-
-
 def _compared(request: RanksRequest) -> JobReport:
     with progress("Reading the ranks"):
         return traceview.analyze_ranks(request.patterns, jobs=request.jobs, dask=request.dask)
-
-
-def _explain(name: str, shown: ScreenOptions) -> None:
-    from traceview.explanation import explained
-    from traceview.render.terminal.explanation import render_explanation
-
-    explanation = explained(name)
-    print_text(
-        lambda width, color: render_explanation(explanation, width=width, color=color),
-        pager=shown.pager,
-    )
 
 
 def print_summary(path: Path) -> None:
@@ -308,28 +306,20 @@ def print_summary(path: Path) -> None:
 def print_job_summary(paths: Sequence[Path]) -> None:
     """Print the screen of the ranks of a job. Raises TraceviewError if none can be read."""
     request = RanksRequest(tuple(paths))
-    put_job(_compared(request), ReportOutputs(), ScreenOptions(), ())
+    put_job(_compared(request), _SCREEN, ScreenOptions(), ())
 
 
-def _no_trace(html: str | None, json_: str | None, markdown: str | None) -> str:
-    for option, value in (("--html", html), ("--json", json_), ("--markdown", markdown)):
-        if value and value != STDOUT:
-            return (
-                f"{option} took {value!r} as its output file, so TRACE is missing. "
-                f"Put TRACE first: traceview report {value} {option}"
-            )
-    return "Missing argument 'TRACE'."
-
-
-def _stem(trace: Path) -> str:
-    return Path(unpacked_name(trace)).stem
-
-
-def _import_ahead(outputs: ReportOutputs) -> None:
+def _import_ahead(outputs: Outputs) -> None:
+    """Import the modules that analyze a trace and write the outputs, ahead of their use."""
     # An import that fails or is interrupted is reported where the module is used.
     with suppress(Exception):
         import_module("traceview.report")
-        outputs.prepare()
+        if not outputs.stdout:
+            import_module("traceview.render.terminal.screen")
+        if outputs.json or outputs.stdout == "json":
+            import_module("traceview.render.report.json")
+        if outputs.html:
+            import_module("traceview.render.report.html").prepare()
 
 
 def _draw_ahead(trace: Trace) -> None:
@@ -345,14 +335,11 @@ def _analyzed(
     load: Callable[[], Trace],
     options: AnalysisOptions = _ALL,
     tables: bool = False,
-    outputs: ReportOutputs = _SCREEN,
+    outputs: Outputs = _SCREEN,
 ) -> Report:
     """Load a trace and analyze it, while another thread imports what renders the report."""
-    from traceview.api import reports
-    from traceview.memory import import_numpy, keep_freed_memory
 
-    import_numpy()
-    keep_freed_memory()
+    memory.prepare()
     sys.setswitchinterval(_SWITCH_S)
     # Before the thread starts: two threads that import would take turns, and reading would wait.
     import_module("traceview.trace.load")
@@ -361,15 +348,5 @@ def _analyzed(
     with progress("Reading the trace") as next_step:
         trace = load()
         next_step("Analyzing")
-        return reports.analyzed(
-            trace,
-            options.only,
-            ranges=options.ranges,
-            exclude_ranges=options.exclude_ranges,
-            strict=options.strict,
-            peaks=options.peaks,
-            ncu=options.ncu,
-            cubins=options.cubins,
-            tables=tables,
-            beside=_draw_ahead if outputs.html else None,
-        )
+        beside = _draw_ahead if outputs.html else None
+        return reports.analyzed(trace, options, tables=tables, beside=beside)

@@ -9,7 +9,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile, put_json
+from traceview.cli.output import output_file, put_json
 
 OUTPUTS = (
     "report",
@@ -28,13 +28,7 @@ OUTPUTS = (
     cls=Verb, examples=("traceview schema report", "traceview schema ptx -o ptx.schema.json")
 )
 @click.argument("name", type=click.Choice(OUTPUTS))
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="PATH",
-    help="Write the schema to this file. Default: stdout.",
-)
+@output_file("PATH", "Write the schema to this file. Default: stdout.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @debug_option
 def command(name: str, output: Path | None, force: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from traceview.cli import debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import OutputFile
+from traceview.cli.output import OutputFile, output_file, say_written
 
 
 @click.command(
@@ -20,13 +20,7 @@ from traceview.cli.output import OutputFile
 )
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.argument("out", type=OutputFile(), metavar="[OUT.sqlite]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="OUT.sqlite",
-    help="Write the copy to this file; an alternative to the second argument.",
-)
+@output_file("OUT.sqlite", "Write the copy to this file; an alternative to the second argument.")
 @click.option(
     "--names",
     is_flag=True,
@@ -53,4 +47,4 @@ def command(trace: Path, out: Path | None, output: Path | None, names: bool, for
     for what, values in report.replaced.items():
         click.echo(f"{values:>6} {what}", err=True)
     click.echo(f"{report.total:>6} values removed or shortened in total", err=True)
-    click.echo(f"Wrote {click.format_filename(target)}", err=True)
+    say_written(target)

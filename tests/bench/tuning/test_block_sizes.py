@@ -68,7 +68,11 @@ def test_tuning_ends_where_nothing_can_be_saved(tmp_path, clock):
 
 def test_tuning_ends_where_what_was_saved_can_only_be_read(cache, clock, monkeypatch):
     blocks(cache).record(2**20, "float32", 512, 1000.0)
-    monkeypatch.setattr(cache, "_write", lambda *_: (_ for _ in ()).throw(OSError(30, "read-only")))
+
+    def read_only(**_):
+        raise OSError(30, "read-only")
+
+    monkeypatch.setattr("traceview.bench.tuning.tempfile.mkstemp", read_only)
     assert tuned(cache, lambda block: block) == 512
     sizes = blocks(cache, candidates=BLOCK_NS)
     for _ in range(20):

@@ -14,7 +14,11 @@ from traceview.records import record
 
 Run = Callable[[], Any]
 ClockName = Literal["cuda-events", "wall", "perf-counter"]
-_GROUP_NS, _SHORT_NS, _MOST_CALLS = 100_000.0, 20_000.0, 10_000
+
+
+def _group(call_ns: float, short_ns: float, group_ns: float, most: int) -> int:
+    """Enough calls for `group_ns`, at most `most`, if one takes less than `short_ns`; else 1."""
+    return min(math.ceil(group_ns / max(call_ns, 1.0)), most) if call_ns < short_ns else 1
 
 
 @record
@@ -62,8 +66,7 @@ class CpuClock:
     def calls_at_once(self, run: Run) -> int:
         """Enough calls for 100 µs if one takes less than 20 µs, else 1."""
         once = min(self._elapsed(run, 1) for _ in range(3))
-        short = once < _SHORT_NS
-        return min(math.ceil(_GROUP_NS / max(once, 1.0)), _MOST_CALLS) if short else 1
+        return _group(once, 20_000.0, 100_000.0, 10_000)
 
     def sample(self, run: Run, calls: int) -> Sample:
         """The mean over a group of calls."""
@@ -89,7 +92,8 @@ _LEAST_FILLER_BYTES = 64 << 20
 _AHEAD = 1.5
 _MOST_FILLS = 500
 _DOUBLINGS = 4
-_CUDA_GROUP_NS, _CUDA_SHORT_NS, _CUDA_MOST_CALLS = 200_000.0, 50_000.0, 100
+_GROUPS = (50_000.0, 200_000.0, 100)
+"""Groups of calls below 50 µs fill 200 µs, with at most 100 calls."""
 
 
 class CudaClock:
@@ -109,8 +113,13 @@ class CudaClock:
         self._filler = torch.zeros(size // 4, device="cuda")
         self._sum = torch.zeros((), device="cuda")
         self._host_ns = self.elsewhere_ns = 0.0
-        self._fill_ns = max(self._span(lambda: self._fill(4)) / 4, 1.0)
-        self.floor_ns = statistics.median(self._nothing() for _ in range(5))
+        self._fill(4)
+        self._fill_ns = max(self._between_events(lambda: self._fill(4)) / 4, 1.0)
+        floors_ns = []
+        for _ in range(5):
+            self._fill(2)
+            floors_ns.append(self._between_events(lambda: None))
+        self.floor_ns = statistics.median(floors_ns)
 
     def declaring(self, declared: Declared | None) -> CudaClock:
         """A clock for another call, which shares this clock's buffer and its measured costs."""
@@ -144,14 +153,7 @@ class CudaClock:
 
     def calls_at_once(self, run: Run) -> int:
         """1 with a cold cache; with a warm one, enough for 200 µs if one takes less than 50 µs."""
-        if self._cold:
-            return 1
-        once = self.sample(run, 1).call_ns
-        return (
-            min(math.ceil(_CUDA_GROUP_NS / max(once, 1.0)), _CUDA_MOST_CALLS)
-            if once < _CUDA_SHORT_NS
-            else 1
-        )
+        return 1 if self._cold else _group(self.sample(run, 1).call_ns, *_GROUPS)
 
     def sample(self, run: Run, calls: int) -> Sample:
         """One measurement, repeated behind more filler while the GPU had to wait for the CPU."""
@@ -177,16 +179,7 @@ class CudaClock:
         last.synchronize()
         return float(first.elapsed_time(last)) * 1e6, exposed
 
-    def _nothing(self) -> float:
-        first, last = self._event(), self._event()
-        self._fill(2)
-        first.record()
-        last.record()
-        last.synchronize()
-        return float(first.elapsed_time(last)) * 1e6
-
-    def _span(self, run: Callable[[], Any]) -> float:
-        run()
+    def _between_events(self, run: Callable[[], Any]) -> float:
         first, last = self._event(), self._event()
         first.record()
         run()
@@ -235,12 +228,7 @@ class WallClock:
 
     def calls_at_once(self, run: Run) -> int:
         """Enough for 200 µs if one takes less than 50 µs: synchronizing takes time, too."""
-        once = self.sample(run, 1).call_ns
-        return (
-            min(math.ceil(_CUDA_GROUP_NS / max(once, 1.0)), _CUDA_MOST_CALLS)
-            if once < _CUDA_SHORT_NS
-            else 1
-        )
+        return _group(self.sample(run, 1).call_ns, *_GROUPS)
 
     def sample(self, run: Run, calls: int) -> Sample:
         """The mean over a group of calls."""

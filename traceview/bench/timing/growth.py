@@ -70,7 +70,12 @@ class Fit:
             if self.points < _FEWEST:
                 return f"{units.counted(self.points, value, _plural(value))}, too few for a line"
             return f"no line fits, the error is {units.percent(100 * self.relative_error)}"
-        line = f"linear, {self._slope(unit)} ({self._r2()})"
+        number, per = 10**6, f"million {_plural(unit)}"
+        if abs(self.slope_ns) >= 1:
+            number, per = 1, unit
+        elif abs(self.slope_ns) * 10**3 >= 1:
+            number, per = 10**3, f"thousand {_plural(unit)}"
+        line = f"linear, {units.duration(self.slope_ns * number)} per {per} ({self._r2()})"
         if self.kind == "linear" or self.flat_until is None:
             return line
         return f"{line}, flat below {units.count(round(self.flat_until))}{self._cause()}"
@@ -80,12 +85,6 @@ class Fit:
 
     def _cause(self) -> str:
         return " (launch-bound)" if self.launch_bound else ""
-
-    def _slope(self, unit: str) -> str:
-        for number, per in ((1, unit), (10**3, f"thousand {_plural(unit)}")):
-            if abs(self.slope_ns) * number >= 1:
-                return f"{units.duration(self.slope_ns * number)} per {per}"
-        return f"{units.duration(self.slope_ns * 1e6)} per million {_plural(unit)}"
 
 
 def _plural(unit: str) -> str:
@@ -120,31 +119,31 @@ def fit(points: Iterable[tuple[float, float]]) -> Fit:
     sizes = {x for x, _ in listed}
     if len(sizes) < _FEWEST:
         return Fit("none", points=len(sizes))
-    x, y = (np.array(each, np.float64) for each in zip(*listed, strict=True))
-    flat = _flat(x, y)
-    if flat and _spread(y) <= _LITTLE * _spread(x):
-        return flat
-    forms = [f for f in (flat, _linear(x, y), *_flat_then_linear(x, y), _power(x, y)) if f]
-    best = min(forms, key=_cost, default=None)
+    x, y = (np.array(values, np.float64) for values in zip(*listed, strict=True))
+    forms = []
+    if _spread(y) <= _FLAT or _is_noise(x, y):
+        mean = float(y.mean())
+        flat = Fit("flat", mean, points=len(x), relative_error=_error(y, mean))
+        if _spread(y) <= _LITTLE * _spread(x):
+            return flat
+        forms.append(flat)
+    base, slope = _line(x, y)
+    if slope > 0:
+        model = base + slope * x
+        r2, error = _r2(y, model), _error(y, model)
+        forms.append(Fit("linear", base, slope, None, None, r2, error, len(x)))
+    forms += [*_flat_then_linear(x, y), *_power(x, y)]
+
+    def cost(form: Fit) -> float:
+        """Akaike's criterion, with at least the half percent of error that measurements have."""
+        parameters = {"flat": 1, "flat-then-linear": 4}.get(form.kind, 2)
+        return form.points * math.log(max(form.relative_error, _NOISE) ** 2) + 2 * parameters
+
+    best = min(forms, key=cost, default=None)
     if best is None or best.relative_error > _TOO_FAR:
         error = best.relative_error if best else math.inf
         return Fit("none", points=len(x), relative_error=error)
     return best
-
-
-_PARAMETERS = {"flat": 1, "linear": 2, "power": 2, "flat-then-linear": 4}
-
-
-def _cost(form: Fit) -> float:
-    """Akaike's criterion, with at least the half percent of error that measurements have."""
-    error = max(form.relative_error, _NOISE)
-    return form.points * math.log(error**2) + 2 * _PARAMETERS[form.kind]
-
-
-def _flat(x: Floats, y: Floats) -> Fit | None:
-    mean = float(y.mean())
-    flat = Fit("flat", mean, points=len(x), relative_error=_error(y, mean))
-    return flat if _spread(y) <= _FLAT or _is_noise(x, y) else None
 
 
 def _is_noise(x: Floats, y: Floats) -> bool:
@@ -167,14 +166,6 @@ def _spread(values: Floats) -> float:
     return float(values.max()) / least - 1 if least > 0 else math.inf
 
 
-def _linear(x: Floats, y: Floats) -> Fit | None:
-    base, slope = _line(x, y)
-    if slope <= 0:
-        return None
-    model = base + slope * x
-    return Fit("linear", base, slope, None, None, _r2(y, model), _error(y, model), len(x))
-
-
 def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
     for first in range(2, len(x) - _FEWEST_IN_LINE + 1):
         flat, rising = float(y[:first].mean()), slice(first, None)
@@ -189,18 +180,15 @@ def _flat_then_linear(x: Floats, y: Floats) -> Iterable[Fit]:
         yield Fit("flat-then-linear", flat, slope, turn, None, r2, _error(y, model), len(x))
 
 
-def _power(x: Floats, y: Floats) -> Fit | None:
-    """The fit of a power; None if it is nearly a line, as a linear fit says more."""
+def _power(x: Floats, y: Floats) -> Iterable[Fit]:
+    """The fit of a power; none if it is nearly a line, as a linear fit says more."""
     if x.min() <= 0 or y.min() <= 0 or _is_noise(x, y):
-        return None
+        return
     exponent, log = np.polyfit(np.log(x), np.log(y), 1)
-    model = np.exp(log + exponent * np.log(x))
-    r2 = _r2(np.log(y), np.log(model))
-    if abs(exponent - 1) < _NEARLY_A_LINE:
-        return None
-    return Fit(
-        "power", float(np.exp(log)), 0.0, None, float(exponent), r2, _error(y, model), len(x)
-    )
+    if abs(exponent - 1) >= _NEARLY_A_LINE:
+        model = np.exp(log + exponent * np.log(x))
+        r2, error = _r2(np.log(y), np.log(model)), _error(y, model)
+        yield Fit("power", float(np.exp(log)), 0.0, None, float(exponent), r2, error, len(x))
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -221,6 +209,7 @@ def _error(y: Floats, model: Floats | float) -> float:
 
 SIZE = "size"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_POSITIVE = re.compile(r"(?=0*[1-9])[0-9]{1,18}")
 
 
 @record
@@ -239,7 +228,7 @@ class Axis:
         """
         name, _, listed = text.partition("=")
         words = [word.strip() for word in listed.split(",")]
-        if not (_NAME.fullmatch(name) and all(map(_is_positive, words))):
+        if not (_NAME.fullmatch(name) and all(map(_POSITIVE.fullmatch, words))):
             remedy = "pass a name and positive whole numbers: steps=1,2,4,8"
             raise InputError(f"cannot sweep {text[:60]!r}", remedy)
         values = tuple(sorted(set(map(int, words))))
@@ -281,10 +270,6 @@ def sweep(
         raise InputError("a sweep over no values", "pass at least three")
     points = tuple((value, benchmark(make(value), warmup, trials, wall=wall)) for value in listed)
     return Sweep(over, points, fit_timings(points))
-
-
-def _is_positive(word: str) -> bool:
-    return word.isascii() and word.isdecimal() and 0 < len(word) < 19 and int(word) > 0
 
 
 def one_of(many: str) -> str:

@@ -80,9 +80,9 @@ def take_turns(
     Once `budget_s` per call is spent, five rounds are enough. After an error that is fatal nothing
     runs any more, so calls may be left without samples.
     """
-    for each in turns:
-        _attempt(each, partial(each.prepare, warmup))
-        if each.error and is_fatal(each.error):
+    for turn in turns:
+        _attempt(turn, partial(turn.prepare, warmup))
+        if turn.error and is_fatal(turn.error):
             return
     ends = time.monotonic() + budget_s * len(turns)
     # The garbage collector would run in some trials and not in others.
@@ -90,9 +90,9 @@ def take_turns(
         for number in range(trials):
             if number >= _FEWEST and time.monotonic() > ends:
                 return
-            for each in turns:
-                _attempt(each, each.measure)
-                if each.error and is_fatal(each.error):
+            for turn in turns:
+                _attempt(turn, turn.measure)
+                if turn.error and is_fatal(turn.error):
                     return
 
 
@@ -256,12 +256,17 @@ def benchmark_in_turns(
     timed have None.
     """
     check_counts(warmup, trials)
-    with _current(device or _device()) as kind:
-        named = declared or [None] * len(runs)
-        clocks = _clocks(kind, cold, wall, named)
+    with _current(device) as kind:
+        # A clock per call, as a clock stores the call's launch time; CUDA clocks share a buffer.
+        clocks: list[Clock]
+        if kind == "cpu" or wall:
+            clocks = [CpuClock() if kind == "cpu" else WallClock() for _ in runs]
+        else:
+            first = CudaClock(cold)
+            clocks = [first.declaring(text) for text in declared or [None] * len(runs)]
         turns = [Turns(run, clock) for run, clock in zip(runs, clocks, strict=True)]
         take_turns(turns, warmup, trials, budget_s, is_fatal)
-    return [each.error or (_timing(each, cold) if each.samples else None) for each in turns]
+    return [turn.error or (_timing(turn, cold) if turn.samples else None) for turn in turns]
 
 
 def _timing(turns: Turns, cold: bool) -> Timing:
@@ -286,17 +291,16 @@ def check_counts(warmup: int, trials: int) -> None:
         raise InputError(what, "request at least one trial")
 
 
-def _device() -> str:
-    try:
-        import torch
-    except ImportError:
-        return "cpu"
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 @contextmanager
-def _current(device: str) -> Iterator[str]:
+def _current(device: str | None) -> Iterator[str]:
     """Make a GPU current, as events are recorded on that one; yields cpu or cuda."""
+    if device is None:
+        try:
+            import torch
+
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        except ImportError:
+            device = "cpu"
     match = _DEVICE.fullmatch(str(device))
     if match is None:
         raise InputError(f"device {str(device)[:40]!r} cannot be timed", "pass cpu, cuda or cuda:1")
@@ -310,18 +314,6 @@ def _current(device: str) -> Iterator[str]:
         raise InputError(f"torch sees no device {device}", "pass another, or cpu")
     with torch.cuda.device(None if index is None else int(index)):
         yield kind
-
-
-def _clocks(
-    device: str, cold: bool, wall: bool, declared: Sequence[Declared | None]
-) -> list[Clock]:
-    """A clock per call, as a clock stores the call's launch time; CUDA clocks share a buffer."""
-    if device == "cpu":
-        return [CpuClock() for _ in declared]
-    if wall:
-        return [WallClock() for _ in declared]
-    first = CudaClock(cold)
-    return [first.declaring(each) for each in declared]
 
 
 def _quantile(samples: tuple[float, ...], fraction: float) -> float:
