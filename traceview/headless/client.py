@@ -151,7 +151,16 @@ class Worker:
             ran = self._line(lambda: limit.passed and self._is_to_stop)
             ran = ran if ran or not self.lives else self._interrupted()
             if ran:
-                return self._until_ready(Deadline(float(ran.removeprefix(RAN))))
+                deadline = Deadline(float(ran.removeprefix(RAN)))
+                self.deadline = deadline
+                # An attempt that has begun may take a little longer.
+                end = Deadline.after(deadline.left_s + _GRACE_S)
+                if self._line(lambda: end.passed) == READY:
+                    return None
+                if not self.lives:
+                    return _ending(self._process.wait())
+                self.stop()
+                return f"was still compiling after {self._options.trials_s:g} s"
         if not self.lives:
             return _ending(self._process.wait())
         self.stop()
@@ -176,17 +185,6 @@ class Worker:
             self._process.send_signal(STOP)
         limit = Deadline.after(_GRACE_S)
         return self._line(lambda: limit.passed)
-
-    def _until_ready(self, deadline: Deadline) -> str | None:
-        self.deadline = deadline
-        # An attempt that has begun may take a little longer.
-        end = Deadline.after(deadline.left_s + _GRACE_S)
-        if self._line(lambda: end.passed) == READY:
-            return None
-        if not self.lives:
-            return _ending(self._process.wait())
-        self.stop()
-        return f"was still compiling after {self._options.trials_s:g} s"
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.

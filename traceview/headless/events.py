@@ -51,7 +51,10 @@ class Events:
         failure = failures[0] if failures else None
         whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
         left_out = tuple(line["text"] for line in lines if line["kind"] == "left_out")
-        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole, left_out)
+        # Sources in the folder, which is temporary, are kept as text.
+        generated = Generated.in_folder(path.parent)
+        compiled = [generated.described(_compiled(variant, arch)) for variant in variants]
+        return cls(compiled, notes, failure, whole, left_out)
 
     @property
     def summary(self) -> str:
@@ -114,12 +117,6 @@ def _failure(line: Mapping[str, Any]) -> TraceviewError:
     return kind(line["what"], line["remedy"])
 
 
-def _all_compiled(variants: list[_Variant], arch: str, folder: Path) -> list[Compiled]:
-    """The compiled kernels; sources in `folder`, which is temporary, are kept as text."""
-    generated = Generated.in_folder(folder)
-    return [generated.described(_compiled(variant, arch)) for variant in variants]
-
-
 def _compiled(variant: _Variant, arch: str) -> Compiled:
     line, source = variant.line, variant.line["source"] or (None, None)
     ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
@@ -144,7 +141,6 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
 
 
 def _arguments(variant: _Variant) -> Iterator[Argument]:
-    """The arguments, with the values of integers as launched."""
     values = variant.values or {}
     for fields in variant.line["arguments"]:
         argument = Argument(**fields)

@@ -189,7 +189,6 @@ def _multicast(opcode: Words, _: str) -> _Move | None:
 
 
 def _texture(_: Words, __: str) -> _Move:
-    """A texture load; the size of a texel is in the descriptor."""
     return _Move("load", "texture", None)
 
 

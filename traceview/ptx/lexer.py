@@ -125,9 +125,20 @@ class Source:
         self.fail(start + match.end(), "a ',' or ';' is missing before")
 
     def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
-        """A statement of uncommon form, and its end."""
         if self.text[start] == ".":
-            return self._directive(start, line)
+            word = self.text[start : start + 16].split(None, 1)[0]
+            if unended := UNENDED.get(word):
+                match = unended.match(self.text, start)
+                if not match:
+                    self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
+                return Statement("directive", start, line, match[0]), match.end()
+            plain, end = self._pieces(start)
+            opens = self.text[end - 1] == "{"
+            # A pragma ends with a ';', even within a function header.
+            is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
+            kind = "header" if is_header else "directive"
+            # The brace is the next statement.
+            return Statement(kind, start, line, plain), end - opens
         plain, end = self._pieces(start)
         match = INSTRUCTION.fullmatch(plain)
         if not match:
@@ -135,21 +146,6 @@ class Source:
         if TWO_WORDS.search(match[3]):
             self.fail(start, "a ',' or ';' is missing in")
         return Statement("instruction", start, line, match[3], match[2], match[1]), end
-
-    def _directive(self, start: int, line: int) -> tuple[Statement, int]:
-        word = self.text[start : start + 16].split(None, 1)[0]
-        if unended := UNENDED.get(word):
-            match = unended.match(self.text, start)
-            if not match:
-                self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
-            return Statement("directive", start, line, match[0]), match.end()
-        plain, end = self._pieces(start)
-        opens = self.text[end - 1] == "{"
-        # A pragma ends with a ';', even within a function header.
-        is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
-        kind = "header" if is_header else "directive"
-        # The brace is the next statement.
-        return Statement(kind, start, line, plain), end - opens
 
     def _pieces(self, start: int) -> tuple[str, int]:
         """The text up to its `;` or a function's `{`, without comments, and its end."""

@@ -172,7 +172,20 @@ class _Module:
         }
         for statement in statements:
             if statement.kind == "instruction":
-                self._instruction(statement)
+                _, offset, line, operands, opcode, guard = statement
+                body = self._body or self._inside(statement)
+                known = self._opcodes.get(opcode)
+                if known is None:
+                    known = self._opcodes[opcode] = _opcode_and_root(opcode)
+                whole, root = known
+                operands = " ".join(operands.split()) if "\n" in operands else operands.strip()
+                if root:
+                    body.flow.instruction(root, operands, bool(guard), len(body.lines), offset)
+                body.opcodes.append(whole)
+                body.operands.append(operands)
+                body.guards.append(guard and "".join(guard.split()))
+                body.lines.append(line)
+                body.chains.append(body.tracker.chain)
             else:
                 take[statement.kind](statement)
         return self._finish()
@@ -197,22 +210,6 @@ class _Module:
         if self._body is None:
             self._source.fail(statement.offset, "outside of any function")
         return self._body
-
-    def _instruction(self, statement: Statement) -> None:
-        _, offset, line, operands, opcode, guard = statement
-        body = self._body or self._inside(statement)
-        known = self._opcodes.get(opcode)
-        if known is None:
-            known = self._opcodes[opcode] = _opcode_and_root(opcode)
-        whole, root = known
-        operands = " ".join(operands.split()) if "\n" in operands else operands.strip()
-        if root:
-            body.flow.instruction(root, operands, bool(guard), len(body.lines), offset)
-        body.opcodes.append(whole)
-        body.operands.append(operands)
-        body.guards.append(guard and "".join(guard.split()))
-        body.lines.append(line)
-        body.chains.append(body.tracker.chain)
 
     def _loc(self, statement: Statement) -> None:
         self._inside(statement).tracker.loc(statement.text)
@@ -259,14 +256,13 @@ class _Module:
         elif word == ".branchtargets" and self._body:
             self._body.flow.branch_targets(rest)
         elif ".shared" in text:
-            self._shared_variables(statement)
-
-    def _shared_variables(self, statement: Statement) -> None:
-        try:
-            variables = declarations.read_shared(statement.text)
-        except ValueError:
-            self._source.fail(statement.offset, "the size of this shared variable is not a number")
-        (self._body.shared if self._body else self._shared).extend(variables)
+            try:
+                variables = declarations.read_shared(statement.text)
+            except ValueError:
+                self._source.fail(
+                    statement.offset, "the size of this shared variable is not a number"
+                )
+            (self._body.shared if self._body else self._shared).extend(variables)
 
     def _finish(self) -> Listing:
         source = self._source

@@ -45,11 +45,19 @@ def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Cod
     notes: list[str] = []
     remarks, cubin = _cubin(compiled, notes) if ptxas else (compiled.notes, compiled.cubin)
     listing = _sass_or_none(cubin, compiled.ptx, notes) if cubin and sass else None
+    # The remarks without those on other kernels of the file.
+    matches = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
+    function_of = {remark: match[1] for remark, match in matches if match}
+    others = (
+        {kernel.name for kernel in ptx.kernels()} - {compiled.name}
+        if ptx and function_of
+        else set()
+    )
     return Code(
         ptx=_function(ptx, compiled.name, required=True),
         sass=_function(listing, compiled.name),
         resources=_resources_or_none(cubin, compiled.name, notes) if cubin else None,
-        remarks=_own(remarks, compiled.name, ptx),
+        remarks=tuple(remark for remark in remarks if function_of.get(remark) not in others),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -87,7 +95,6 @@ def _assembled(ptx: str, arch: str) -> Assembled:
 
 @_once
 def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
-    """The SASS, with the source lines of the PTX if there is one."""
     listing = nvdisasm.disassemble(cubin)
     return with_sources_of(listing, _parsed(ptx)) if ptx else listing
 
@@ -114,14 +121,6 @@ def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes
     else:
         return (*compiled.notes, *assembled.notes), compiled.cubin or assembled.cubin
     return compiled.notes, compiled.cubin
-
-
-def _own(remarks: tuple[str, ...], name: str, ptx: Listing | None) -> tuple[str, ...]:
-    """The remarks without those on other kernels of the file."""
-    matches = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
-    function_of = {remark: match[1] for remark, match in matches if match}
-    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and function_of else set()
-    return tuple(remark for remark in remarks if function_of.get(remark) not in others)
 
 
 def _sass_or_none(cubin: bytes, ptx: str | None, notes: list[str]) -> Listing | None:

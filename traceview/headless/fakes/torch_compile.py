@@ -62,7 +62,28 @@ def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
 
 def run_generated(gpu: Gpu, trials: Trials) -> None:
     """Let code that Inductor has generated run without a GPU."""
-    _prepare(_torch(), gpu, trials)
+    torch = _torch()
+    # Register the fake driver with Triton's backends, where Inductor looks it up.
+    from triton.backends import backends
+
+    known = backends["nvidia"]
+    backends["nvidia"] = type(known)(compiler=known.compiler, driver=NoLaunchDriver)
+    _register_device(torch, gpu)
+    torch_device_guard.install(torch)
+    _create_on_cpu(torch)
+    _stub_benchmarks(trials)
+    torch_accelerator.disable_stream_tracing()
+    torch_autograd.install(torch)
+    torch.version.cuda = torch.version.cuda or "13.0"
+    torch._C._cuda_getCurrentRawStream = lambda *_: 0
+    torch._C._cuda_cudaCachingAllocator_is_enabled = lambda: True
+    from torch._functorch import config as functorch_config
+    from torch._inductor import config
+
+    # Keep the stack traces of the operations that are fused into a kernel.
+    config.trace.provenance_tracking_level = 1
+    # A cached graph has none.
+    config.fx_graph_cache = functorch_config.enable_autograd_cache = False
 
 
 def places_of(name: str) -> Sequence[str]:
@@ -91,34 +112,6 @@ def _torch() -> Any:
     import torch
 
     return torch
-
-
-def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
-    _register_driver()
-    _register_device(torch, gpu)
-    torch_device_guard.install(torch)
-    _create_on_cpu(torch)
-    _stub_benchmarks(trials)
-    torch_accelerator.disable_stream_tracing()
-    torch_autograd.install(torch)
-    torch.version.cuda = torch.version.cuda or "13.0"
-    torch._C._cuda_getCurrentRawStream = lambda *_: 0
-    torch._C._cuda_cudaCachingAllocator_is_enabled = lambda: True
-    from torch._functorch import config as functorch_config
-    from torch._inductor import config
-
-    # Keep the stack traces of the operations that are fused into a kernel.
-    config.trace.provenance_tracking_level = 1
-    # A cached graph has none.
-    config.fx_graph_cache = functorch_config.enable_autograd_cache = False
-
-
-def _register_driver() -> None:
-    """Register the fake driver with Triton's backends, where Inductor looks it up."""
-    from triton.backends import backends
-
-    known = backends["nvidia"]
-    backends["nvidia"] = type(known)(compiler=known.compiler, driver=NoLaunchDriver)
 
 
 def _register_device(torch: Any, gpu: Gpu) -> None:

@@ -144,7 +144,6 @@ def _torch() -> Any:
 
 
 def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
-    """The fakes of functions and classes of torch.cuda, by name."""
     properties = _Properties(gpu)
     answers: dict[str, Any] = {"Event": Event, "Stream": Stream, "CUDAGraph": _Graph}
     # Dynamo compares by identity: each name needs its own function or class.
@@ -199,27 +198,20 @@ def _is_traced_on_gpu() -> bool:
 
 
 def _on_cpu(device: Any) -> Any:
-    """The real device of a tensor that is requested on `device`."""
     import torch
 
     if _is_traced_on_gpu():
-        return _numbered(device)
+        # The GPU with its index, which PyTorch would otherwise query from CUDA.
+        if type(device) is int or device == "cuda":
+            return torch.device("cuda", device if type(device) is int else 0)
+        if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+            return torch.device("cuda", 0)
+        return device
     if isinstance(device, torch.device):
         return torch.device("cpu") if device.type == "cuda" else device
     if isinstance(device, str):
         return "cpu" if device.partition(":")[0] == "cuda" else device
     return "cpu" if type(device) is int else device
-
-
-def _numbered(device: Any) -> Any:
-    """The GPU with its index, which PyTorch would otherwise query from CUDA."""
-    import torch
-
-    if type(device) is int or device == "cuda":
-        return torch.device("cuda", device if type(device) is int else 0)
-    if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
-        return torch.device("cuda", 0)
-    return device
 
 
 def _replace_factories(torch: Any) -> None:

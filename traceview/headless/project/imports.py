@@ -82,7 +82,11 @@ class _PackageLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         folder = Path(self.path).parent
-        imports = _imports(self.path)
+        # The names that an `__init__.py` imports from its project: level, module, name there.
+        imports: dict[str, tuple[int, str, str]] = {}
+        for node in _statements(ast.parse(Path(self.path).read_bytes()).body):
+            for alias in node.names:
+                imports[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
 
         def missing(name: str) -> Any:
             if name.startswith("__") and name not in ("__all__", "__version__"):
@@ -108,15 +112,6 @@ class _PackageLoader(SourceFileLoader):
                 self._packages.survive(module, error)
             return getattr(module, name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-
-def _imports(path: str) -> dict[str, tuple[int, str, str]]:
-    """The names that an `__init__.py` imports from its project: level, module, name there."""
-    imported: dict[str, tuple[int, str, str]] = {}
-    for node in _statements(ast.parse(Path(path).read_bytes()).body):
-        for alias in node.names:
-            imported[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
-    return imported
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.ImportFrom]:

@@ -49,7 +49,12 @@ class StandIn:
         if len(arguments) == 1 and not keywords and _is_definition(arguments[0]):
             return arguments[0]
         if _IS_QUERY.search(self.__name__) and arguments and isinstance(arguments[0], str):
-            return _is_importable(arguments[0])
+            # Whether a package is installed.
+            try:
+                spec = importlib.util.find_spec(arguments[0].partition(".")[0])
+            except (ImportError, ValueError):
+                return False
+            return spec is not None and not isinstance(spec.loader, MissingModules)
         return StandIn(f"{self.__name__}()")
 
     def __getattr__(self, name: str) -> StandIn:
@@ -193,7 +198,6 @@ def _handled_lines(file: str) -> tuple[tuple[int, int], ...]:
 
 
 def _suppressed_lines(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """The lines in `with suppress(ImportError)`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With) and any(
             "suppress" in ast.unparse(item.context_expr) for item in node.items
@@ -215,15 +219,6 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, (type, KernelInterface)) or (
         callable(value) and hasattr(value, "__code__")
     )
-
-
-def _is_importable(name: str) -> bool:
-    """Whether a package is installed."""
-    try:
-        spec = importlib.util.find_spec(name.partition(".")[0])
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and not isinstance(spec.loader, MissingModules)
 
 
 def _imported(name: str) -> Any:

@@ -69,7 +69,6 @@ def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:
 
 
 def _index(node: ast.expr) -> int:
-    """The index of a dimension if it is a constant, else 0."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
@@ -89,7 +88,6 @@ def _compared(node: ast.Compare) -> Iterator[tuple[str, int]]:
 
 
 def _shape_of(node: ast.expr) -> str | None:
-    """The name of the tensor in `x.shape`, `x.size()`, `x.stride`."""
     node = node.func if isinstance(node, ast.Call) and not node.args else node
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.value.id if node.attr in ("shape", "size", "stride") else None
@@ -97,7 +95,6 @@ def _shape_of(node: ast.expr) -> str | None:
 
 
 def _counted_of(node: ast.expr) -> str | None:
-    """The name of the tensor in `x.ndim` and `x.dim()`."""
     node = node.func if isinstance(node, ast.Call) and not node.args else node
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.value.id if node.attr in ("ndim", "dim") else None

@@ -73,16 +73,14 @@ class Usage:
             element_types[name] = element_types.get(name) or type_
         for root, type_ in self._loaded_types():
             element_types[root] = element_types.get(root) or type_
-        return element_types | self._alternatives(element_types)
-
-    def _alternatives(self, found: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The parameters that a pointer is chosen from: `a = a1 if first else a2`."""
+        # The parameters that a pointer is chosen from: `a = a1 if first else a2`.
         chosen: dict[str, str | None] = {}
         for values in self._assigned.values():
             plain = [v.id for v in values if isinstance(v, ast.Name) and v.id in self.parameters]
-            known = [name for name in plain if name in found]
-            chosen |= {name: found[known[0]] for name in plain if known and name not in found}
-        return chosen
+            typed = [element_types[name] for name in plain if name in element_types]
+            if typed:
+                chosen |= {name: typed[0] for name in plain if name not in element_types}
+        return element_types | chosen
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -160,7 +158,6 @@ class Usage:
 
     @cached_property
     def _assigned(self) -> dict[str, list[ast.expr]]:
-        """The expressions assigned to each local name."""
         assigned: dict[str, list[ast.expr]] = {}
         for node in ast.walk(self.function):
             for target, value in _assignments(node):
@@ -236,7 +233,6 @@ class Usage:
 
     @cached_property
     def _operands(self) -> list[ast.expr]:
-        """The operands of tl.dot, here or in a helper."""
         own = [operand for call in self._calls("dot") for operand in call.args[:2]]
         for call, inner in self._helpers():
             passed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
@@ -254,7 +250,6 @@ class Usage:
         yield from ((root, _INDEX) for root, _ in self._cast_loads("i"))
 
     def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
-        """The pointers whose loaded values are cast to an integer type right away."""
         for call in self._calls("to"):
             kind = _cast(call) or ""
             loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -291,7 +286,8 @@ class Usage:
         if isinstance(node, ast.Call) and _called(node) in _LOADS:
             yield from self._loads_in(node, seen)
         elif isinstance(node, ast.Call) and _called(node) in _RESHAPES:
-            for part in (*node.args[:2], *_owner(node)):
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            for part in (*node.args[:2], *owner):
                 yield from self._values_in(part, seen)
         elif isinstance(node, ast.Name) and node.id not in seen:
             for value in self._assigned.get(node.id, ()):
@@ -302,7 +298,6 @@ class Usage:
             yield from self._values_in(node.left, seen)
 
     def _stored_type(self, call: ast.Call) -> str | None:
-        """The type that a stored value was last cast to."""
         if _called(call) != "store" or len(call.args) < 2:
             return None
         values = [call.args[1]]
@@ -311,7 +306,6 @@ class Usage:
         return next(filter(None, map(_cast, reversed(values))), None)
 
     def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
-        """The parameters that are passed to a helper as pointers."""
         for call, inner in self._helpers():
             for parameter, given in _bound(inner.parameters, call):
                 root = self._root(given) if parameter in inner.pointers else None
@@ -319,7 +313,6 @@ class Usage:
                     yield root, inner.pointers[parameter]
 
     def _helpers(self) -> Iterator[tuple[ast.Call, Usage]]:
-        """The calls of helpers, each with the usage of that helper."""
         for call in self._calls():
             name = _called(call)
             if name in self.helpers and name not in self.seen:
@@ -354,12 +347,7 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
             yield from _unpacked(part, given)
 
 
-def _owner(call: ast.Call) -> list[ast.expr]:
-    return [call.func.value] if isinstance(call.func, ast.Attribute) else []
-
-
 def _called(call: ast.Call) -> str:
-    """The last part of the name of a called function: `load` for tl.load."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""

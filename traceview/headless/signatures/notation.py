@@ -67,7 +67,12 @@ def argument(name: str, entry: str) -> Argument:
     """Parse one entry of a signature. Raises InputError if it is neither a type nor a value."""
     type_, _, hint = (part.strip() for part in entry.partition(":"))
     if _TYPE.fullmatch(type_):
-        return _hinted(name, "fp32" if type_ == "f32" else type_, hint)
+        if hint == "1":
+            return constant(name, 1)
+        if hint not in ("", "16"):
+            what = f"unknown hint :{hint[:20]} for {name}"
+            raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
+        return Argument(name, "fp32" if type_ == "f32" else type_, divisible_by_16=hint == "16")
     if hint or not _is_value(entry):
         what = f"signature entry {entry[:60]!r} for {name} is neither a type nor a value"
         raise InputError(what, f"use Triton's notation, for example {EXAMPLE}")
@@ -100,9 +105,7 @@ def as_written(name: str, value: Value) -> str:
     return str(value)
 
 
-def all_as_written(
-    constexprs: Mapping[str, Value | Sequence[Value]],
-) -> dict[str, str | list[str]]:
+def all_as_written(constexprs: Mapping[str, Value | Sequence[Value]]) -> dict[str, str | list[str]]:
     """The texts of constexprs, any of which may have a list of values."""
     return {
         name: as_written(name, value)
@@ -146,15 +149,6 @@ def _typed_parameters(
     raise InputError(what, f"give one entry per parameter: {names}")
 
 
-def _hinted(name: str, type_: str, hint: str) -> Argument:
-    if hint == "1":
-        return constant(name, 1)
-    if hint not in ("", "16"):
-        what = f"unknown hint :{hint[:20]} for {name}"
-        raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
-    return Argument(name, type_, divisible_by_16=hint == "16")
-
-
 def _is_value(entry: str) -> bool:
     """Whether an entry is a value; a bare word is rather a misspelt type."""
     value = value_of(entry)
@@ -178,7 +172,6 @@ def _entries(signature: str) -> list[str]:
 
 
 def _split(signature: str) -> Iterator[str]:
-    """The parts between commas that are outside brackets and quotes."""
     depth, quote, start = 0, "", 0
     for at, letter in enumerate(signature):
         if quote or letter in "'\"":

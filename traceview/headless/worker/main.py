@@ -66,18 +66,13 @@ def main(request_path: str, events_path: str) -> None:
 
 
 def _end() -> None:
-    """End the process although threads of the script may still run."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _run_script(
-    request: Request,
-    log: EventLog,
-    gpu: Gpu,
-    samples: dict[str, LaunchSample],
-    channel: Channel,
+    request: Request, log: EventLog, gpu: Gpu, samples: dict[str, LaunchSample], channel: Channel
 ) -> bool:
     """Run the script and resolve its kernels; return whether it ran to its end.
 
@@ -163,12 +158,7 @@ def _need_triton() -> None:
 
 
 def _install_fakes(
-    request: Request,
-    gpu: Gpu,
-    log: EventLog,
-    samples: dict[str, LaunchSample],
-    *,
-    generated: bool,
+    request: Request, gpu: Gpu, log: EventLog, samples: dict[str, LaunchSample], *, generated: bool
 ) -> Overrides:
     """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch.
 
@@ -253,8 +243,7 @@ def _check_overrides(overrides: Overrides, log: EventLog) -> None:
     unused = [name for name in overrides.values if name not in overrides.used]
     if unused and log.variants:
         raise InputError(
-            f"no launched kernel has a parameter {unused[0][:60]!r}",
-            "check --constexpr",
+            f"no launched kernel has a parameter {unused[0][:60]!r}", "check --constexpr"
         )
 
 
@@ -277,7 +266,13 @@ class _OnLaunch:
         if metadata.hash in self._log.variants and metadata.hash not in self._samples:
             self._keep(source, metadata.hash, grid, arguments)
         if self._emulate_launches and metadata.name not in self._impossible:
-            self._emulate(source, metadata, grid, arguments)
+            try:
+                emulate(source, grid, arguments)
+            except Exception as error:
+                self._impossible.add(metadata.name)
+                why = compile_error.in_words(error)
+                text = f"{metadata.name} cannot be emulated, so its results are missing: {why}"
+                self._log.write("note", text=text)
 
     def _keep(self, source: Any, identity: str, grid: Any, arguments: Sequence[Any]) -> None:
         passed = self._overrides.grid
@@ -288,12 +283,3 @@ class _OnLaunch:
         except Exception:
             # Without it, results are not compared.
             return
-
-    def _emulate(self, source: Any, metadata: Any, grid: Any, arguments: Sequence[Any]) -> None:
-        try:
-            emulate(source, grid, arguments)
-        except Exception as error:
-            self._impossible.add(metadata.name)
-            why = compile_error.in_words(error)
-            text = f"{metadata.name} cannot be emulated, so its results are missing: {why}"
-            self._log.write("note", text=text)

@@ -112,12 +112,23 @@ class _Recompilation:
         arguments = [Argument(**fields) for fields in question["arguments"]]
         values = changed_values(variant.source, arguments)
         if "compared" in question:
-            return self._compared(question["variant"], variant, values, question["seconds"])
+            identity = question["variant"]
+            if identity not in self._samples:
+                return asdict(Equivalence("unknown", "no launch is known"))
+            if not values:
+                return asdict(Equivalence("same", "it changes no value"))
+            self._start(identity, variant, values, question["seconds"], most=2)
+            return asdict(self._comparisons.pop(_key(identity, values)).result())
         if question.get("compare_soon"):
-            self._forget()
+            # End comparisons whose answer nobody has asked for.
+            for comparison in self._comparisons.values():
+                comparison.close()
+            self._comparisons.clear()
             self._start(question["variant"], variant, values, question["seconds"], most=1)
         begun = self._begun.pop(_compilation(question["variant"], question), None)
-        self._close_begun()
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
         if "next" in question and forked_task.cores() > 1:
             self._begin(variant, question["variant"], question["next"])
         failed = _failure(begun) if begun else ""
@@ -139,11 +150,6 @@ class _Recompilation:
             return ""
 
         self._begun[_compilation(identity, following)] = forked_task.ForkedTask(compiled)
-
-    def _close_begun(self) -> None:
-        for task in self._begun.values():
-            task.close()
-        self._begun.clear()
 
     def _compile(
         self,
@@ -186,26 +192,6 @@ class _Recompilation:
         key, sample = _key(identity, values), self._samples.get(identity)
         if values and sample and key not in self._comparisons and len(self._comparisons) < most:
             self._comparisons[key] = BackgroundComparison(variant.source, sample, values, seconds)
-
-    def _forget(self) -> None:
-        """End comparisons whose answer nobody has asked for."""
-        for comparison in self._comparisons.values():
-            comparison.close()
-        self._comparisons.clear()
-
-    def _compared(
-        self,
-        identity: str,
-        variant: event_log.CompiledVariant,
-        values: Mapping[str, Any],
-        seconds: float,
-    ) -> Answer:
-        if identity not in self._samples:
-            return asdict(Equivalence("unknown", "no launch is known"))
-        if not values:
-            return asdict(Equivalence("same", "it changes no value"))
-        self._start(identity, variant, values, seconds, most=2)
-        return asdict(self._comparisons.pop(_key(identity, values)).result())
 
     def _options(self, variant: event_log.CompiledVariant) -> dict[str, Any]:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
@@ -264,7 +250,9 @@ def changed_source(source: Any, arguments: Sequence[Argument]) -> Any:
     )
     places = [place for place, _, _ in event_log.leaves_of(signature)]
     for place, new, old in zip(places, arguments, event_log.arguments_of(source), strict=True):
-        if _compiles_alike(new, old):
+        # Whether two arguments give the same code; the compiler sees values of constexprs alone.
+        same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
+        if same and (new.type != "constexpr" or new.value == old.value):
             continue
         name = list(signature)[place[0]]
         signature[name] = _with(signature[name], place[1:], new.type)
@@ -285,9 +273,3 @@ def _with(type_: Any, within: event_log.Place, new: str) -> Any:
     inner = [_with(t, tuple(deeper), new) if n == at else t for n, t in enumerate(type_)]
     # A named tuple takes its elements as arguments, not as a list.
     return type(type_)(*inner) if hasattr(type_, "_fields") else type(type_)(inner)
-
-
-def _compiles_alike(new: Argument, old: Argument) -> bool:
-    """Whether two arguments give the same code; the compiler sees values of constexprs alone."""
-    same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
-    return same and (new.type != "constexpr" or new.value == old.value)

@@ -116,7 +116,6 @@ def _in_phases(address: Addresses, active: Active, words: int, threads: int) -> 
 
 
 def _busiest_bank(word: Addresses, active: Active) -> Counts:
-    """The most distinct words in one bank, per row."""
     ordered, is_first = _first_of_each(word, active)
     row = np.broadcast_to(np.arange(len(word))[:, None], word.shape)
     cells = (row * _BANKS + ordered % _BANKS)[is_first]
@@ -221,7 +220,7 @@ class RequestCosts:
         self, instructions: Sequence[Instruction], width: int
     ) -> Iterator[tuple[Values, Values] | None]:
         for registers, instruction in self._pairs(instructions):
-            warps = self._warps(registers, instruction, _destination(instruction))
+            warps = self._warps(registers, instruction, _brackets(instruction)[0])
             if warps is None:
                 yield None
                 continue
@@ -306,10 +305,6 @@ def _by_warp(values: Values) -> Values:
 
 def _source(instruction: Instruction) -> str:
     return _brackets(instruction)[-1]
-
-
-def _destination(instruction: Instruction) -> str:
-    return _brackets(instruction)[0]
 
 
 def _brackets(instruction: Instruction) -> Sequence[str]:

@@ -109,7 +109,8 @@ class Slices:
                 if writer.opcode.startswith(_LOADS):
                     behind = self._behind(reads(writer))
                     loaded, gathered = True, gathered or bool(behind & _THREAD)
-                    loaded_from |= self._parameters_of(behind)
+                    writers = (writer for each in behind for writer in self._writers.get(each, ()))
+                    loaded_from |= {name for writer in writers for name in self._parameters(writer)}
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
@@ -135,10 +136,6 @@ class Slices:
                 writers = self._writers.get(register, ())
                 waiting += [name for writer in writers for name in reads(writer)]
         return seen
-
-    def _parameters_of(self, registers: Iterable[str]) -> set[str]:
-        writers = (writer for each in registers for writer in self._writers.get(each, ()))
-        return {name for writer in writers for name in self._parameters(writer)}
 
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):

@@ -78,7 +78,6 @@ class LoopSteps:
         return None
 
     def _inside(self, text: str, depth: int) -> list[Instruction]:
-        """The instructions in the loop that write an operand."""
         registers = registers_in(text)
         writers = self.slices.writers(registers[0]) if registers else ()
         return [writer for writer in writers if writer.loop_depth >= depth]
@@ -205,7 +204,10 @@ class Samples:
 
         Zero where most elements of a thread are the same element; None without a regular stride.
         """
-        within = self._mode([self._between(a, b) for a, b in pairwise(instructions)])
+        pairs = pairwise(instructions)
+        within = self._mode(
+            [self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs]
+        )
         if within and within.of == 0:
             return within
         steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
@@ -242,9 +244,6 @@ class Samples:
             self._next[number, axis] = Registers(self.slices, moved)
         return self._next[number, axis]
 
-    def _between(self, a: Instruction, b: Instruction) -> Stride | None:
-        return self._rule(_first(each, b) - _first(each, a) for each in self.each)
-
     def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1
         while lane < threads:
@@ -278,7 +277,6 @@ class Samples:
 
 
 def _first(registers: Registers, instruction: Instruction) -> int:
-    """The first thread's address."""
     return int(registers.address(instruction)[0])
 
 

@@ -88,7 +88,13 @@ class _Reader:
             elif match := _FROM.match(line):
                 self._made_from(match)
             elif match := _LABEL.match(line):
-                yield from self._label(match["label"])
+                label = match["label"]
+                if label in self._declared:
+                    yield from self._close()
+                    self._open = _Open(label)
+                    self._chain, self._ptx_line = (), None
+                elif self._open:
+                    self._open.labels[label] = len(self._open.instructions)
             elif match := _FUNCTION.match(line):
                 self._declared.add(match["name"])
             elif match := _KERNEL.match(line):
@@ -121,17 +127,17 @@ class _Reader:
         self._chain = (*self._chain, place) if self._in_chain else (place,)
         self._in_chain = bool(match["inlined"])
 
-    def _label(self, label: str) -> Iterator[Function]:
-        if label in self._declared:
-            yield from self._close()
-            self._open = _Open(label)
-            self._chain, self._ptx_line = (), None
-        elif self._open:
-            self._open.labels[label] = len(self._open.instructions)
-
     def _close(self) -> Iterator[Function]:
         if self._open:
-            code = _without_padding(self._open)
+            # The code without the NOPs and the branch to itself that pad the end of a function.
+            code = self._open.instructions
+            end = len(code)
+            while end and code[end - 1].opcode == "NOP":
+                end -= 1
+            if end and code[end - 1].opcode == "BRA":
+                target = _target_of(code[end - 1], self._open.labels)
+                end -= target == end - 1
+            code = code[:end]
             jumps = tuple(_jumps(code, self._open.labels))
             is_kernel = self._open.name in self._kernels
             instructions = tuple(_with_loops(code, jumps))
@@ -143,18 +149,6 @@ def _with_loops(code: list[Instruction], jumps: Iterable[Jump]) -> Iterator[Inst
     depths = loop_depths(len(code), jumps)
     for instruction, depth in zip(code, depths, strict=True):
         yield replace(instruction, loop_depth=depth) if depth else instruction
-
-
-def _without_padding(function: _Open) -> list[Instruction]:
-    """The code without the NOPs and the branch to itself that pad the end of a function."""
-    code = function.instructions
-    end = len(code)
-    while end and code[end - 1].opcode == "NOP":
-        end -= 1
-    if end and code[end - 1].opcode == "BRA":
-        target = _target_of(code[end - 1], function.labels)
-        end -= target == end - 1
-    return code[:end]
 
 
 def _jumps(code: list[Instruction], labels: dict[str, int]) -> Iterator[Jump]:

@@ -84,7 +84,13 @@ class _Analysis:
             while regions and op.depth <= regions[-1].depth:
                 regions.pop()
             if op.opcode == "scf.yield" and regions:
-                self._yielded(regions[-1], op)
+                region = regions[-1]
+                loop = _FOR.search(region.rest)
+                inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
+                for at, value in enumerate(op.inputs):
+                    for names in (inside, region.results):
+                        if at < len(names):
+                            self._join(names[at], self.of(value))
             elif op.opcode in ("scf.for", "scf.if", "scf.while"):
                 self._entered(op)
                 regions.append(op)
@@ -103,14 +109,6 @@ class _Analysis:
             self._join(inside, self.of(start))
             if at < len(op.results):
                 self._join(op.results[at], self.of(start))
-
-    def _yielded(self, region: IrOperation, op: IrOperation) -> None:
-        loop = _FOR.search(region.rest)
-        inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
-        for at, value in enumerate(op.inputs):
-            for names in (inside, region.results):
-                if at < len(names):
-                    self._join(names[at], self.of(value))
 
     def _join(self, name: str, info: AxisInfo) -> None:
         old = self.known.get(name)
@@ -142,7 +140,8 @@ class _Analysis:
         compute = _RULES.get(op.opcode)
         inputs = [self.of(value) for value in op.inputs]
         if op.opcode in _ELEMENTWISE:
-            inputs = [_of_rank(each, op.shape) for each in inputs]
+            rank = max(1, len(op.shape))
+            inputs = [info if _rank(info) == rank else unknown(op.shape) for info in inputs]
         if op.opcode in _SAME and inputs:
             return inputs[0]
         if op.opcode in _REMAINDERS and not op.shape and not self.aligned_remainders:
@@ -157,11 +156,6 @@ def _rank(info: AxisInfo) -> int:
     return len(info.contiguity)
 
 
-def _of_rank(info: AxisInfo, shape: Sequence[int]) -> AxisInfo:
-    """The AxisInfo if it is of the rank of the shape, else that of an unknown value."""
-    return info if _rank(info) == max(1, len(shape)) else unknown(shape)
-
-
 def _each(
     function: Callable[[int, int], int], a: Sequence[int], b: Sequence[int]
 ) -> tuple[int, ...]:
@@ -169,7 +163,6 @@ def _each(
 
 
 def _both(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """The facts that hold for either of two values."""
     return AxisInfo(
         _each(math.gcd, a.contiguity, b.contiguity),
         _each(math.gcd, a.divisibility, b.divisibility),
@@ -216,21 +209,17 @@ def _expand(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     def with_axis(values: tuple[int, ...], new: int) -> tuple[int, ...]:
         return (*values[:at], new, *values[at:])
 
+    of_all = (
+        1 if run > 1 and value.constant is None else divisibility
+        for run, divisibility in zip(value.contiguity, value.divisibility, strict=True)
+    )
     return AxisInfo(
         with_axis(value.contiguity, 1),
         # The divisibility of a run holds for its first element alone.
-        with_axis(value.divisibility, math.gcd(*(_of_all(value)))),
+        with_axis(value.divisibility, math.gcd(*of_all)),
         with_axis(value.constancy, 1),
         value.constant,
     )
-
-
-def _of_all(value: AxisInfo) -> list[int]:
-    """The divisibility of every element, per axis."""
-    return [
-        1 if run > 1 and value.constant is None else divisibility
-        for run, divisibility in zip(value.contiguity, value.divisibility, strict=True)
-    ]
 
 
 def _broadcast(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:

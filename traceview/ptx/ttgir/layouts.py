@@ -66,7 +66,18 @@ def _share(layout: str, rank: int) -> ThreadShare | None:
         order = tuple(lists["order"])
         return ThreadShare(order, lists["sizePerThread"][order[0]], kind)
     if kind == "linear":
-        return _of_bases(layout, rank)
+        # A linear layout: registers that advance by 1, 2, 4 … along one axis are adjacent.
+        registers = _REGISTERS.search(layout)
+        bases = [
+            [int(n) for n in basis.split(",") if n.strip()]
+            for basis in (_BASIS.findall(registers[1]) if registers else ())
+        ]
+        axis = next((at for basis in bases for at, n in enumerate(basis) if n), rank - 1)
+        adjacent = 1
+        while any(basis[axis] == adjacent and sum(basis) == adjacent for basis in bases):
+            adjacent *= 2
+        rest = tuple(a for a in reversed(range(rank)) if a != axis)
+        return ThreadShare((axis, *rest), adjacent, "linear")
     last_first = tuple(reversed(range(rank)))
     if kind == "dot_op":
         width = _WIDTH.search(layout)
@@ -77,18 +88,3 @@ def _share(layout: str, rank: int) -> ThreadShare | None:
 def _without(parent: ThreadShare, axis: int) -> ThreadShare:
     order = tuple(a - (a > axis) for a in parent.order if a != axis)
     return ThreadShare(order, parent.adjacent if parent.axis != axis else 1, f"{parent.kind} slice")
-
-
-def _of_bases(layout: str, rank: int) -> ThreadShare:
-    """A linear layout: registers that advance by 1, 2, 4 … along one axis are adjacent."""
-    registers = _REGISTERS.search(layout)
-    bases = [
-        [int(n) for n in basis.split(",") if n.strip()]
-        for basis in (_BASIS.findall(registers[1]) if registers else ())
-    ]
-    axis = next((at for basis in bases for at, n in enumerate(basis) if n), rank - 1)
-    adjacent = 1
-    while any(basis[axis] == adjacent and sum(basis) == adjacent for basis in bases):
-        adjacent *= 2
-    rest = tuple(a for a in reversed(range(rank)) if a != axis)
-    return ThreadShare((axis, *rest), adjacent, "linear")

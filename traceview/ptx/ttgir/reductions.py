@@ -73,23 +73,18 @@ def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
     for op, depth in zip(module.operations, depths, strict=True):
         axis, shape = _AXIS.search(op.rest), shape_of(op.type_of_inputs)
         if op.opcode == "tt.reduce" and not depth and axis and int(axis[1]) < len(shape):
-            loads = _loads_behind(op, module)
+            # The tensor loads that a reduction's input comes from, up to any earlier reduction.
+            seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
+            while waiting:
+                value = waiting.pop()
+                maker = None if value in seen else module.makers.get(value)
+                seen.add(value)
+                if maker and maker.opcode == "tt.load" and maker.shape:
+                    loads.append(maker)
+                elif maker and maker.opcode != "tt.reduce":
+                    waiting += maker.inputs
             if loads and _is_stored(op, users):
                 yield TileReduction(shape[int(axis[1])], all(len(x.inputs) > 1 for x in loads))
-
-
-def _loads_behind(op: IrOperation, module: IrModule) -> list[IrOperation]:
-    """The tensor loads that a reduction's input comes from, up to any earlier reduction."""
-    seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
-    while waiting:
-        value = waiting.pop()
-        maker = None if value in seen else module.makers.get(value)
-        seen.add(value)
-        if maker and maker.opcode == "tt.load" and maker.shape:
-            loads.append(maker)
-        elif maker and maker.opcode != "tt.reduce":
-            waiting += maker.inputs
-    return loads
 
 
 def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> bool:

@@ -158,10 +158,11 @@ def _on_grid(
 
 
 def _compared(pair: _Pair) -> Equivalence | None:
-    """The verdict on one grid; None if the results are not finite."""
     pair.old.run([_START])
     try:
-        if _fits(pair):
+        count = math.prod(pair.old.grid) + math.prod(pair.new.grid)
+        left = pair.deadline - time.thread_time()
+        if count <= _MOST_PROGRAMS and count * pair.old.seconds <= _WHOLE * left:
             pair.old.run(grids.every(pair.old.grid))
             pair.new.run(grids.every(pair.new.grid))
             return _judged(pair, whole=True)
@@ -174,12 +175,6 @@ def _compared(pair: _Pair) -> Equivalence | None:
         return _judged(pair, whole=False)
     except OutOfBoundsError as error:
         return Equivalence("differs", f"it {error}")
-
-
-def _fits(pair: _Pair) -> bool:
-    count = math.prod(pair.old.grid) + math.prod(pair.new.grid)
-    left = pair.deadline - time.thread_time()
-    return count <= _MOST_PROGRAMS and count * pair.old.seconds <= _WHOLE * left
 
 
 def _run_corners(pair: _Pair) -> None:
