@@ -47,8 +47,9 @@ class Events:
         lines = list(_lines(path))
         variants = _variants(lines)
         notes = tuple(line["text"] for line in lines if line["kind"] == "note")
-        failures = [_failure(line) for line in lines if line["kind"] == "failed"]
-        failure = failures[0] if failures else None
+        failed = next((line for line in lines if line["kind"] == "failed"), None)
+        kind = getattr(errors, failed["error"], TraceviewError) if failed else TraceviewError
+        failure = kind(failed["what"], failed["remedy"]) if failed else None
         whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
         left_out = tuple(line["text"] for line in lines if line["kind"] == "left_out")
         # Sources in the folder, which is temporary, are kept as text.
@@ -112,14 +113,19 @@ def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
     return list(variants.values())
 
 
-def _failure(line: Mapping[str, Any]) -> TraceviewError:
-    kind = getattr(errors, line["error"], TraceviewError)
-    return kind(line["what"], line["remedy"])
-
-
 def _compiled(variant: _Variant, arch: str) -> Compiled:
     line, source = variant.line, variant.line["source"] or (None, None)
     ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
+    arguments = (Argument(**fields) for fields in line["arguments"])
+    # Integers have the values of the launch.
+    values = variant.values or {}
+    given = {name: {"value": value} for name, value in values.items()}
+    remarks = list(line["notes"])
+    if line["how"] == "launched" and not variant.launches:
+        remarks.append(_ONLY_TIMED if variant.timed else _ONLY_WARMED_UP)
+    if len(variant.grids) > 1:
+        count = len(variant.grids)
+        remarks.append(f"launched with {count} or more different grids; the first is shown")
     return Compiled(
         name=line["name"],
         arch=arch,
@@ -127,7 +133,12 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         ptx=ptx.read_text("utf-8") if ptx else None,
         cubin=cubin.read_bytes() if cubin else None,
         stages={n: Path(path).read_text("utf-8") for n, path in line.get("stages", {}).items()},
-        arguments=tuple(_arguments(variant)),
+        arguments=tuple(
+            argument
+            if argument.type == "constexpr"
+            else replace(argument, **given.get(argument.name, {}))
+            for argument in arguments
+        ),
         num_warps=line["num_warps"],
         num_stages=line["num_stages"],
         dynamic_shared_bytes=line["dynamic_shared_bytes"],
@@ -135,21 +146,6 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         launches=variant.launches,
         source_file=source[0],
         source_line=source[1],
-        notes=(*line["notes"], *_remarks(variant)),
+        notes=tuple(remarks),
         variant=line["id"],
     )
-
-
-def _arguments(variant: _Variant) -> Iterator[Argument]:
-    values = variant.values or {}
-    for fields in variant.line["arguments"]:
-        argument = Argument(**fields)
-        passed = argument.type != "constexpr" and argument.name in values
-        yield replace(argument, value=values[argument.name]) if passed else argument
-
-
-def _remarks(variant: _Variant) -> Iterator[str]:
-    if variant.line["how"] == "launched" and not variant.launches:
-        yield _ONLY_TIMED if variant.timed else _ONLY_WARMED_UP
-    if len(variant.grids) > 1:
-        yield f"launched with {len(variant.grids)} or more different grids; the first is shown"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
@@ -21,20 +21,14 @@ _SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
 _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
-_TYPES = {
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float32": "fp32",
-    "float64": "fp64",
-    "int1": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
+_TYPES = {"bfloat16": "bf16", "int1": "i1"} | {
+    f"{word}{bits}": f"{letters}{bits}"
+    for word, letters, sizes in (
+        ("float", "fp", (16, 32, 64)),
+        ("int", "i", (8, 16, 32, 64)),
+        ("uint", "u", (8, 16, 32, 64)),
+    )
+    for bits in sizes
 }
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
@@ -143,17 +137,14 @@ class Usage:
     @cached_property
     def descriptors(self) -> tuple[str, ...]:
         """The parameters that are tensor descriptors: they have `load`, `store` or `block_type`."""
-        methods = (
-            c.func for c in self._calls(*_OF_DESCRIPTOR) if isinstance(c.func, ast.Attribute)
-        )
-        named = {m.value.id for m in methods if isinstance(m.value, ast.Name)}
-        named |= {
-            node.value.id
+        methods = [call.func for call in self._calls(*_OF_DESCRIPTOR)]
+        shapes = (
+            node
             for node in ast.walk(self.function)
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.attr in _SHAPE_OF_DESCRIPTOR
-        }
+            if isinstance(node, ast.Attribute) and node.attr in _SHAPE_OF_DESCRIPTOR
+        )
+        owners = (node.value for node in (*methods, *shapes) if isinstance(node, ast.Attribute))
+        named = {owner.id for owner in owners if isinstance(owner, ast.Name)}
         return tuple(name for name in self.parameters if name in named)
 
     @cached_property
@@ -233,16 +224,22 @@ class Usage:
 
     @cached_property
     def _operands(self) -> list[ast.expr]:
-        own = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        operands = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        return operands + self._passed_to_helpers(lambda inner: inner._operands)
+
+    def _passed_to_helpers(self, select: Callable[[Usage], list[ast.expr]]) -> list[ast.expr]:
+        """What is passed for the parameters that helpers use in the expressions of `select`."""
+        passed: list[ast.expr] = []
         for call, inner in self._helpers():
-            passed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
-            own += [given for name, given in _bound(inner.parameters, call) if name in passed_on]
-        return own
+            names = {node.id for node in select(inner) if isinstance(node, ast.Name)}
+            passed += [given for name, given in _bound(inner.parameters, call) if name in names]
+        return passed
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
         yield from self._cast_loads("u")
-        for root in self._bits():
-            yield root, _BITS
+        # Values that are shifted or masked are integers.
+        for operand in self._bit_operands:
+            yield from ((root, _BITS) for root in self._values_in(operand, frozenset()))
         for operand in self._operands:
             yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
         for _, address in self._accesses():
@@ -256,30 +253,16 @@ class Usage:
             if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] == sign:
                 yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
 
-    def _bits(self) -> Iterator[str]:
-        """The pointers whose loaded values are shifted or masked, so that they are integers."""
-        for operand in self._bit_operands:
-            yield from self._values_in(operand, frozenset())
-
     @cached_property
     def _bit_operands(self) -> list[ast.expr]:
         """The operands that are shifted or masked, here or in a helper."""
-        own = list(self._own_bit_operands())
-        for call, inner in self._helpers():
-            shifted = {each.id for each in inner._bit_operands if isinstance(each, ast.Name)}
-            own += [given for name, given in _bound(inner.parameters, call) if name in shifted]
-        return own
-
-    def _own_bit_operands(self) -> Iterator[ast.expr]:
+        operands: list[ast.expr] = []
         for node in ast.walk(self.function):
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
-                sides = (
-                    [node.left, node.right]
-                    if isinstance(node, ast.BinOp)
-                    else [node.target, node.value]
-                )
-                shifts = isinstance(node.op, (ast.LShift, ast.RShift))
-                yield from sides[:1] if shifts else sides
+                binary = isinstance(node, ast.BinOp)
+                sides = [node.left, node.right] if binary else [node.target, node.value]
+                operands += sides[:1] if isinstance(node.op, (ast.LShift, ast.RShift)) else sides
+        return operands + self._passed_to_helpers(lambda inner: inner._bit_operands)
 
     def _values_in(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
         """The pointers whose loaded values an expression passes on as they are."""
@@ -370,13 +353,8 @@ def _passed_on(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Call) and _called(node) in _PASSES_ON:
         first = _first(node)
         return [first] if first is not None else []
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-    ):
-        return [node.func.value]
-    return []
+    func = node.func if isinstance(node, ast.Call) else None
+    return [func.value] if isinstance(func, ast.Attribute) and func.attr == "to" else []
 
 
 def _cast(node: ast.expr) -> str | None:

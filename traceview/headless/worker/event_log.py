@@ -62,6 +62,10 @@ class EventLog:
         self.stream.write(json.dumps({"kind": kind, **fields}) + "\n")
         self.stream.flush()
 
+    def note(self, text: str) -> None:
+        """Write a note for the report."""
+        self.write("note", text=text)
+
     def compiled(
         self, *, src: Any, metadata: Mapping[str, Any], metadata_group: Mapping[str, str], **_: Any
     ) -> None:

@@ -131,7 +131,7 @@ class KernelResolution:
         if ending.failure and (self.log.variants or self._jitted):
             by_default = ending.stopped and options.timeout_s is None
             more = "; --timeout lets it run longer" if by_default else ""
-            self._note(f"{name} {failure}; only kernels compiled by then are shown{more}")
+            self.log.note(f"{name} {failure}; only kernels compiled by then are shown{more}")
         may_guess = options.guess or options.signature is not None or self.script.is_library
         if ending.failure and not (self.log.variants or self.log.seen or may_guess):
             raise self._error(early=True)
@@ -145,7 +145,7 @@ class KernelResolution:
             rest = [kernel for kernel in self._kernels if kernel not in self.log.seen]
             if rest and options.kernel is None:
                 first = f"add :{rest[0]} to the target to compile it with guessed arguments"
-                self._note(f"never launched and not shown: {', '.join(rest)} ({first})")
+                self.log.note(f"never launched and not shown: {', '.join(rest)} ({first})")
         else:
             self._compile_guessed()
 
@@ -187,9 +187,6 @@ class KernelResolution:
         module = self.ending.names.get("__name__")
         own = {name: j.tree for name, j in self._jitted.items() if j.module == module}
         return inference.kernels_among(own)
-
-    def _note(self, text: str) -> None:
-        self.log.write("note", text=text)
 
     def _selected(self) -> list[str]:
         """The names of the selected kernels. Raises InputError if there are none."""
@@ -254,7 +251,7 @@ class KernelResolution:
         names, problems = self._selected(), list[Problem]()
         declared = all(self._jitted[name].declared for name in names)
         how = "those that its decorator declares" if declared else "guessed"
-        self._note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
+        self.log.note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
         for at, name in enumerate(names):
             if at and self.deadline.passed:
                 count = units.counted(len(names) - at, "kernel")
@@ -266,7 +263,7 @@ class KernelResolution:
             raise InputError(problems[0].text, self._remedy(problems[0]))
         # Configurations of a kernel mostly fail for one reason.
         for text in {p.text.partition(_WITH)[0]: p.text for p in reversed(problems)}.values():
-            self._note(text)
+            self.log.note(text)
 
     def _remedy(self, problem: Problem) -> str:
         """The remedy for a kernel that compiles with none of the arguments tried in time."""
@@ -349,7 +346,7 @@ class KernelResolution:
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
         is_global = problem is not None and "global variable" in problem.text
         if is_global and triton_driver.allow_plain_globals():
-            self._note(
+            self.log.note(
                 f"{jitted.name} reads globals that are not tl.constexpr, as Triton 2 allowed"
             )
             return self._tried(jitted, attempt, configuration, deadline)

@@ -8,7 +8,7 @@ program writes the tensor, waits at a barrier, and reads it back.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Literal
@@ -132,7 +132,7 @@ class _Evidence:
 
 
 def _conversions(module: IrModule, evidence: _Evidence) -> Iterator[LayoutConversion]:
-    users, depths = _users(module), loop_depths_of(module)
+    users, depths = module.users, loop_depths_of(module)
     deepest = max(depths, default=0)
     for op, depth in zip(module.operations, depths, strict=True):
         types = _TYPES.search(op.rest)
@@ -157,14 +157,6 @@ def _conversions(module: IrModule, evidence: _Evidence) -> Iterator[LayoutConver
             path,
             feeds,
         )
-
-
-def _users(module: IrModule) -> Mapping[str, list[IrOperation]]:
-    users: dict[str, list[IrOperation]] = defaultdict(list)
-    for op in module.operations:
-        for value in op.inputs:
-            users[value].append(op)
-    return users
 
 
 def _stored(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
@@ -91,6 +91,15 @@ class IrModule:
     def makers(self) -> Mapping[str, IrOperation]:
         """The operation that makes each value."""
         return {result: op for op in self.operations for result in op.results}
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[IrOperation]]:
+        """The operations that take each value, in order."""
+        users: dict[str, list[IrOperation]] = defaultdict(list)
+        for op in self.operations:
+            for value in op.inputs:
+                users[value].append(op)
+        return users
 
 
 def shape_of(type_: str) -> tuple[int, ...]:
