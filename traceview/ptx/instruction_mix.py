@@ -189,11 +189,11 @@ def hottest(loops: Sequence[LoopMix]) -> LoopMix | None:
 
     The code does not contain trip counts, so nesting stands in for them.
     """
-    return max(loops, key=_heat, default=None)
 
+    def heat(loop: LoopMix) -> tuple[int, bool, int]:
+        return loop.depth, "MMA" in loop.counts.by_class, loop.counts.total
 
-def _heat(loop: LoopMix) -> tuple[int, bool, int]:
-    return loop.depth, "MMA" in loop.counts.by_class, loop.counts.total
+    return max(loops, key=heat, default=None)
 
 
 def instruction_mix(function: Function) -> InstructionMix:

@@ -36,7 +36,7 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
     With `unchecked`, comparisons of values pass, as no kernel has computed any; it is called with
     the name of each comparison.
     """
-    torch = _torch()
+    torch = torch_()
     for name, value in _cuda_fakes(torch, gpu).items():
         setattr(torch.cuda, name, value)
         if name in vars(torch.cuda.memory):
@@ -113,7 +113,7 @@ class _Ranges:
     """A stub of NVTX, which a build without CUDA lacks."""
 
     def __getattr__(self, _: str) -> Callable[..., int]:
-        return _answer(0)
+        return answer(0)
 
 
 class _Properties:
@@ -136,7 +136,7 @@ class _Properties:
         self.gcnArchName = ""
 
 
-def _torch() -> Any:
+def torch_() -> Any:
     """PyTorch as Any, as its types forbid patching it."""
     import torch
 
@@ -151,21 +151,22 @@ def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
     answers |= {name: type(name, (_Context,), {}) for name in contexts}
     stream = Stream()
     for names, value in ((_NOTHING, None), (_ZERO, 0), (_YES, True), (_STREAM, stream)):
-        answers |= {name: _answer(value) for name in names.split()}
+        answers |= {name: answer(value) for name in names.split()}
     return answers | {
-        "device_count": _answer(1),
-        "is_current_stream_capturing": _answer(False),
-        "get_device_capability": _answer(divmod(gpu.number, 10)),
-        "get_device_name": _answer(properties.name),
-        "get_device_properties": _answer(properties),
-        "get_rng_state": _answer(torch.zeros(16, dtype=torch.uint8)),
-        "mem_get_info": _answer((80 * _GIB, 80 * _GIB)),
-        "memory_stats": _answer(defaultdict(int)),
-        "memory_summary": _answer(""),
+        "device_count": answer(1),
+        "is_current_stream_capturing": answer(False),
+        "get_device_capability": answer(divmod(gpu.number, 10)),
+        "get_device_name": answer(properties.name),
+        "get_device_properties": answer(properties),
+        "get_rng_state": answer(torch.zeros(16, dtype=torch.uint8)),
+        "mem_get_info": answer((80 * _GIB, 80 * _GIB)),
+        "memory_stats": answer(defaultdict(int)),
+        "memory_summary": answer(""),
     }
 
 
-def _answer(value: Any) -> Callable[..., Any]:
+def answer(value: Any) -> Callable[..., Any]:
+    """A function of any arguments that returns a value."""
     return lambda *_, **__: value
 
 

@@ -259,8 +259,11 @@ class Usage:
         operands: list[ast.expr] = []
         for node in ast.walk(self.function):
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
-                binary = isinstance(node, ast.BinOp)
-                sides = [node.left, node.right] if binary else [node.target, node.value]
+                sides = (
+                    [node.left, node.right]
+                    if isinstance(node, ast.BinOp)
+                    else [node.target, node.value]
+                )
                 operands += sides[:1] if isinstance(node.op, (ast.LShift, ast.RShift)) else sides
         return operands + self._passed_to_helpers(lambda inner: inner._bit_operands)
 

@@ -205,9 +205,10 @@ class Samples:
         Zero where most elements of a thread are the same element; None without a regular stride.
         """
         pairs = pairwise(instructions)
-        within = self._mode(
-            [self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs]
+        counts = Counter(
+            self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs
         )
+        within = counts.most_common(1)[0][0] if counts else None
         if within and within.of == 0:
             return within
         steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
@@ -263,11 +264,6 @@ class Samples:
             if not factors and factor:
                 return Stride(factor, argument)
         return None
-
-    @staticmethod
-    def _mode(steps: Sequence[Stride | None]) -> Stride | None:
-        counts = Counter(steps)
-        return counts.most_common(1)[0][0] if counts else None
 
     @staticmethod
     def _in_one_vector(each: Registers, a: Instruction, b: Instruction) -> npt.NDArray[np.bool_]:

@@ -138,13 +138,8 @@ def _spill_bytes(code: memoryview, own: _Attributes) -> int | None:
         return 0 if toolkit >= _MARKS_SPILLS else None
     marks = _integers(own[_ANNOTATIONS])
     pairs = zip(marks[::2], marks[1::2], strict=False)
-    return sum(_stored_bytes(code, offset) for kind, offset in pairs if kind == _SPILL)
-
-
-def _stored_bytes(code: memoryview, offset: int) -> int:
-    """The bytes that the instruction at an offset stores to local memory; 0 for any other."""
-    low, high = _INSTRUCTION.unpack_from(code, offset)
-    return _WIDTH_BYTES[high >> 9 & 7] if low & 0xFFF == _STORE_LOCAL else 0
+    spills = (_INSTRUCTION.unpack_from(code, at) for kind, at in pairs if kind == _SPILL)
+    return sum(_WIDTH_BYTES[high >> 9 & 7] for low, high in spills if low & 0xFFF == _STORE_LOCAL)
 
 
 def _kernels(cubin: _Cubin) -> Iterator[tuple[int, str]]:
