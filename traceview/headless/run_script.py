@@ -119,10 +119,8 @@ def _file_of(name: str) -> Path | None:
 def _script(path: str, text: bytes, module: str | None = None) -> Script:
     code, tree = _compiled(text, path), ast.parse(text)
     tests = (node.test for node in tree.body if isinstance(node, ast.If))
-    package, has_main = (
-        package_of(Path(path), tree),
-        any("__name__" in ast.unparse(t) for t in tests),
-    )
+    has_main = any("__name__" in ast.unparse(test) for test in tests)
+    package = package_of(Path(path), tree)
     if module and "." in module:
         depth = module.count(".") + (Path(path).name == "__init__.py")
         package = Package(Path(path).absolute().parents[depth], module)

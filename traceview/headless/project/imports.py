@@ -73,19 +73,17 @@ class _ModuleLoader(SourceFileLoader):
             self._packages.survive(module, error)
 
 
-class _PackageLoader(SourceFileLoader):
+class _PackageLoader(_ModuleLoader):
     """Runs `__init__.py` only when a name needs it."""
 
-    def __init__(self, name: str, path: str, packages: LazyPackages) -> None:
-        super().__init__(name, path)
-        self._packages, self._has_run = packages, False
+    _has_run = False
 
     def exec_module(self, module: ModuleType) -> None:
         folder = Path(self.path).parent
         # The names that an `__init__.py` imports from its project: level, module, name there.
         imports: dict[str, tuple[int, str, str]] = {}
-        for node in _statements(ast.parse(Path(self.path).read_bytes()).body):
-            for alias in node.names:
+        for node in ast.parse(Path(self.path).read_bytes()).body:
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
                 imports[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
 
         def missing(name: str) -> Any:
@@ -93,7 +91,7 @@ class _PackageLoader(SourceFileLoader):
                 raise AttributeError(name)
             if name in imports and not self._has_run:
                 value = _resolved(imports[name], module)
-            elif _is_module(folder, name):
+            elif (folder / f"{name}.py").is_file() or (folder / name).is_dir():
                 value = importlib.import_module(f"{module.__name__}.{name}")
             else:
                 return self._from_run(module, name)
@@ -106,18 +104,9 @@ class _PackageLoader(SourceFileLoader):
         if not self._has_run:
             self._has_run = True
             module.__dict__.pop("__getattr__", None)
-            try:
-                super().exec_module(module)
-            except Exception as error:
-                self._packages.survive(module, error)
+            super().exec_module(module)
             return getattr(module, name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.ImportFrom]:
-    for node in body:
-        if isinstance(node, ast.ImportFrom):
-            yield node
 
 
 def _resolved(place: tuple[int, str, str], module: ModuleType) -> Any:
@@ -129,10 +118,6 @@ def _resolved(place: tuple[int, str, str], module: ModuleType) -> Any:
     if origin is not module and hasattr(origin, name):
         return getattr(origin, name)
     return importlib.import_module(f"{origin.__name__}.{name}")
-
-
-def _is_module(folder: Path, name: str) -> bool:
-    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
 _MOST_NAMED = 8

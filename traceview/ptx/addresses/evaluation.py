@@ -232,17 +232,16 @@ class Registers:
         number = _NUMBER.fullmatch(text)
         if number:
             return self._all(int(number[1] + number[2], 16 if "x" in text.lower() else 10))
-        inside = [self._held(register) for register in registers_in(text)]
+        inside = [
+            self._special(register) if (values := self._known.get(register)) is None else values
+            for register in registers_in(text)
+        ]
         if not inside:
             return self._symbol(text)
         if len(inside) != 1:
             return self._opaque([*inside, hash_of(text)])
         offset = _OFFSET.search(text.strip("[] "))
         return inside[0] + (int(offset[1]) if offset and text.startswith("[") else 0)
-
-    def _held(self, register: str) -> Values:
-        known = self._known.get(register)
-        return self._special(register) if known is None else known
 
     def _special(self, register: str) -> Values:
         tid = np.arange(self.launch.threads, dtype=np.int64)

@@ -114,7 +114,7 @@ class Slices:
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
-                waiting += _sources(writer)
+                waiting += [] if writer.opcode.startswith(_LOADS) else reads(writer)
         return Origin(
             frozenset(parameters),
             frozenset(pointers),
@@ -158,12 +158,6 @@ def reads(instruction: Instruction) -> list[str]:
     rest = text[len(_first_operand(text)) :] if written else text
     guard = [instruction.predicate.lstrip("!")] if instruction.predicate else []
     return _REGISTER.findall(rest) + guard
-
-
-def _sources(writer: Instruction) -> list[str]:
-    if writer.opcode.startswith(_LOADS):
-        return []
-    return reads(writer)
 
 
 def _first_operand(operands: str) -> str:

@@ -57,7 +57,14 @@ def live_registers(function: Function) -> LiveRegisters:
     counts = tuple(mask.bit_count() for mask in masks)
     peak = max(range(len(counts)), key=counts.__getitem__, default=0)
     held = masks[peak] if code else 0
-    return LiveRegisters(counts, peak, tuple(_holders(code, writes, held, peak)))
+    # The source lines that last wrote the registers.
+    holders = Counter[SourceLine | None]()
+    for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
+        registers = writes[at] & held
+        if registers:
+            holders[code[at].source] += registers.bit_count()
+            held &= ~registers
+    return LiveRegisters(counts, peak, tuple(holders.most_common()))
 
 
 def written_registers(instruction: Instruction) -> Iterator[int]:
@@ -93,19 +100,6 @@ def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int])
     return live
 
 
-def _holders(
-    code: Sequence[Instruction], writes: Sequence[int], held: int, peak: int
-) -> Iterator[tuple[SourceLine | None, int]]:
-    """The source lines that last wrote the registers in `held`, with the most registers first."""
-    counts = Counter[SourceLine | None]()
-    for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
-        registers = writes[at] & held
-        if registers:
-            counts[code[at].source] += registers.bit_count()
-            held &= ~registers
-    yield from counts.most_common()
-
-
 def _masks(instruction: Instruction) -> tuple[int, int]:
     operands = [text.strip() for text in _OPERAND.findall(instruction.operands)]
     root, *modifiers = instruction.opcode.split(".")
@@ -118,18 +112,12 @@ def _masks(instruction: Instruction) -> tuple[int, int]:
             written |= _run(number, _result_width(root, modifiers, instruction.opcode))
     read = 0
     for at, text in enumerate(operands[results:]):
-        read |= _read_by(text, at, root, modifiers, instruction.opcode)
+        for match in _REGISTER.finditer(text):
+            width = 2 if match[2] else 1
+            if "[" not in text and width == 1:
+                width = _source_width(at, root, modifiers, instruction.opcode)
+            read |= _run(int(match[1]), width)
     return written, read
-
-
-def _read_by(text: str, at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
-    read, in_address = 0, "[" in text
-    for match in _REGISTER.finditer(text):
-        width = 2 if match[2] else 1
-        if not in_address and width == 1:
-            width = _source_width(at, root, modifiers, opcode)
-        read |= _run(int(match[1]), width)
-    return read
 
 
 def _first(text: str) -> int | None:
@@ -176,9 +164,8 @@ def _source_width(at: int, root: str, modifiers: Sequence[str], opcode: str) -> 
         return 2 if at == 2 else 1
     if root in _DOUBLE or root in ("RET", "BRX", "JMX", "CALL"):
         return 2
-    return (
-        2 if root in ("I2F", "F2F", "F2I") and modifiers[-1:] in (["F64"], ["S64"], ["U64"]) else 1
-    )
+    converts = root in ("I2F", "F2F", "F2I")
+    return 2 if converts and modifiers[-1:] in (["F64"], ["S64"], ["U64"]) else 1
 
 
 def _accumulators(opcode: str, modifiers: Sequence[str]) -> int:
