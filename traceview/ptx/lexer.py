@@ -108,8 +108,8 @@ class Source:
             counted = start
             if kind == "instruction":
                 operands = match[3]
-                if TWO_WORDS.search(operands):
-                    self._missing_end(operands, match.start(3))
+                if words := TWO_WORDS.search(operands):
+                    self.fail(match.start(3) + words.end(), "a ',' or ';' is missing before")
                 yield Statement(kind, start, line, operands, match[2], match[1])
             elif kind == "directive" or kind == "irregular":
                 statement, at = self._irregular(start, line)
@@ -118,11 +118,6 @@ class Source:
                 self.fail(start, "not the beginning of a PTX statement")
             elif kind != "registers":
                 yield Statement(kind, start, line, match[kind])
-
-    def _missing_end(self, operands: str, start: int) -> NoReturn:
-        match = TWO_WORDS.search(operands)
-        assert match
-        self.fail(start + match.end(), "a ',' or ';' is missing before")
 
     def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
         if self.text[start] == ".":
@@ -159,14 +154,12 @@ class Source:
             mark = piece[0] if piece.lastgroup == "mark" else ""
             if mark == ";" and not depth:
                 return "".join(pieces).strip(), at
-            if mark == "{" and not braced and self._is_header(pieces):
-                return "".join(pieces).strip(), at
+            if mark == "{" and not braced and pieces[0].startswith("."):
+                header = "".join(pieces)
+                if IS_HEADER.search(header):
+                    return header.strip(), at
             braced = braced or mark == "{"
             if mark == ";" or (mark == "}" and not depth):
                 self.fail(at - 1, "the statement is incomplete before")
             depth += (mark == "{") - (mark == "}")
             pieces.append(" " if piece.lastgroup == "remark" else piece[0])
-
-    @staticmethod
-    def _is_header(pieces: list[str]) -> bool:
-        return pieces[0].startswith(".") and bool(IS_HEADER.search("".join(pieces)))

@@ -176,7 +176,11 @@ class _Module:
                 body = self._body or self._inside(statement)
                 known = self._opcodes.get(opcode)
                 if known is None:
-                    known = self._opcodes[opcode] = _opcode_and_root(opcode)
+                    whole = "".join(opcode.split())
+                    root = whole.partition(".")[0]
+                    # The root alone of a branch or an exit.
+                    root = root if root in BRANCHES or root in ENDS else ""
+                    known = self._opcodes[opcode] = whole, root
                 whole, root = known
                 operands = " ".join(operands.split()) if "\n" in operands else operands.strip()
                 if root:
@@ -259,9 +263,8 @@ class _Module:
             try:
                 variables = declarations.read_shared(statement.text)
             except ValueError:
-                self._source.fail(
-                    statement.offset, "the size of this shared variable is not a number"
-                )
+                what = "the size of this shared variable is not a number"
+                self._source.fail(statement.offset, what)
             (self._body.shared if self._body else self._shared).extend(variables)
 
     def _finish(self) -> Listing:
@@ -301,13 +304,5 @@ class _Module:
         try:
             return tuple(body.flow.jumps())
         except UnknownLabelError as error:
-            self._source.fail(
-                error.offset, f"{body.header.name} has no label {error.label[:SHOWN_CHARACTERS]!a}"
-            )
-
-
-def _opcode_and_root(opcode: str) -> tuple[str, str]:
-    """The opcode without blanks, and its first word if it is a branch or an exit."""
-    whole = "".join(opcode.split())
-    root = whole.partition(".")[0]
-    return whole, root if root in BRANCHES or root in ENDS else ""
+            label = error.label[:SHOWN_CHARACTERS]
+            self._source.fail(error.offset, f"{body.header.name} has no label {label!a}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
+from traceview.headless.signatures.notation import TYPE_NAMES
 from traceview.records import record
 
 Functions = Mapping[str, ast.FunctionDef]
@@ -21,15 +22,6 @@ _SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
 _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
-_TYPES = {"bfloat16": "bf16", "int1": "i1"} | {
-    f"{word}{bits}": f"{letters}{bits}"
-    for word, letters, sizes in (
-        ("float", "fp", (16, 32, 64)),
-        ("int", "i", (8, 16, 32, 64)),
-        ("uint", "u", (8, 16, 32, 64)),
-    )
-    for bits in sizes
-}
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
 _BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
@@ -364,7 +356,7 @@ def _cast(node: ast.expr) -> str | None:
     if not (isinstance(node, ast.Call) and _called(node) == "to" and node.args):
         return None
     word = node.args[0]
-    return _TYPES.get(word.attr) if isinstance(word, ast.Attribute) else None
+    return TYPE_NAMES.get(word.attr) if isinstance(word, ast.Attribute) else None
 
 
 def _bound(parameters: tuple[str, ...], call: ast.Call) -> Iterator[tuple[str, ast.expr]]:

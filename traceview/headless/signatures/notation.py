@@ -21,6 +21,17 @@ Value = int | float | bool | str | None
 _SCALARS = r"(?:i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|fp8e\w+)"
 _TYPE = re.compile(rf"\**k?{_SCALARS}|tensordesc<{_SCALARS}\[[\d, ]+\]>|nvTmaDesc")
 _DTYPE = re.compile(r"(?:tl|triton\.language)\.(\w+)")
+TYPE_NAMES = {
+    "bfloat16": "bf16",
+    "int1": "i1",
+    "bool": "i1",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    **{f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+"""The name of a type in signatures, by its name in triton.language and PyTorch."""
 EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
 
 
@@ -73,10 +84,13 @@ def argument(name: str, entry: str) -> Argument:
             what = f"unknown hint :{hint[:20]} for {name}"
             raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
         return Argument(name, "fp32" if type_ == "f32" else type_, divisible_by_16=hint == "16")
-    if hint or not _is_value(entry):
+    value = value_of(entry)
+    # A bare word is rather a misspelt type than a value.
+    is_word = isinstance(value, str) and value == entry.strip() and dtype_name(value) is None
+    if hint or is_word:
         what = f"signature entry {entry[:60]!r} for {name} is neither a type nor a value"
         raise InputError(what, f"use Triton's notation, for example {EXAMPLE}")
-    return constant(name, value_of(entry))
+    return constant(name, value)
 
 
 def constant(name: str, value: Value) -> Argument:
@@ -147,12 +161,6 @@ def _typed_parameters(
     entries, of = counted(count, "entry", "entries"), counted(len(parameters), "parameter")
     what = f"the signature has {entries}, but the kernel has {of}"
     raise InputError(what, f"give one entry per parameter: {names}")
-
-
-def _is_value(entry: str) -> bool:
-    """Whether an entry is a value; a bare word is rather a misspelt type."""
-    value = value_of(entry)
-    return not isinstance(value, str) or value != entry.strip() or dtype_name(value) is not None
 
 
 def _written(argument: Argument) -> str:

@@ -22,22 +22,6 @@ from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, reso
 from traceview.ptx.model import Argument, How
 from traceview.records import record
 
-_ELEMENTS = {
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float64": "fp64",
-    "float8_e4m3fn": "fp8e4nv",
-    "float8_e5m2": "fp8e5",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "bool": "i1",
-}
-
 
 @record
 class Attempt:
@@ -194,4 +178,4 @@ def _passed(
 
 
 def _element(tensor: AssumedTensor) -> str | None:
-    return _ELEMENTS.get(str(tensor.dtype).removeprefix("torch."))
+    return notation.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))

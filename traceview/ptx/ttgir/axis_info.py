@@ -156,17 +156,19 @@ def _rank(info: AxisInfo) -> int:
     return len(info.contiguity)
 
 
-def _each(
-    function: Callable[[int, int], int], a: Sequence[int], b: Sequence[int]
-) -> tuple[int, ...]:
-    return tuple(map(function, a, b))
+def _common(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(math.gcd, a, b))
+
+
+def _greater(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(max, a, b))
 
 
 def _both(a: AxisInfo, b: AxisInfo) -> AxisInfo:
     return AxisInfo(
-        _each(math.gcd, a.contiguity, b.contiguity),
-        _each(math.gcd, a.divisibility, b.divisibility),
-        _each(math.gcd, a.constancy, b.constancy),
+        _common(a.contiguity, b.contiguity),
+        _common(a.divisibility, b.divisibility),
+        _common(a.constancy, b.constancy),
         a.constant if a.constant == b.constant else None,
     )
 
@@ -251,9 +253,9 @@ def _transposed(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 def _sum(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    runs = _each(math.gcd, a.contiguity, b.constancy)
+    runs = _common(a.contiguity, b.constancy)
     if op.opcode != "arith.subi":
-        runs = _each(max, runs, _each(math.gcd, a.constancy, b.contiguity))
+        runs = _greater(runs, _common(a.constancy, b.contiguity))
     size = element_bytes(op.type) if op.opcode == "tt.addptr" else 1
     divisibility = tuple(
         math.gcd(x, y * size) for x, y in zip(a.divisibility, b.divisibility, strict=True)
@@ -261,7 +263,7 @@ def _sum(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     sign = -1 if op.opcode == "arith.subi" else 1
     known = a.constant is not None and b.constant is not None
     constant = (a.constant or 0) + sign * (b.constant or 0) if known else None
-    return AxisInfo(runs, divisibility, _each(math.gcd, a.constancy, b.constancy), constant)
+    return AxisInfo(runs, divisibility, _common(a.constancy, b.constancy), constant)
 
 
 def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
@@ -275,7 +277,7 @@ def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     )
     known = a.constant is not None and b.constant is not None
     constant = (a.constant or 0) * (b.constant or 0) if known else None
-    return AxisInfo(runs, divisibility, _each(math.gcd, a.constancy, b.constancy), constant)
+    return AxisInfo(runs, divisibility, _common(a.constancy, b.constancy), constant)
 
 
 def _of_elements(a: AxisInfo, at: int, other: AxisInfo) -> int:
@@ -288,8 +290,8 @@ def _quotient(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     if b.constant == 1:
         return a
     # Runs of consecutive numbers have equal quotients within multiples of the divisor.
-    stepped = _each(math.gcd, a.contiguity, _each(math.gcd, a.divisibility, b.divisibility))
-    constancy = _each(max, _each(math.gcd, a.constancy, b.constancy), stepped)
+    stepped = _common(a.contiguity, _common(a.divisibility, b.divisibility))
+    constancy = _greater(_common(a.constancy, b.constancy), stepped)
     ones = (1,) * len(constancy)
     divisor = b.constant or 0
     divisibility = tuple(
@@ -301,9 +303,9 @@ def _quotient(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
 
 def _remainder(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    both = _each(math.gcd, a.divisibility, b.divisibility)
-    runs = _each(math.gcd, a.contiguity, both)
-    return AxisInfo(runs, both, _each(math.gcd, a.constancy, b.constancy))
+    both = _common(a.divisibility, b.divisibility)
+    runs = _common(a.contiguity, both)
+    return AxisInfo(runs, both, _common(a.constancy, b.constancy))
 
 
 def _shifted(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
@@ -318,18 +320,18 @@ def _shifted(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 
 def _logic(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
-    constancy = _each(math.gcd, inputs[0].constancy, inputs[1].constancy)
+    constancy = _common(inputs[0].constancy, inputs[1].constancy)
     ones = (1,) * len(constancy)
     return AxisInfo(ones, ones, constancy)
 
 
 def _comparison(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    shared = _each(math.gcd, a.divisibility, b.divisibility)
-    constancy = _each(math.gcd, a.constancy, b.constancy)
+    shared = _common(a.divisibility, b.divisibility)
+    constancy = _common(a.constancy, b.constancy)
     # Along a run, the comparison with a constant changes at multiples of what both divide.
     for run, flat in ((a.contiguity, b.constancy), (b.contiguity, a.constancy)):
-        constancy = _each(max, constancy, _each(math.gcd, _each(math.gcd, run, flat), shared))
+        constancy = _greater(constancy, _common(_common(run, flat), shared))
     ones = (1,) * len(constancy)
     return AxisInfo(ones, ones, constancy)
 
@@ -346,9 +348,9 @@ def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     if not op.shape or len(flag.constancy) != len(either.constancy):
         return either
     return AxisInfo(
-        _each(math.gcd, either.contiguity, flag.constancy),
+        _common(either.contiguity, flag.constancy),
         either.divisibility,
-        _each(math.gcd, either.constancy, flag.constancy),
+        _common(either.constancy, flag.constancy),
     )
 
 
@@ -368,24 +370,15 @@ _RULES: Mapping[str, Callable[[IrOperation, Sequence[AxisInfo]], AxisInfo | None
     "tt.expand_dims": _expand,
     "tt.broadcast": _broadcast,
     "tt.trans": _transposed,
-    "arith.addi": _sum,
-    "arith.subi": _sum,
-    "tt.addptr": _sum,
+    **dict.fromkeys(("arith.addi", "arith.subi", "tt.addptr"), _sum),
     "arith.muli": _product,
     "arith.divsi": _quotient,
     "arith.divui": _quotient,
     "arith.remsi": _remainder,
     "arith.remui": _remainder,
-    "arith.shli": _shifted,
-    "arith.shrsi": _shifted,
-    "arith.shrui": _shifted,
-    "arith.andi": _logic,
-    "arith.ori": _logic,
-    "arith.xori": _logic,
-    "arith.minsi": _either,
-    "arith.minui": _either,
-    "arith.maxsi": _either,
-    "arith.maxui": _either,
+    **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), _shifted),
+    **dict.fromkeys(("arith.andi", "arith.ori", "arith.xori"), _logic),
+    **dict.fromkeys(("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui"), _either),
     "arith.cmpi": _comparison,
     "arith.select": _selected,
 }

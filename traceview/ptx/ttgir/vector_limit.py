@@ -116,7 +116,8 @@ def _limit(
         return None
     size, axis = element_bytes(type_), share.axis
     address = infos.get(pointer, unknown(shape))
-    mask = _mask(op)
+    # The mask is the second operand of a load, the third of others.
+    mask = next(iter(op.inputs[1 if op.opcode == "tt.load" else 2 :]), None)
     common = infos.get(mask, unknown(shape)).constancy[axis] if mask else None
     contiguity = _at_most(address.contiguity[axis])
     alignment = max(1, _at_most(address.divisibility[axis]) // size)
@@ -151,12 +152,6 @@ def pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
         return maker.type
     types = op.rest.rpartition(" : ")[2]
     return types.partition(" ->")[0]
-
-
-def _mask(op: IrOperation) -> str | None:
-    """The mask of an access: the second operand of a load, the third of others; or None."""
-    at = 1 if op.opcode == "tt.load" else 2
-    return op.inputs[at] if len(op.inputs) > at else None
 
 
 @record
