@@ -7,7 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from traceview.records import record
@@ -61,9 +61,7 @@ class Aliases:
                 elif isinstance(container, ast.Dict):
                     wanted = node.slice
                     for key, value in zip(container.keys, container.values, strict=True):
-                        constant = isinstance(wanted, ast.Constant) and isinstance(
-                            key, ast.Constant
-                        )
+                        constant = all(isinstance(k, ast.Constant) for k in (wanted, key))
                         if not constant or ast.dump(wanted) == ast.dump(key or wanted):
                             yield value
 
@@ -122,7 +120,8 @@ def _others(file: Path, project: Path | None) -> list[Path]:
 
     def order(path: Path) -> tuple[bool, int, str]:
         text = str(path.relative_to(project))
-        near = len(Path(*_common(path.parts, file.parts)).parts)
+        pairs = zip(path.parts, file.parts, strict=False)
+        near = sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
         return not _FIRST.search(text), -near, text
 
     return [path for path in sorted(files, key=order) if path != file]
@@ -133,15 +132,6 @@ def _sources(project: Path) -> Iterator[Path]:
     for folder, below, names in os.walk(project):
         below[:] = sorted(each for each in below if each[0] != "." and each not in _INSTALLED)
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
-    common = []
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common.append(a)
-    return common
 
 
 def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:

@@ -83,8 +83,9 @@ class _PackageLoader(_ModuleLoader):
         # The names that an `__init__.py` imports from its project: level, module, name there.
         imports: dict[str, tuple[int, str, str]] = {}
         for node in ast.parse(Path(self.path).read_bytes()).body:
-            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-                imports[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
+            if isinstance(node, ast.ImportFrom):
+                place = node.level, node.module or ""
+                imports |= {a.asname or a.name: (*place, a.name) for a in node.names}
 
         def missing(name: str) -> Any:
             if name.startswith("__") and name not in ("__all__", "__version__"):

@@ -45,20 +45,14 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
     path = path.absolute()
     inner = next((f for f in path.parents[: _MOST_NAMESPACES + 1] if _is_package(f)), None)
     if inner is not None:
-        return _named(path, _outermost(inner).parent)
+        while above := next((f for f in inner.parents[:2] if _is_package(f)), None):
+            inner = above
+        return _named(path, inner.parent)
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     level = max((node.level for node in imports), default=0)
     if not level:
         return None
     return _named(path, _project_root(path, level))
-
-
-def _outermost(folder: Path) -> Path:
-    while True:
-        above = next((f for f in folder.parents[:2] if _is_package(f)), None)
-        if above is None:
-            return folder
-        folder = above
 
 
 def _named(path: Path, root: Path) -> Package | None:

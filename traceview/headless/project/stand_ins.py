@@ -193,7 +193,7 @@ def _handled_lines(file: str) -> tuple[tuple[int, int], ...]:
         if isinstance(node, ast.With)
         and any("suppress" in ast.unparse(item.context_expr) for item in node.items)
     )
-    bodies = (node.body for node in (*handled, *suppressing))
+    bodies = (*(node.body for node in handled), *(node.body for node in suppressing))
     return tuple((b[0].lineno, b[-1].end_lineno or b[-1].lineno) for b in bodies)
 
 

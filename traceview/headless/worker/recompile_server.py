@@ -11,6 +11,7 @@ import select
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -19,7 +20,7 @@ from traceview.headless.compile_error import in_words
 from traceview.headless.fakes import triton_driver
 from traceview.headless.worker import event_log, forked_task, jit_functions
 from traceview.headless.worker.equivalence.comparison import BackgroundComparison
-from traceview.headless.worker.equivalence.launch_sample import LaunchSample
+from traceview.headless.worker.equivalence.launch_sample import LaunchSample, tuple_like
 from traceview.ptx.model import Argument
 from traceview.records import record
 
@@ -131,9 +132,10 @@ class _Recompilation:
         self._begun.clear()
         if "next" in question and forked_task.cores() > 1:
             self._begin(variant, question["variant"], question["next"])
-        failed = _failure(begun) if begun else ""
-        if failed:
-            return {"error": failed}
+        # What takes too long or crashes there may still compile here.
+        with suppress(TimeoutError, ChildProcessError):
+            if begun and (failed := str(begun.result(_PATIENCE_S))):
+                return {"error": failed}
         return self._compiled(variant, question, arguments, values)
 
     def _begin(self, variant: event_log.CompiledVariant, identity: str, following: Answer) -> None:
@@ -224,14 +226,6 @@ def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]
     }
 
 
-def _failure(begun: forked_task.ForkedTask) -> str:
-    """Why what has begun does not compile; empty if it does, or if that is not known."""
-    try:
-        return str(begun.result(_PATIENCE_S))
-    except (TimeoutError, ChildProcessError):
-        return ""
-
-
 def _compilation(identity: str, question: Mapping[str, Any]) -> str:
     return json.dumps([identity, question["arguments"], question["options"]], sort_keys=True)
 
@@ -271,5 +265,4 @@ def _with(type_: Any, within: event_log.Place, new: str) -> Any:
         return new
     at, *deeper = within
     inner = [_with(t, tuple(deeper), new) if n == at else t for n, t in enumerate(type_)]
-    # A named tuple takes its elements as arguments, not as a list.
-    return type(type_)(*inner) if hasattr(type_, "_fields") else type(type_)(inner)
+    return tuple_like(type_, inner)

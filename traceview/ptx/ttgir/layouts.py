@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from traceview.records import record
 
 _LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
-_SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
+SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
 _REGISTERS = re.compile(r"register = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _BASIS = re.compile(r"\[([\d, ]*)\]")
 _WIDTH = re.compile(r"kWidth = (\d+)")
@@ -35,6 +35,19 @@ def layout_of(type_: str, layouts: Mapping[str, str]) -> str:
     return _resolved(match[1], layouts) if match else ""
 
 
+def kind_of(layout: str) -> str:
+    """The kind of a layout: blocked, linear, nvidia_mma, dot_op …"""
+    return layout.partition("<")[0].rpartition(".")[2].lstrip("#")
+
+
+def lists_of(layout: str) -> dict[str, list[int]]:
+    """The lists of numbers in a layout, such as sizePerThread, by name."""
+    return {
+        name: [int(n) for n in numbers.split(",") if n.strip()]
+        for name, numbers in _LIST.findall(layout)
+    }
+
+
 def thread_share(layout: str, shape: Sequence[int]) -> ThreadShare | None:
     """A thread's share of a tensor; None for a layout that is not understood."""
     share = _share(layout, len(shape))
@@ -53,15 +66,16 @@ def _resolved(text: str, layouts: Mapping[str, str]) -> str:
 
 
 def _share(layout: str, rank: int) -> ThreadShare | None:
-    sliced = _SLICE.search(layout)
+    sliced = SLICE.search(layout)
     if sliced:
         parent = _share(sliced[2], rank + 1)
-        return _without(parent, int(sliced[1])) if parent else None
-    lists = {
-        name: [int(n) for n in numbers.split(",") if n.strip()]
-        for name, numbers in _LIST.findall(layout)
-    }
-    kind = layout.partition("<")[0].rpartition(".")[2].lstrip("#")
+        if parent is None:
+            return None
+        axis = int(sliced[1])
+        order = tuple(a - (a > axis) for a in parent.order if a != axis)
+        adjacent = parent.adjacent if parent.axis != axis else 1
+        return ThreadShare(order, adjacent, f"{parent.kind} slice")
+    lists, kind = lists_of(layout), kind_of(layout)
     if kind == "blocked":
         order = tuple(lists["order"])
         return ThreadShare(order, lists["sizePerThread"][order[0]], kind)
@@ -83,8 +97,3 @@ def _share(layout: str, rank: int) -> ThreadShare | None:
         width = _WIDTH.search(layout)
         return ThreadShare(last_first, int(width[1]) if width else 1, kind)
     return ThreadShare(last_first, 2, kind) if kind.endswith("mma") else None
-
-
-def _without(parent: ThreadShare, axis: int) -> ThreadShare:
-    order = tuple(a - (a > axis) for a in parent.order if a != axis)
-    return ThreadShare(order, parent.adjacent if parent.axis != axis else 1, f"{parent.kind} slice")

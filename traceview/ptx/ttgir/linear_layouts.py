@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from traceview.ptx.ttgir import layouts
 from traceview.records import record
 from traceview.tables import Array
 
-_LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
-_SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _NESTED = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _BASIS = re.compile(r"\[([\d, ]*)\]")
@@ -57,14 +56,14 @@ def bases_of(layout: str, shape: Sequence[int]) -> Bases | None:
 def _bases(layout: str, shape: Sequence[int]) -> Bases | None:
     if any(size & (size - 1) for size in shape) or not shape:
         return None
-    sliced = _SLICE.search(layout)
+    sliced = layouts.SLICE.search(layout)
     if sliced:
         axis = int(sliced[1])
         parent = bases_of(sliced[2], (*shape[:axis], 1, *shape[axis:]))
         return parent.without(axis) if parent else None
-    kind = layout.partition("<")[0].rpartition(".")[2].lstrip("#")
+    kind = layouts.kind_of(layout)
     if kind == "blocked":
-        lists, tile = _lists(layout), _Tile(shape)
+        lists, tile = layouts.lists_of(layout), _Tile(shape)
         order = lists["order"]
         register = tile.spread(lists["sizePerThread"], order)
         lane = tile.spread(lists["threadsPerWarp"], order)
@@ -100,13 +99,6 @@ def _places(bases: Iterable[Basis], shape: Sequence[int]) -> Array:
     for place in flat:
         places = np.concatenate([places, places ^ place])
     return places
-
-
-def _lists(layout: str) -> dict[str, list[int]]:
-    return {
-        name: [int(n) for n in numbers.split(",") if n.strip()]
-        for name, numbers in _LIST.findall(layout)
-    }
 
 
 class _Tile:
@@ -154,7 +146,7 @@ def _powers(begin: int, end: int) -> Iterator[int]:
 
 def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
     """Bases of accumulators: two neighbours along a row, and two more eight rows below."""
-    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    lists, numbers = layouts.lists_of(layout), dict(_NUMBER.findall(layout))
     is_wgmma = numbers.get("versionMajor") == "3"
     if not is_wgmma and numbers.get("versionMajor") != "2":
         return None
@@ -169,7 +161,7 @@ def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
 
 def _dot_operand(layout: str, shape: Sequence[int]) -> Bases | None:
     """Operands A (rows × depth) and B (depth × columns) of a matrix product in registers."""
-    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    lists, numbers = layouts.lists_of(layout), dict(_NUMBER.findall(layout))
     if numbers.get("versionMajor") not in ("2", "3") or "kWidth" not in numbers:
         return None
     width, is_a = int(numbers["kWidth"]), numbers.get("opIdx") == "0"
