@@ -236,11 +236,11 @@ def python() -> str:
     return os.environ.get("TRACEVIEW_PYTHON") or sys.executable
 
 
-def _start(command: list[str], folder: Path, request: Request) -> subprocess.Popen[bytes]:
+def _environment(folder: Path, request: Request) -> dict[str, str]:
     # The interpreter fails on the helpers of a kernel that comes from the cache.
     target = str(Path(request.file).resolve()) if request.file else str(request.module)
     compiled = None if request.options.emulate else kernel_cache(target)
-    environment = {name: value for name, value in os.environ.items() if name not in _UNSET} | {
+    return {name: value for name, value in os.environ.items() if name not in _UNSET} | {
         "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         # Inductor must compile in the worker itself, and for Triton's own launcher.
@@ -251,6 +251,9 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def _start(command: list[str], folder: Path, request: Request) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 (the whole purpose)
             command,
@@ -258,7 +261,7 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
             stdout=subprocess.PIPE,
             # `select` does not see what a buffer has read ahead.
             bufsize=0,
-            env=environment,
+            env=_environment(folder, request),
             start_new_session=True,
         )
     except OSError as error:
