@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +116,12 @@ def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
 def _compiled(variant: _Variant, arch: str) -> Compiled:
     line, source = variant.line, variant.line["source"] or (None, None)
     ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
-    arguments = (Argument(**fields) for fields in line["arguments"])
-    # Integers have the values of the launch.
-    values = variant.values or {}
-    given = {name: {"value": value} for name, value in values.items()}
+    arguments, values = [], variant.values or {}
+    for fields in line["arguments"]:
+        # Integers have the values of the launch.
+        given = fields["type"] != "constexpr" and fields["name"] in values
+        value = {"value": values[fields["name"]]} if given else {}
+        arguments.append(Argument(**fields | value))
     remarks = list(line["notes"])
     if line["how"] == "launched" and not variant.launches:
         remarks.append(_ONLY_TIMED if variant.timed else _ONLY_WARMED_UP)
@@ -133,12 +135,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         ptx=ptx.read_text("utf-8") if ptx else None,
         cubin=cubin.read_bytes() if cubin else None,
         stages={n: Path(path).read_text("utf-8") for n, path in line.get("stages", {}).items()},
-        arguments=tuple(
-            argument
-            if argument.type == "constexpr"
-            else replace(argument, **given.get(argument.name, {}))
-            for argument in arguments
-        ),
+        arguments=tuple(arguments),
         num_warps=line["num_warps"],
         num_stages=line["num_stages"],
         dynamic_shared_bytes=line["dynamic_shared_bytes"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Literal
 
@@ -160,7 +160,7 @@ def _conversions(module: IrModule, evidence: _Evidence) -> Iterator[LayoutConver
 
 
 def _stored(
-    op: IrOperation, users: Mapping[str, list[IrOperation]], module: IrModule, type_: str
+    op: IrOperation, users: Mapping[str, Sequence[IrOperation]], module: IrModule, type_: str
 ) -> tuple[str, str, bool]:
     """The layouts in which a tensor is stored to shared memory and read, and if it feeds an MMA."""
     using = [user for result in op.results for user in users.get(result, ())]
