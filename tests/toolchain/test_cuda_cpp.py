@@ -47,7 +47,7 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     elif cuda_cpp.find() is None:
         pytest.skip("no NVRTC here: it comes with a CUDA build of torch")
     else:
-        monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
+        monkeypatch.setenv("TRACEVIEW_NVCC", "/nowhere/nvcc")
     return request.param
 
 
@@ -90,7 +90,7 @@ def test_a_missing_file(tmp_path):
 
 
 def test_no_compiler_at_all(program, monkeypatch):
-    monkeypatch.setattr(cuda_cpp, "_find_nvcc", lambda: None)
+    monkeypatch.setenv("TRACEVIEW_NVCC", "/nowhere/nvcc")
     monkeypatch.setattr(cuda_cpp, "find", lambda: None)
     with pytest.raises(
         ToolNotFoundError, match=r"needs nvcc or NVRTC, and neither .*; install the"

@@ -61,18 +61,13 @@ def occupancy(
         ),
         "barriers": by_barriers(limits, barriers),
     }
-    return _fewest(
-        {name: blocks for name, blocks in allowed.items() if blocks is not None}, warps, limits
-    )
-
-
-def _fewest(blocks_by_limit: dict[Limiter, int], warps: int, limits: SmLimits) -> Occupancy:
+    blocks_by_limit = {name: count for name, count in allowed.items() if count is not None}
     blocks = min(blocks_by_limit.values())
     return Occupancy(
         blocks_per_sm=blocks,
         active_warps=blocks * warps,
         theoretical_occupancy_pct=100.0 * blocks * warps / limits.warps_per_sm,
-        limiters=tuple(name for name, allowed in blocks_by_limit.items() if allowed == blocks),
+        limiters=tuple(name for name, count in blocks_by_limit.items() if count == blocks),
         blocks_by_limit=blocks_by_limit,
     )
 

@@ -13,13 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.hardware.limits import SmLimits
-from traceview.hardware.occupancy import (
-    Limiter,
-    by_barriers,
-    by_registers,
-    by_shared,
-    by_warps,
-)
+from traceview.hardware.occupancy import Limiter, by_barriers, by_registers, by_shared, by_warps
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.vocabulary.amounts import WARP_THREADS

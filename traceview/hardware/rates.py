@@ -148,30 +148,6 @@ _LANES: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def _rates(
-    product: str,
-    sms: int | None,
-    memory_gb: int | None,
-    link: int | None,
-    l2_mib: int | None,
-    source: str,
-    **tera: float,
-) -> Rates:
-    rates = {kind.replace("_", "-"): round(value * _TERA) for kind, value in tera.items()}
-    if "bf16" in rates:
-        # Tensor cores with bf16 compute fp16 at the same rate.
-        rates["fp16"] = rates["bf16"]
-    return Rates(
-        product,
-        sms,
-        MappingProxyType({kind: float(rates[kind]) for kind in FLOP_KINDS if kind in rates}),
-        memory_gb * _GB if memory_gb else None,
-        link,
-        l2_mib << 20 if l2_mib else None,
-        source,
-    )
-
-
 # One way: half of what data sheets give for NVLink. Cards have it with a bridge only.
 _NVLINK = {
     "V100 SXM": 150 * _GB,
@@ -179,217 +155,84 @@ _NVLINK = {
     **dict.fromkeys(("H100 SXM", "H200 SXM", "GH200"), 450 * _GB),
     **dict.fromkeys(("B200", "GB200", "B300"), 900 * _GB),
 }
-_V100 = "V100 data sheet"
-_A100 = {"fp64": 9.7, "fp64_tensor": 19.5, "fp32": 19.5, "tf32": 156, "bf16": 312, "int8": 624}
-_H100 = {
-    "fp64": 33.5,
-    "fp64_tensor": 66.9,
-    "fp32": 66.9,
-    "tf32": 494.7,
-    "bf16": 989.4,
-    "fp8": 1978.9,
-    "int8": 1978.9,
+_A100 = "fp64 9.7 fp64-tensor 19.5 fp32 19.5 tf32 156 bf16 312 int8 624"
+_H100 = "fp64 33.5 fp64-tensor 66.9 fp32 66.9 tf32 494.7 bf16 989.4 fp8 1978.9 int8 1978.9"
+_NVL = "tf32 417.5 bf16 835.5 fp8 1670.5"
+# TFLOP/s by product. Tensor cores with bf16 compute fp16 at the same rate.
+_TFLOP_PER_S = {
+    "V100 SXM": "fp64 7.8 fp32 15.7 fp16 125",
+    "V100 PCIe": "fp64 7.0 fp32 14.0 fp16 112",
+    "V100S PCIe": "fp64 8.2 fp32 16.4 fp16 130",
+    "T4": "fp32 8.1 fp16 65 int8 130",
+    "A10": "fp32 31.2 tf32 62.5 bf16 125 int8 250",
+    "A30": "fp64 5.2 fp64-tensor 10.3 fp32 10.3 tf32 82 bf16 165 int8 330",
+    "A40": "fp32 37.4 tf32 74.8 bf16 149.7 int8 299.3",
+    **dict.fromkeys(("A100 40GB", "A100 SXM 80GB", "A100 PCIe 80GB"), _A100),
+    "L4": "fp32 30.3 tf32 60 bf16 121 fp8 242.5 int8 242.5",
+    "L40": "fp32 90.5 tf32 90.5 bf16 181.05 fp8 362 int8 362",
+    "L40S": "fp32 91.6 tf32 183 bf16 362.05 fp8 733 int8 733",
+    **dict.fromkeys(("H100 SXM", "H200 SXM", "GH200"), _H100),
+    "H100 PCIe": "fp64 25.6 fp64-tensor 51.2 fp32 51.2 tf32 378 bf16 756 fp8 1513 int8 1513",
+    **dict.fromkeys(("H100 NVL", "H200 NVL"), _NVL),
+    "B200": "fp64 37 fp64-tensor 37 fp32 75 tf32 1100 bf16 2250 fp8 4500 fp4 9000 int8 4500",
+    "GB200": "fp64 40 fp64-tensor 40 fp32 80 tf32 1250 bf16 2500 fp8 5000 fp4 10000 int8 5000",
+    "B300": "fp32 75 tf32 1125 bf16 2250 fp8 4500 fp4 13125",
+    "RTX 3090": "fp32 35.6 tf32 35.6 bf16 71 int8 284",
+    "RTX 4090": "fp32 82.6 tf32 82.6 bf16 165.2 fp8 330.3 int8 660.6",
+    "RTX 5090": "fp32 104.8 bf16 209.5 fp8 419 fp4 1676 int8 838",
 }
-_H100_PCIE = {
-    "fp64": 25.6,
-    "fp64_tensor": 51.2,
-    "fp32": 51.2,
-    "tf32": 378,
-    "bf16": 756,
-    "fp8": 1513,
-    "int8": 1513,
-}
-_NVL = {"tf32": 417.5, "bf16": 835.5, "fp8": 1670.5}
-_KNOWN: tuple[tuple[re.Pattern[str], Rates], ...] = tuple(
-    (re.compile(pattern), rates)
-    for pattern, rates in (
-        (
-            r"V100-SXM[23]-(16|32)GB.*",
-            _rates("V100 SXM", 80, 900, _PCIE_3, 6, _V100, fp64=7.8, fp32=15.7, fp16=125),
-        ),
-        (
-            r"V100-PCIE-(16|32)GB",
-            _rates("V100 PCIe", 80, 900, _PCIE_3, 6, _V100, fp64=7.0, fp32=14.0, fp16=112),
-        ),
-        (
-            r"V100S-PCIE-32GB",
-            _rates("V100S PCIe", 80, 1134, _PCIE_3, 6, _V100, fp64=8.2, fp32=16.4, fp16=130),
-        ),
-        (
-            r"T4",
-            _rates("T4", 40, 320, _PCIE_3, 4, "T4 data sheet", fp32=8.1, fp16=65, int8=130),
-        ),
-        (
-            r"A10",
-            _rates(
-                *("A10", 72, 600, _PCIE_4, 6, "A10 data sheet"),
-                fp32=31.2,
-                tf32=62.5,
-                bf16=125,
-                int8=250,
-            ),
-        ),
-        (
-            r"A30",
-            _rates(
-                *("A30", 56, 933, _PCIE_4, 24, "A30 data sheet"),
-                fp64=5.2,
-                fp64_tensor=10.3,
-                fp32=10.3,
-                tf32=82,
-                bf16=165,
-                int8=330,
-            ),
-        ),
-        (
-            r"A40",
-            _rates(
-                *("A40", 84, 696, _PCIE_4, 6, "A40 data sheet"),
-                fp32=37.4,
-                tf32=74.8,
-                bf16=149.7,
-                int8=299.3,
-            ),
-        ),
-        (
-            r"A100-SXM4-40GB|A100-PCIE-40GB",
-            _rates("A100 40GB", 108, 1555, _PCIE_4, 40, "A100 data sheet", **_A100),
-        ),
-        (
-            r"A100-SXM4-80GB|A100-SXM-80GB",
-            _rates("A100 SXM 80GB", 108, 2039, _PCIE_4, 40, "A100 data sheet", **_A100),
-        ),
-        (
-            r"A100 80GB PCIe",
-            _rates("A100 PCIe 80GB", 108, 1935, _PCIE_4, 40, "A100 data sheet", **_A100),
-        ),
-        (
-            r"L4",
-            _rates(
-                *("L4", 58, 300, _PCIE_4, 48, "L4 data sheet"),
-                fp32=30.3,
-                tf32=60,
-                bf16=121,
-                fp8=242.5,
-                int8=242.5,
-            ),
-        ),
-        (
-            r"L40",
-            _rates(
-                *("L40", 142, 864, _PCIE_4, 96, "L40 data sheet"),
-                fp32=90.5,
-                tf32=90.5,
-                bf16=181.05,
-                fp8=362,
-                int8=362,
-            ),
-        ),
-        (
-            r"L40S",
-            _rates(
-                *("L40S", 142, 864, _PCIE_4, 96, "L40S data sheet"),
-                fp32=91.6,
-                tf32=183,
-                bf16=362.05,
-                fp8=733,
-                int8=733,
-            ),
-        ),
-        (
-            r"H100 80GB HBM3|H100 SXM5.*",
-            _rates("H100 SXM", 132, 3350, _PCIE_5, 50, "H100 data sheet", **_H100),
-        ),
-        (
-            r"H100 PCIe",
-            _rates("H100 PCIe", 114, 2000, _PCIE_5, 50, "H100 data sheet", **_H100_PCIE),
-        ),
-        (
-            r"H100 NVL",
-            _rates("H100 NVL", 132, 3900, _PCIE_5, 50, "H100 data sheet", **_NVL),
-        ),
-        (
-            r"H200( SXM.*)?",
-            _rates("H200 SXM", 132, 4800, _PCIE_5, 50, "H200 data sheet", **_H100),
-        ),
-        (
-            r"H200 NVL",
-            _rates("H200 NVL", 132, 4800, _PCIE_5, 50, "H200 data sheet", **_NVL),
-        ),
-        (
-            r"GH200 (480GB|120GB)",
-            _rates("GH200", 132, None, _C2C, 50, "GH200 data sheet", **_H100),
-        ),
-        (
-            r"B200",
-            _rates(
-                *("B200", 148, 7700, _PCIE_5, None, "Blackwell data sheet"),
-                fp64=37,
-                fp64_tensor=37,
-                fp32=75,
-                tf32=1100,
-                bf16=2250,
-                fp8=4500,
-                fp4=9000,
-                int8=4500,
-            ),
-        ),
-        (
-            r"GB200",
-            _rates(
-                *("GB200", None, 8000, _C2C, None, "Blackwell data sheet"),
-                fp64=40,
-                fp64_tensor=40,
-                fp32=80,
-                tf32=1250,
-                bf16=2500,
-                fp8=5000,
-                fp4=10_000,
-                int8=5000,
-            ),
-        ),
-        (
-            r"B300( SXM6.*)?",
-            _rates(
-                *("B300", None, 8000, None, None, "HGX B300 platform page"),
-                fp32=75,
-                tf32=1125,
-                bf16=2250,
-                fp8=4500,
-                fp4=13_125,
-            ),
-        ),
-        (
-            r"RTX 3090",
-            _rates(
-                *("RTX 3090", 82, 936, _PCIE_4, 6, "GA102 whitepaper"),
-                fp32=35.6,
-                tf32=35.6,
-                bf16=71,
-                int8=284,
-            ),
-        ),
-        (
-            r"RTX 4090",
-            _rates(
-                *("RTX 4090", 128, 1008, _PCIE_4, 72, "Ada whitepaper"),
-                fp32=82.6,
-                tf32=82.6,
-                bf16=165.2,
-                fp8=330.3,
-                int8=660.6,
-            ),
-        ),
-        (
-            r"RTX 5090",
-            _rates(
-                *("RTX 5090", 170, 1792, _PCIE_5, 96, "RTX Blackwell whitepaper"),
-                fp32=104.8,
-                bf16=209.5,
-                fp8=419,
-                fp4=1676,
-                int8=838,
-            ),
-        ),
-    )
+
+
+def _rates(
+    pattern: str,
+    product: str,
+    sms: int | None,
+    memory_gb: int | None,
+    link: int | None,
+    l2_mib: int | None,
+    source: str,
+) -> tuple[re.Pattern[str], Rates]:
+    words = _TFLOP_PER_S[product].split()
+    rates = {
+        kind: float(round(float(tera) * _TERA))
+        for kind, tera in zip(words[::2], words[1::2], strict=True)
+    }
+    rates |= {"fp16": rates["bf16"]} if "bf16" in rates else {}
+    flop_per_s = MappingProxyType({kind: rates[kind] for kind in FLOP_KINDS if kind in rates})
+    memory = memory_gb * _GB if memory_gb else None
+    l2 = l2_mib << 20 if l2_mib else None
+    return re.compile(pattern), Rates(product, sms, flop_per_s, memory, link, l2, source)
+
+
+# The name that the driver reports; product, SMs, GB/s of memory, link, MiB of L2 cache, source.
+_KNOWN = (
+    _rates(r"V100-SXM[23]-(16|32)GB.*", "V100 SXM", 80, 900, _PCIE_3, 6, "V100 data sheet"),
+    _rates(r"V100-PCIE-(16|32)GB", "V100 PCIe", 80, 900, _PCIE_3, 6, "V100 data sheet"),
+    _rates(r"V100S-PCIE-32GB", "V100S PCIe", 80, 1134, _PCIE_3, 6, "V100 data sheet"),
+    _rates(r"T4", "T4", 40, 320, _PCIE_3, 4, "T4 data sheet"),
+    _rates(r"A10", "A10", 72, 600, _PCIE_4, 6, "A10 data sheet"),
+    _rates(r"A30", "A30", 56, 933, _PCIE_4, 24, "A30 data sheet"),
+    _rates(r"A40", "A40", 84, 696, _PCIE_4, 6, "A40 data sheet"),
+    _rates(
+        r"A100-SXM4-40GB|A100-PCIE-40GB", "A100 40GB", 108, 1555, _PCIE_4, 40, "A100 data sheet"
+    ),
+    _rates(
+        r"A100-SXM4-80GB|A100-SXM-80GB", "A100 SXM 80GB", 108, 2039, _PCIE_4, 40, "A100 data sheet"
+    ),
+    _rates(r"A100 80GB PCIe", "A100 PCIe 80GB", 108, 1935, _PCIE_4, 40, "A100 data sheet"),
+    _rates(r"L4", "L4", 58, 300, _PCIE_4, 48, "L4 data sheet"),
+    _rates(r"L40", "L40", 142, 864, _PCIE_4, 96, "L40 data sheet"),
+    _rates(r"L40S", "L40S", 142, 864, _PCIE_4, 96, "L40S data sheet"),
+    _rates(r"H100 80GB HBM3|H100 SXM5.*", "H100 SXM", 132, 3350, _PCIE_5, 50, "H100 data sheet"),
+    _rates(r"H100 PCIe", "H100 PCIe", 114, 2000, _PCIE_5, 50, "H100 data sheet"),
+    _rates(r"H100 NVL", "H100 NVL", 132, 3900, _PCIE_5, 50, "H100 data sheet"),
+    _rates(r"H200( SXM.*)?", "H200 SXM", 132, 4800, _PCIE_5, 50, "H200 data sheet"),
+    _rates(r"H200 NVL", "H200 NVL", 132, 4800, _PCIE_5, 50, "H200 data sheet"),
+    _rates(r"GH200 (480GB|120GB)", "GH200", 132, None, _C2C, 50, "GH200 data sheet"),
+    _rates(r"B200", "B200", 148, 7700, _PCIE_5, None, "Blackwell data sheet"),
+    _rates(r"GB200", "GB200", None, 8000, _C2C, None, "Blackwell data sheet"),
+    _rates(r"B300( SXM6.*)?", "B300", None, 8000, None, None, "HGX B300 platform page"),
+    _rates(r"RTX 3090", "RTX 3090", 82, 936, _PCIE_4, 6, "GA102 whitepaper"),
+    _rates(r"RTX 4090", "RTX 4090", 128, 1008, _PCIE_4, 72, "Ada whitepaper"),
+    _rates(r"RTX 5090", "RTX 5090", 170, 1792, _PCIE_5, 96, "RTX Blackwell whitepaper"),
 )

@@ -69,17 +69,14 @@ def _shrink(folder: Path, most_bytes: int = MOST_BYTES) -> None:
             private_folder(path.parent, path.name)
             for file in path.iterdir():
                 private_file(file)
-            entries.append((path.stat().st_mtime, _size(path), path))
+            size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+            entries.append((path.stat().st_mtime, size, path))
     excess = sum(size for _, size, _ in entries) - most_bytes
     for used, size, path in sorted(entries):
         if excess <= 0 or used > time.time() - _YOUNG_S:
             return
         shutil.rmtree(path, ignore_errors=True)
         excess -= size
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
 
 RECOMPILE_TIMEOUT_S = 60.0
@@ -149,9 +146,21 @@ class Worker:
         if self._line() == STARTED:
             limit = Deadline.after(self._options.script_s)
             ran = self._line(lambda: limit.passed and self._is_to_stop)
-            ran = ran if ran or not self.lives else self._interrupted()
+            if not ran and self.lives:
+                with suppress(ProcessLookupError):
+                    self._process.send_signal(STOP)
+                grace = Deadline.after(_GRACE_S)
+                ran = self._line(lambda: grace.passed)
             if ran:
-                return self._until_ready(Deadline(float(ran.removeprefix(RAN))))
+                self.deadline = Deadline(float(ran.removeprefix(RAN)))
+                # An attempt that has begun may take a little longer.
+                end = Deadline.after(self.deadline.left_s + _GRACE_S)
+                if self._line(lambda: end.passed) == READY:
+                    return None
+                if not self.lives:
+                    return _ending(self._process.wait())
+                self.stop()
+                return f"was still compiling after {self._options.trials_s:g} s"
         if not self.lives:
             return _ending(self._process.wait())
         self.stop()
@@ -170,23 +179,6 @@ class Worker:
         if options.emulate or options.compile_torch:
             return False
         return self.events.exists() and b'"kind": "compiled"' in self.events.read_bytes()
-
-    def _interrupted(self) -> str:
-        with suppress(ProcessLookupError):
-            self._process.send_signal(STOP)
-        limit = Deadline.after(_GRACE_S)
-        return self._line(lambda: limit.passed)
-
-    def _until_ready(self, deadline: Deadline) -> str | None:
-        self.deadline = deadline
-        # An attempt that has begun may take a little longer.
-        end = Deadline.after(deadline.left_s + _GRACE_S)
-        if self._line(lambda: end.passed) == READY:
-            return None
-        if not self.lives:
-            return _ending(self._process.wait())
-        self.stop()
-        return f"was still compiling after {self._options.trials_s:g} s"
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.
@@ -230,19 +222,35 @@ class Worker:
         while self.lives and not is_over():
             stream = self._process.stdout
             if stream and select.select([stream], [], [], _TICK_S)[0]:
-                return stream.readline().decode() or self._ended()
-        return ""
-
-    def _ended(self) -> str:
-        """Wait for the process to exit, a moment after it closed its pipe; an empty line."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE_S)
+                line = stream.readline().decode()
+                if not line:
+                    # The process exits a moment after it has closed its pipe.
+                    with suppress(subprocess.TimeoutExpired):
+                        self._process.wait(_GRACE_S)
+                return line
         return ""
 
 
 def python() -> str:
     """The Python that runs scripts: $TRACEVIEW_PYTHON, or our own."""
     return os.environ.get("TRACEVIEW_PYTHON") or sys.executable
+
+
+def _environment(folder: Path, request: Request) -> dict[str, str]:
+    # The interpreter fails on the helpers of a kernel that comes from the cache.
+    target = str(Path(request.file).resolve()) if request.file else str(request.module)
+    compiled = None if request.options.emulate else kernel_cache(target)
+    return {name: value for name, value in os.environ.items() if name not in _UNSET} | {
+        "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        # Inductor must compile in the worker itself, and for Triton's own launcher.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
+        # What bypasses the fakes must fail as it would without a GPU.
+        "CUDA_VISIBLE_DEVICES": "",
+        "MPLBACKEND": "Agg",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def _start(command: list[str], folder: Path, request: Request) -> subprocess.Popen[bytes]:
@@ -259,24 +267,6 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
     except OSError as error:
         what = f"{command[0]} cannot run: {error.strerror}"
         raise ToolNotFoundError(what, "correct $TRACEVIEW_PYTHON") from None
-
-
-def _environment(folder: Path, request: Request) -> dict[str, str]:
-    # The interpreter fails on the helpers of a kernel that comes from the cache.
-    target = str(Path(request.file).resolve()) if request.file else str(request.module)
-    compiled = None if request.options.emulate else kernel_cache(target)
-    kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    return kept | {
-        "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        # Inductor must compile in the worker itself, and for Triton's own launcher.
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
-        # What bypasses the fakes must fail as it would without a GPU.
-        "CUDA_VISIBLE_DEVICES": "",
-        "MPLBACKEND": "Agg",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
 
 
 def _ending(status: int) -> str | None:

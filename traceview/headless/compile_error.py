@@ -72,20 +72,17 @@ def _gathered_keywords(message: str, error: BaseException) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The error in the function where it arose; those around it are the callers."""
     while error.__cause__ is not None and hasattr(error.__cause__, "node"):
         error = error.__cause__
     return error
 
 
 def _plain(message: str) -> str:
-    """`NameError('x is not defined')` as `NameError: x is not defined`."""
     matched = _REPR.fullmatch(message)
     return f"{matched[1]}: {matched[3]}" if matched else message
 
 
 def _place(error: BaseException, functions: Iterable[Any]) -> str:
-    """The place of an error: file and line where the function is known, and the source."""
     line, source = getattr(getattr(error, "node", None), "lineno", None), getattr(error, "src", "")
     if line is None:
         return ""
@@ -95,19 +92,18 @@ def _place(error: BaseException, functions: Iterable[Any]) -> str:
     if function is None:
         return f" at its line {line}{code}"
     file = Path(function.fn.__code__.co_filename).name
-    return f" at {file}:{_first_line(function) + line - 1}{code}"
-
-
-def _first_line(function: Any) -> int:
-    """The line of `def`, at which Triton's source of a function begins."""
+    # The line of `def`, at which Triton's source of a function begins.
     before = (at for at, line in enumerate(function.raw_src) if line.lstrip().startswith("def "))
-    return int(function.starting_line_number) + next(before, 0)
+    first = int(function.starting_line_number) + next(before, 0)
+    return f" at {file}:{first + line - 1}{code}"
 
 
 def _bound(source: str) -> set[str]:
     """The names that a function binds anywhere, and the builtins."""
     tree = _parsed(source)
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_store(n)}
+    stored = {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | set(dir(builtins))
 
 
@@ -116,7 +112,3 @@ def _parsed(source: str) -> ast.Module:
         return ast.parse(textwrap.dedent(source))
     except SyntaxError:
         return ast.Module([], [])
-
-
-def _is_store(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)

@@ -31,7 +31,10 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
     arguments = notation.bind(options.signature, jitted.parameters, {} if whole else constexprs)
     launch = dict(configuration.options) | options.launch_options
     try:
-        kernel = compile_for(_target(arch), jitted, arguments, launch)
+        from triton.backends.compiler import GPUTarget
+
+        capability = int(limits_of(arch).compute_capability.replace(".", ""))
+        kernel = compile_for(GPUTarget("cuda", capability, 32), jitted, arguments, launch)
     except Exception as error:
         what = f"{jitted.name} does not compile as declared: {in_words(error, [jitted.function])}"
         raise InputError(what) from error
@@ -49,12 +52,6 @@ def _jitted(function: Any) -> Jitted:
         remedy = "pass one, or a target of `traceview ptx`; unset TRITON_INTERPRET, if it is set"
         raise InputError(what, remedy)
     return jitted[0]
-
-
-def _target(arch: str) -> Any:
-    from triton.backends.compiler import GPUTarget
-
-    return GPUTarget("cuda", int(limits_of(arch).compute_capability.replace(".", "")), 32)
 
 
 def _compiled(jitted: Jitted, made: Any, arguments: tuple[Argument, ...], arch: str) -> Compiled:

@@ -66,12 +66,8 @@ class CompileOptions:
     @property
     def of_sources(self) -> list[str]:
         """The options that are set and that only Triton sources take."""
-        values = vars(self)
-        return [
-            option
-            for name, option in _OF_SOURCES.items()
-            if values[name] not in (None, False, {}, ())
-        ]
+        set_ = {name for name, value in vars(self).items() if value not in (None, False, {}, ())}
+        return [option for name, option in _OF_SOURCES.items() if name in set_]
 
     @property
     def most_configs(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,15 @@ class Events:
         lines = list(_lines(path))
         variants = _variants(lines)
         notes = tuple(line["text"] for line in lines if line["kind"] == "note")
-        failures = [_failure(line) for line in lines if line["kind"] == "failed"]
-        failure = failures[0] if failures else None
+        failed = next((line for line in lines if line["kind"] == "failed"), None)
+        kind = getattr(errors, failed["error"], TraceviewError) if failed else TraceviewError
+        failure = kind(failed["what"], failed["remedy"]) if failed else None
         whole = any(line["kind"] == "counts" and line["whole"] for line in lines)
         left_out = tuple(line["text"] for line in lines if line["kind"] == "left_out")
-        return cls(_all_compiled(variants, arch, path.parent), notes, failure, whole, left_out)
+        # Sources in the folder, which is temporary, are kept as text.
+        generated = Generated.in_folder(path.parent)
+        compiled = [generated.described(_compiled(variant, arch)) for variant in variants]
+        return cls(compiled, notes, failure, whole, left_out)
 
     @property
     def summary(self) -> str:
@@ -109,20 +113,21 @@ def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
     return list(variants.values())
 
 
-def _failure(line: Mapping[str, Any]) -> TraceviewError:
-    kind = getattr(errors, line["error"], TraceviewError)
-    return kind(line["what"], line["remedy"])
-
-
-def _all_compiled(variants: list[_Variant], arch: str, folder: Path) -> list[Compiled]:
-    """The compiled kernels; sources in `folder`, which is temporary, are kept as text."""
-    generated = Generated.in_folder(folder)
-    return [generated.described(_compiled(variant, arch)) for variant in variants]
-
-
 def _compiled(variant: _Variant, arch: str) -> Compiled:
     line, source = variant.line, variant.line["source"] or (None, None)
     ptx, cubin = (Path(line[key]) if line[key] else None for key in ("ptx", "cubin"))
+    arguments, values = [], variant.values or {}
+    for fields in line["arguments"]:
+        # Integers have the values of the launch.
+        given = fields["type"] != "constexpr" and fields["name"] in values
+        value = {"value": values[fields["name"]]} if given else {}
+        arguments.append(Argument(**fields | value))
+    remarks = list(line["notes"])
+    if line["how"] == "launched" and not variant.launches:
+        remarks.append(_ONLY_TIMED if variant.timed else _ONLY_WARMED_UP)
+    if len(variant.grids) > 1:
+        count = len(variant.grids)
+        remarks.append(f"launched with {count} or more different grids; the first is shown")
     return Compiled(
         name=line["name"],
         arch=arch,
@@ -130,7 +135,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         ptx=ptx.read_text("utf-8") if ptx else None,
         cubin=cubin.read_bytes() if cubin else None,
         stages={n: Path(path).read_text("utf-8") for n, path in line.get("stages", {}).items()},
-        arguments=tuple(_arguments(variant)),
+        arguments=tuple(arguments),
         num_warps=line["num_warps"],
         num_stages=line["num_stages"],
         dynamic_shared_bytes=line["dynamic_shared_bytes"],
@@ -138,22 +143,6 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         launches=variant.launches,
         source_file=source[0],
         source_line=source[1],
-        notes=(*line["notes"], *_remarks(variant)),
+        notes=tuple(remarks),
         variant=line["id"],
     )
-
-
-def _arguments(variant: _Variant) -> Iterator[Argument]:
-    """The arguments, with the values of integers as launched."""
-    values = variant.values or {}
-    for fields in variant.line["arguments"]:
-        argument = Argument(**fields)
-        passed = argument.type != "constexpr" and argument.name in values
-        yield replace(argument, value=values[argument.name]) if passed else argument
-
-
-def _remarks(variant: _Variant) -> Iterator[str]:
-    if variant.line["how"] == "launched" and not variant.launches:
-        yield _ONLY_TIMED if variant.timed else _ONLY_WARMED_UP
-    if len(variant.grids) > 1:
-        yield f"launched with {len(variant.grids)} or more different grids; the first is shown"

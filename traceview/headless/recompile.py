@@ -163,7 +163,6 @@ class Recompiler:
 
 
 def _compilation(compiled: Compiled, change: Change) -> dict[str, Any]:
-    """The arguments and options of a kernel with a change."""
     options = {
         "num_warps": change.num_warps,
         "num_stages": change.num_stages,

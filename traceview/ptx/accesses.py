@@ -97,8 +97,8 @@ def access_of(instruction: Instruction) -> Access | None:
     `accesses` lists what is excluded.
     """
     opcode = words(instruction.opcode)
-    find = MOVES.get(opcode.root)
-    move = find(opcode, instruction.operands) if find else None
+    kind, find = MOVES.get(opcode.root, (None, None))
+    move = find(kind, opcode, instruction.operands) if kind and find else None
     if move is None or move.space in LEFT_OUT:
         return None
     # Without a scope an atomic has scope gpu; for surfaces the manual does not say.
@@ -118,47 +118,30 @@ def access_of(instruction: Instruction) -> Access | None:
     )
 
 
-def _plain(kind: Kind) -> Callable[[Words, str], _Move]:
-    def move(opcode: Words, _: str) -> _Move:
-        sized = opcode.modifiers[:1] != ("bulk",)
-        return _Move(kind, opcode.space, opcode.vector_bits if sized else None)
-
-    return move
+def _plain(kind: Kind, opcode: Words, _: str) -> _Move:
+    sized = opcode.modifiers[:1] != ("bulk",)
+    return _Move(kind, opcode.space, opcode.vector_bits if sized else None)
 
 
-def _matrix(kind: Kind) -> Callable[[Words, str], _Move]:
-    """ldmatrix and stmatrix: one register per thread per 8 × 8 matrix of 16-bit elements.
-
-    An m16n16 matrix of bytes takes two registers.
-    """
-
-    def move(opcode: Words, _: str) -> _Move:
-        count = next((MATRIX_COUNT[word] for word in opcode.modifiers if word in MATRIX_COUNT), 1)
-        registers = count * (2 if "m16n16" in opcode.modifiers else 1)
-        return _Move(kind, "shared", registers * REGISTER_BITS)
-
-    return move
+def _matrix(kind: Kind, opcode: Words, _: str) -> _Move:
+    # One register per thread per 8 × 8 matrix of 16-bit elements, two for an m16n16 of bytes.
+    count = next((MATRIX_COUNT[word] for word in opcode.modifiers if word in MATRIX_COUNT), 1)
+    registers = count * (2 if "m16n16" in opcode.modifiers else 1)
+    return _Move(kind, "shared", registers * REGISTER_BITS)
 
 
-def _copy(opcode: Words, operands: str) -> _Move | None:
-    modifiers = opcode.modifiers
+def _copy(kind: Kind, opcode: Words, operands: str) -> _Move | None:
+    modifiers, space = opcode.modifiers, _space_of_copy(opcode)
     if modifiers[:2] == ("reduce", "async"):
-        return _Move("reduction", _space_of_copy(opcode), None)
-    if modifiers[:1] != ("async",) or not _space_of_copy(opcode):
+        return _Move("reduction", space, None)
+    if modifiers[:1] != ("async",) or not space:
         return None
     if "prefetch" in modifiers:
         return _Move("prefetch", "global", None)
-    if "bulk" in modifiers:
-        return _Move("async-copy", _space_of_copy(opcode), None)
-    return _Move("async-copy", _space_of_copy(opcode), _immediate_bits(operands))
-
-
-def _immediate_bits(operands: str) -> int | None:
-    """The size of a cp.async, its first immediate, in bits; None if it is in a register."""
-    size = IMMEDIATE.search(operands)
-    if not size:
-        return None
-    return 8 * (int(size["hex"], 16) if size["hex"] else int(size["decimal"]))
+    # The size of a cp.async is its first immediate; it may be in a register.
+    size = IMMEDIATE.search(operands) if "bulk" not in modifiers else None
+    number = (int(size["hex"], 16) if size["hex"] else int(size["decimal"])) if size else 0
+    return _Move(kind, space, 8 * number if size else None)
 
 
 def _space_of_copy(opcode: Words) -> str | None:
@@ -168,11 +151,11 @@ def _space_of_copy(opcode: Words) -> str | None:
     return "global" if "global" in opcode.modifiers else opcode.space
 
 
-def _prefetch(opcode: Words, _: str) -> _Move:
-    return _Move("prefetch", "param" if "tensormap" in opcode.modifiers else opcode.space, None)
+def _prefetch(kind: Kind, opcode: Words, _: str) -> _Move:
+    return _Move(kind, "param" if "tensormap" in opcode.modifiers else opcode.space, None)
 
 
-def _fragment(opcode: Words, operands: str) -> _Move | None:
+def _fragment(_: Kind, opcode: Words, operands: str) -> _Move | None:
     """wmma.load and wmma.store: the registers of the fragment are in braces."""
     direction = opcode.modifiers[:1]
     if direction not in {("load",), ("store",)}:
@@ -182,43 +165,39 @@ def _fragment(opcode: Words, operands: str) -> _Move | None:
     return _Move("load" if direction == ("load",) else "store", opcode.space, registers * bits)
 
 
-def _multicast(opcode: Words, _: str) -> _Move | None:
+def _multicast(_: Kind, opcode: Words, __: str) -> _Move | None:
     kinds: dict[str, Kind] = {"ld_reduce": "load", "st": "store", "red": "reduction"}
     kind = kinds.get(opcode.modifiers[0]) if opcode.modifiers else None
     return _Move(kind, opcode.space, opcode.vector_bits) if kind else None
 
 
-def _texture(_: Words, __: str) -> _Move:
-    """A texture load; the size of a texel is in the descriptor."""
-    return _Move("load", "texture", None)
+def _texture(kind: Kind, _: Words, __: str) -> _Move:
+    # The size of a texel is in the descriptor.
+    return _Move(kind, "texture", None)
 
 
-def _surface(kind: Kind) -> Callable[[Words, str], _Move]:
-    """A surface access; sust.p has no width, as it converts to the format in the descriptor."""
-
-    def move(opcode: Words, _: str) -> _Move:
-        converted = opcode.root == "sust" and opcode.modifiers[:1] == ("p",)
-        return _Move(kind, "surface", None if converted else opcode.vector_bits)
-
-    return move
+def _surface(kind: Kind, opcode: Words, _: str) -> _Move:
+    # sust.p has no width, as it converts to the format in the descriptor.
+    converted = opcode.root == "sust" and opcode.modifiers[:1] == ("p",)
+    return _Move(kind, "surface", None if converted else opcode.vector_bits)
 
 
-MOVES: dict[str, Callable[[Words, str], _Move | None]] = {
-    "ld": _plain("load"),
-    "ldu": _plain("load"),
-    "st": _plain("store"),
-    "atom": _plain("atomic"),
-    "red": _plain("reduction"),
-    "ldmatrix": _matrix("load"),
-    "stmatrix": _matrix("store"),
-    "cp": _copy,
-    "prefetch": _prefetch,
-    "prefetchu": _prefetch,
-    "wmma": _fragment,
-    "multimem": _multicast,
-    "tex": _texture,
-    "tld4": _texture,
-    "suld": _surface("load"),
-    "sust": _surface("store"),
-    "sured": _surface("reduction"),
+MOVES: dict[str, tuple[Kind, Callable[[Kind, Words, str], _Move | None]]] = {
+    "ld": ("load", _plain),
+    "ldu": ("load", _plain),
+    "st": ("store", _plain),
+    "atom": ("atomic", _plain),
+    "red": ("reduction", _plain),
+    "ldmatrix": ("load", _matrix),
+    "stmatrix": ("store", _matrix),
+    "cp": ("async-copy", _copy),
+    "prefetch": ("prefetch", _prefetch),
+    "prefetchu": ("prefetch", _prefetch),
+    "wmma": ("load", _fragment),
+    "multimem": ("load", _multicast),
+    "tex": ("load", _texture),
+    "tld4": ("load", _texture),
+    "suld": ("load", _surface),
+    "sust": ("store", _surface),
+    "sured": ("reduction", _surface),
 }

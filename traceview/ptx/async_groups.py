@@ -116,7 +116,9 @@ class _Queues:
     def _waits(self, instruction: Instruction) -> Iterator[AsyncWait]:
         opcode = instruction.opcode
         if kind := _kind(opcode, _WAITS):
-            yield self._wait(instruction, (kind, ()), self._allowed(instruction))
+            number = (_NUMBER.findall(instruction.operands) or ["0"])[-1]
+            left = int(number, 16 if number[:2] in ("0x", "0X") else 10)
+            yield self._wait(instruction, (kind, ()), left)
         elif opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
             place = self._signalled_at(_place(instruction))
             if place is not None:
@@ -133,10 +135,6 @@ class _Queues:
         if place in self._mbarriers:
             return place
         return next(iter(self._mbarriers)) if len(self._mbarriers) == 1 else None
-
-    def _allowed(self, instruction: Instruction) -> int:
-        number = _NUMBER.findall(instruction.operands)
-        return int(number[-1], 16 if number[-1][:2] in ("0x", "0X") else 10) if number else 0
 
     def _wait(self, instruction: Instruction, queue: tuple[str, Place], allowed: int) -> AsyncWait:
         groups = self._groups[queue]

@@ -162,18 +162,14 @@ def _reached(
             users.setdefault(name, []).append(function)
     reached: dict[str, list[str]] = {name: [] for name in named}
     for owner in filter(owned.get, owned):
-        for function in _upwards(owner, users):
+        # The owner and all its direct and indirect users.
+        seen = {owner}
+        waiting = [owner]
+        while waiting:
+            fresh = set(users.get(waiting.pop(), ())) - seen
+            seen |= fresh
+            waiting.extend(fresh)
+        for function in seen:
             if function in reached:
                 reached[function].append(owner)
     return reached
-
-
-def _upwards(owner: str, users: Mapping[str, Sequence[str]]) -> set[str]:
-    """The owner and all its direct and indirect users."""
-    seen = {owner}
-    waiting = [owner]
-    while waiting:
-        fresh = set(users.get(waiting.pop(), ())) - seen
-        seen |= fresh
-        waiting.extend(fresh)
-    return seen

@@ -39,7 +39,6 @@ def short_name(demangled: str) -> str:
 
 
 def _parameters_at(name: str) -> int | None:
-    """The place at which the parameters of a function begin; None if it has none."""
     end = name.rfind(")")
     depth = 0
     for at in range(end, -1, -1):

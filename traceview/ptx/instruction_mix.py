@@ -75,15 +75,11 @@ def class_of(instruction: Instruction, level: Level) -> str:
         return "other"
     if level == "ptx":
         return _of_ptx(instruction.opcode)
-    return _of_sass(instruction.opcode, instruction.operands)
-
-
-def _of_sass(opcode: str, operands: str) -> str:
-    root, *modifiers = opcode.split(".")
+    root, *modifiers = instruction.opcode.split(".")
     name = _CLASS_OF_ROOT.get(root) or _CLASS_OF_ROOT.get(root.removeprefix("U"), "other")
-    if root == "IMAD" and modifiers[:1] in (["MOV"], ["U32"]) and "RZ, RZ" in operands:
+    if root == "IMAD" and modifiers[:1] in (["MOV"], ["U32"]) and "RZ, RZ" in instruction.operands:
         return "move"
-    if name == "fp16" and _ZEROS.match(operands):
+    if name == "fp16" and _ZEROS.match(instruction.operands):
         return "conversion" if "F32" in modifiers else "move"
     return name
 
@@ -97,33 +93,22 @@ def _of_ptx(opcode: str) -> str:
         place = parts.space if parts.space in ("shared", "local") else "global"
         return "move" if parts.space == "const" else f"{place} {kind}"
     if parts.root in ("wgmma", "tcgen05"):
-        return _of_tensor_core(parts.modifiers)
+        if parts.modifiers[:1] in (("mma_async",), ("mma",)):
+            return "MMA"
+        return "tensor memory" if parts.modifiers[:1] in (("ld",), ("st",), ("cp",)) else "barrier"
     if kind == "async-copy":
-        return _of_copy(parts.modifiers)
+        waits = {"commit_group", "wait_group", "wait_all", "mbarrier"}
+        return "barrier" if waits & set(parts.modifiers[:3]) else "async copy"
     if kind == "conversion":
         return "conversion" if parts.root == "cvt" else "integer"
     if parts.root in ARITHMETIC and kind == "float":
-        return _of_float(parts.types[-1])
+        type_ = parts.types[-1]
+        if type_.endswith("64"):
+            return "fp64"
+        return "fp16" if "16" in type_ else "fp32"
     if parts.root in SPECIAL_FUNCTIONS and parts.types[-1:] == ("f64",):
         return "fp64"
     return _OF_FAMILY.get(kind, "move" if parts.root in ("mov", "ld", "st") else "other")
-
-
-def _of_tensor_core(modifiers: tuple[str, ...]) -> str:
-    if modifiers[:1] in (("mma_async",), ("mma",)):
-        return "MMA"
-    return "tensor memory" if modifiers[:1] in (("ld",), ("st",), ("cp",)) else "barrier"
-
-
-def _of_copy(modifiers: tuple[str, ...]) -> str:
-    waits = {"commit_group", "wait_group", "wait_all", "mbarrier"}
-    return "barrier" if waits & set(modifiers[:3]) else "async copy"
-
-
-def _of_float(type_: str) -> str:
-    if type_.endswith("64"):
-        return "fp64"
-    return "fp16" if "16" in type_ else "fp32"
 
 
 # Counts of instructions by class: of a function, per source line, and per loop.
@@ -204,11 +189,11 @@ def hottest(loops: Sequence[LoopMix]) -> LoopMix | None:
 
     The code does not contain trip counts, so nesting stands in for them.
     """
-    return max(loops, key=_heat, default=None)
 
+    def heat(loop: LoopMix) -> tuple[int, bool, int]:
+        return loop.depth, "MMA" in loop.counts.by_class, loop.counts.total
 
-def _heat(loop: LoopMix) -> tuple[int, bool, int]:
-    return loop.depth, "MMA" in loop.counts.by_class, loop.counts.total
+    return max(loops, key=heat, default=None)
 
 
 def instruction_mix(function: Function) -> InstructionMix:

@@ -108,8 +108,8 @@ class Source:
             counted = start
             if kind == "instruction":
                 operands = match[3]
-                if TWO_WORDS.search(operands):
-                    self._missing_end(operands, match.start(3))
+                if words := TWO_WORDS.search(operands):
+                    self.fail(match.start(3) + words.end(), "a ',' or ';' is missing before")
                 yield Statement(kind, start, line, operands, match[2], match[1])
             elif kind == "directive" or kind == "irregular":
                 statement, at = self._irregular(start, line)
@@ -119,15 +119,21 @@ class Source:
             elif kind != "registers":
                 yield Statement(kind, start, line, match[kind])
 
-    def _missing_end(self, operands: str, start: int) -> NoReturn:
-        match = TWO_WORDS.search(operands)
-        assert match
-        self.fail(start + match.end(), "a ',' or ';' is missing before")
-
     def _irregular(self, start: int, line: int) -> tuple[Statement, int]:
-        """A statement of uncommon form, and its end."""
         if self.text[start] == ".":
-            return self._directive(start, line)
+            word = self.text[start : start + 16].split(None, 1)[0]
+            if unended := UNENDED.get(word):
+                match = unended.match(self.text, start)
+                if not match:
+                    self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
+                return Statement("directive", start, line, match[0]), match.end()
+            plain, end = self._pieces(start)
+            opens = self.text[end - 1] == "{"
+            # A pragma ends with a ';', even within a function header.
+            is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
+            kind = "header" if is_header else "directive"
+            # The brace is the next statement.
+            return Statement(kind, start, line, plain), end - opens
         plain, end = self._pieces(start)
         match = INSTRUCTION.fullmatch(plain)
         if not match:
@@ -135,21 +141,6 @@ class Source:
         if TWO_WORDS.search(match[3]):
             self.fail(start, "a ',' or ';' is missing in")
         return Statement("instruction", start, line, match[3], match[2], match[1]), end
-
-    def _directive(self, start: int, line: int) -> tuple[Statement, int]:
-        word = self.text[start : start + 16].split(None, 1)[0]
-        if unended := UNENDED.get(word):
-            match = unended.match(self.text, start)
-            if not match:
-                self.fail(start, f"{word} is damaged or truncated", IF_CUT_OFF)
-            return Statement("directive", start, line, match[0]), match.end()
-        plain, end = self._pieces(start)
-        opens = self.text[end - 1] == "{"
-        # A pragma ends with a ';', even within a function header.
-        is_header = opens or (plain.endswith('"') and bool(IS_HEADER.search(plain)))
-        kind = "header" if is_header else "directive"
-        # The brace is the next statement.
-        return Statement(kind, start, line, plain), end - opens
 
     def _pieces(self, start: int) -> tuple[str, int]:
         """The text up to its `;` or a function's `{`, without comments, and its end."""
@@ -163,14 +154,12 @@ class Source:
             mark = piece[0] if piece.lastgroup == "mark" else ""
             if mark == ";" and not depth:
                 return "".join(pieces).strip(), at
-            if mark == "{" and not braced and self._is_header(pieces):
-                return "".join(pieces).strip(), at
+            if mark == "{" and not braced and pieces[0].startswith("."):
+                header = "".join(pieces)
+                if IS_HEADER.search(header):
+                    return header.strip(), at
             braced = braced or mark == "{"
             if mark == ";" or (mark == "}" and not depth):
                 self.fail(at - 1, "the statement is incomplete before")
             depth += (mark == "{") - (mark == "}")
             pieces.append(" " if piece.lastgroup == "remark" else piece[0])
-
-    @staticmethod
-    def _is_header(pieces: list[str]) -> bool:
-        return pieces[0].startswith(".") and bool(IS_HEADER.search("".join(pieces)))

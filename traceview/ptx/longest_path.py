@@ -43,24 +43,16 @@ class Passes:
     @cached_property
     def _at(self) -> dict[int, int]:
         # By identity: inline assembly may repeat an instruction on one line of the text.
-        return {id(each): at for at, each in enumerate(self.function.instructions)}
+        return {id(instruction): at for at, instruction in enumerate(self.function.instructions)}
 
     @cached_property
-    def _nest(self) -> LoopNest:
-        return loop_nest(len(self.function.instructions), self.function.jumps)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return block_starts(len(self.function.instructions), self.function.jumps)
-
-    @cached_property
-    def _edges(self) -> list[list[int]]:
-        return block_edges(self._starts, self.function.jumps)
-
-    @cached_property
-    def _block_of(self) -> list[int]:
-        blocks = enumerate(pairwise(self._starts))
-        return [block for block, (begin, end) in blocks for _ in range(begin, end)]
+    def _graph(self) -> tuple[LoopNest, list[list[int]], list[int]]:
+        """The loops, the edges between blocks, and the block of each instruction."""
+        count, jumps = len(self.function.instructions), self.function.jumps
+        starts = block_starts(count, jumps)
+        blocks = enumerate(pairwise(starts))
+        block_of = [block for block, (begin, end) in blocks for _ in range(begin, end)]
+        return loop_nest(count, jumps), block_edges(starts, jumps), block_of
 
     def heaviest(self, weights: Iterable[tuple[Instruction, int]]) -> list[Instruction]:
         """The given instructions that one pass of their innermost loop executes, in order.
@@ -68,41 +60,38 @@ class Passes:
         Of all passes, the one with the greatest sum of weights counts. Instructions outside the
         deepest of the loops are left out.
         """
+        nest = self._graph[0]
         by_loop: dict[int | None, dict[int, int]] = {}
         for instruction, weight in weights:
             at = self._at[id(instruction)]
-            by_loop.setdefault(self._nest.innermost[at], {})[at] = weight
-        deepest = max(map(self._depth, by_loop), default=0)
-        passes = [
-            self._pass(loop, weighed)
-            for loop, weighed in by_loop.items()
-            if self._depth(loop) == deepest
-        ]
-        best = max(passes, key=lambda each: sum(each.values()), default={})
+            by_loop.setdefault(nest.innermost[at], {})[at] = weight
+        depths = {loop: 0 if loop is None else nest.depth(loop) for loop in by_loop}
+        deepest = [loop for loop, depth in depths.items() if depth == max(depths.values())]
+        passes = [self._pass(loop, by_loop[loop]) for loop in deepest]
+        best = max(passes, key=lambda path: sum(path.values()), default={})
         return [self.function.instructions[at] for at in sorted(best)]
-
-    def _depth(self, loop: int | None) -> int:
-        return 0 if loop is None else self._nest.depth(loop)
 
     def _pass(self, loop: int | None, weighed: dict[int, int]) -> dict[int, int]:
         """The weights, by instruction, on the heaviest path from the loop's header."""
-        if len({self._block_of[at] for at in weighed}) == 1:
+        nest, edges, block_of = self._graph
+        if len({block_of[at] for at in weighed}) == 1:
             return weighed
-        first = 0 if loop is None else self._block_of[loop]
-        edges = self._edges if loop is None else self._edges_within(loop, first)
+        first = 0
+        if loop is not None:
+            first, inside = block_of[loop], {block_of[at] for at in nest.within(loop)}
+            # Edges to the header begin the loop's next pass.
+            after = inside - {first}
+            edges = [
+                [successor for successor in successors if successor in after]
+                if block in inside
+                else []
+                for block, successors in enumerate(edges)
+            ]
         own = [0] * len(edges)
         for at, weight in weighed.items():
-            own[self._block_of[at]] += weight
+            own[block_of[at]] += weight
         path = _heaviest_blocks(list(_components(edges, first)), edges, own)
-        return {at: weight for at, weight in weighed.items() if self._block_of[at] in path}
-
-    def _edges_within(self, loop: int, header: int) -> list[list[int]]:
-        """The edges between blocks of a loop without those that begin its next pass."""
-        inside = {self._block_of[at] for at in self._nest.within(loop)}
-        return [
-            [each for each in after if each in inside and each != header] if block in inside else []
-            for block, after in enumerate(self._edges)
-        ]
+        return {at: weight for at, weight in weighed.items() if block_of[at] in path}
 
 
 def _heaviest_blocks(cycles: Iterable[Cycle], edges: Edges, own: Sequence[int]) -> set[int]:

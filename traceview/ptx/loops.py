@@ -81,7 +81,13 @@ def loop_depths(count: int, jumps: Iterable[Jump]) -> list[int]:
     if not any(target <= jump.at for jump in jumps for target in jump.targets):
         return [0] * count
     starts = block_starts(count, jumps)
-    depths = _block_depths(block_edges(starts, jumps))
+    edges = block_edges(starts, jumps)
+    order, outer, is_header = _loops(edges)
+    depths: list[int] = []
+    for around, heads in zip(outer, is_header, strict=True):
+        depths.append((depths[around] if around >= 0 else 0) + heads)
+    by_block = dict(zip(order, depths, strict=True))
+    depths = [by_block.get(block, 0) for block in range(len(edges))]
     return [
         depth
         for depth, (begin, end) in zip(depths, pairwise(starts), strict=False)
@@ -107,15 +113,6 @@ def block_edges(starts: Sequence[int], jumps: Iterable[Jump]) -> list[list[int]]
     return edges
 
 
-def _block_depths(edges: Edges) -> list[int]:
-    order, outer, is_header = _loops(edges)
-    depths: list[int] = []
-    for around, heads in zip(outer, is_header, strict=True):
-        depths.append((depths[around] if around >= 0 else 0) + heads)
-    by_block = dict(zip(order, depths, strict=True))
-    return [by_block.get(block, 0) for block in range(len(edges))]
-
-
 def _loops(edges: Edges) -> tuple[list[int], list[int], list[bool]]:
     """Blocks in preorder; for each, the header of the loop around it or -1, and whether it is one.
 
@@ -127,11 +124,23 @@ def _loops(edges: Edges) -> tuple[list[int], list[int], list[bool]]:
     for place, block in enumerate(order):
         for successor in edges[block]:
             before[number[successor]].append(place)
-    return order, *_nesting(before, _dominators(before, parents))
+    dominators = _dominators(before, parents)
+    # Per block, the header around it or -1, and whether it is one; all in preorder numbers.
+    size = len(before)
+    outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
+    dominates = _dominance(dominators)
+    for header in reversed(range(size)):
+        body = [source for source in before[header] if dominates(header, source)]
+        is_header[header] = bool(body)
+        while body:
+            block = _merged_into(body.pop(), merged)
+            if block != header:
+                merged[block] = outer[block] = header
+                body.extend(before[block])
+    return order, outer, is_header
 
 
 def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
-    """Blocks in preorder from block 0, and the preorder number of the tree parent of each."""
     order: list[int] = []
     parents: list[int] = []
     seen = set[int]()
@@ -145,22 +154,6 @@ def _depth_first(edges: Edges) -> tuple[list[int], list[int]]:
         order.append(block)
         parents.append(parent)
     return order, parents
-
-
-def _nesting(before: Edges, dominators: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """Per block, the header around it or -1, and whether it is one; all in preorder numbers."""
-    size = len(before)
-    outer, merged, is_header = [-1] * size, list(range(size)), [False] * size
-    dominates = _dominance(dominators)
-    for header in reversed(range(size)):
-        body = [source for source in before[header] if dominates(header, source)]
-        is_header[header] = bool(body)
-        while body:
-            block = _merged_into(body.pop(), merged)
-            if block != header:
-                merged[block] = outer[block] = header
-                body.extend(before[block])
-    return outer, is_header
 
 
 def _merged_into(block: int, merged: list[int]) -> int:

@@ -172,7 +172,24 @@ class _Module:
         }
         for statement in statements:
             if statement.kind == "instruction":
-                self._instruction(statement)
+                _, offset, line, operands, opcode, guard = statement
+                body = self._body or self._inside(statement)
+                known = self._opcodes.get(opcode)
+                if known is None:
+                    whole = "".join(opcode.split())
+                    root = whole.partition(".")[0]
+                    # The root alone of a branch or an exit.
+                    root = root if root in BRANCHES or root in ENDS else ""
+                    known = self._opcodes[opcode] = whole, root
+                whole, root = known
+                operands = " ".join(operands.split()) if "\n" in operands else operands.strip()
+                if root:
+                    body.flow.instruction(root, operands, bool(guard), len(body.lines), offset)
+                body.opcodes.append(whole)
+                body.operands.append(operands)
+                body.guards.append(guard and "".join(guard.split()))
+                body.lines.append(line)
+                body.chains.append(body.tracker.chain)
             else:
                 take[statement.kind](statement)
         return self._finish()
@@ -197,22 +214,6 @@ class _Module:
         if self._body is None:
             self._source.fail(statement.offset, "outside of any function")
         return self._body
-
-    def _instruction(self, statement: Statement) -> None:
-        _, offset, line, operands, opcode, guard = statement
-        body = self._body or self._inside(statement)
-        known = self._opcodes.get(opcode)
-        if known is None:
-            known = self._opcodes[opcode] = _opcode_and_root(opcode)
-        whole, root = known
-        operands = " ".join(operands.split()) if "\n" in operands else operands.strip()
-        if root:
-            body.flow.instruction(root, operands, bool(guard), len(body.lines), offset)
-        body.opcodes.append(whole)
-        body.operands.append(operands)
-        body.guards.append(guard and "".join(guard.split()))
-        body.lines.append(line)
-        body.chains.append(body.tracker.chain)
 
     def _loc(self, statement: Statement) -> None:
         self._inside(statement).tracker.loc(statement.text)
@@ -259,14 +260,12 @@ class _Module:
         elif word == ".branchtargets" and self._body:
             self._body.flow.branch_targets(rest)
         elif ".shared" in text:
-            self._shared_variables(statement)
-
-    def _shared_variables(self, statement: Statement) -> None:
-        try:
-            variables = declarations.read_shared(statement.text)
-        except ValueError:
-            self._source.fail(statement.offset, "the size of this shared variable is not a number")
-        (self._body.shared if self._body else self._shared).extend(variables)
+            try:
+                variables = declarations.read_shared(statement.text)
+            except ValueError:
+                what = "the size of this shared variable is not a number"
+                self._source.fail(statement.offset, what)
+            (self._body.shared if self._body else self._shared).extend(variables)
 
     def _finish(self) -> Listing:
         source = self._source
@@ -305,13 +304,5 @@ class _Module:
         try:
             return tuple(body.flow.jumps())
         except UnknownLabelError as error:
-            self._source.fail(
-                error.offset, f"{body.header.name} has no label {error.label[:SHOWN_CHARACTERS]!a}"
-            )
-
-
-def _opcode_and_root(opcode: str) -> tuple[str, str]:
-    """The opcode without blanks, and its first word if it is a branch or an exit."""
-    whole = "".join(opcode.split())
-    root = whole.partition(".")[0]
-    return whole, root if root in BRANCHES or root in ENDS else ""
+            label = error.label[:SHOWN_CHARACTERS]
+            self._source.fail(error.offset, f"{body.header.name} has no label {label!a}")

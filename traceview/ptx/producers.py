@@ -76,7 +76,11 @@ def producer_of(symbol: str, ptx: str | None) -> Producer:
     head = (ptx or "")[:_HEAD_CHARACTERS]
     release = _RELEASE.search(head)
     compiler = "NVVM" if _NVVM in head else "LLVM" if _LLVM in head else None
-    framework = _of_symbol(symbol) or _of_text(ptx or "", compiler)
+    framework = next((m.framework for m in _MANGLINGS if m.symbol.fullmatch(symbol)), None)
+    if framework is None and compiler == "NVVM" and "/tl_templates/" in (ptx or ""):
+        framework = "TileLang"
+    if framework is None and ptx and compiler == "LLVM" and ".ptr .global" in ptx and ".py" in ptx:
+        framework = "Triton"
     return Producer(framework, compiler, release[1] if release else None)
 
 
@@ -96,15 +100,3 @@ def own_name(symbol: str) -> str | None:
 def dynamic_shared_variables(ptx: str) -> Sequence[str]:
     """The names of the `extern .shared` variables, which a launch allocates."""
     return _EXTERN_SHARED.findall(ptx)
-
-
-def _of_symbol(symbol: str) -> str | None:
-    return next((m.framework for m in _MANGLINGS if m.symbol.fullmatch(symbol)), None)
-
-
-def _of_text(ptx: str, compiler: str | None) -> str | None:
-    if compiler == "NVVM" and "/tl_templates/" in ptx:
-        return "TileLang"
-    if compiler == "LLVM" and ".ptr .global" in ptx and ".py" in ptx:
-        return "Triton"
-    return None

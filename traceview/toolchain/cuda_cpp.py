@@ -43,14 +43,21 @@ def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> Nvrtc
 
     Raises ToolNotFoundError if the library cannot be loaded.
     """
-    nvrtc = _load(library)
+    try:
+        nvrtc = ctypes.CDLL(str(library))
+    except OSError as error:
+        what = f"{library} cannot be loaded: {error}"
+        raise ToolNotFoundError(what, "install it again") from None
     program = ctypes.c_void_p()
     name = str(path).encode("utf-8", "surrogateescape")
     status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None)
     if status:
         return NvrtcCompilation(None, "", _error_string(nvrtc, status))
     try:
-        options = [option.encode() for option in _options(library, path, arch)]
+        folders = (path.parent, *(library.parent / headers for headers in _HEADERS))
+        flags = [f"--gpu-architecture={re.sub('^sm_', 'compute_', arch)}", "--generate-line-info"]
+        flags += [f"--include-path={folder}" for folder in folders if folder.is_dir()]
+        options = [flag.encode() for flag in flags]
         array = (ctypes.c_char_p * len(options))(*options)
         status = nvrtc.nvrtcCompileProgram(program, len(options), array)
         ptx = None if status else _text(nvrtc, "PTX", program)
@@ -59,13 +66,6 @@ def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> Nvrtc
         )
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _options(library: Path, path: Path, arch: str) -> Iterator[str]:
-    yield f"--gpu-architecture={re.sub('^sm_', 'compute_', arch)}"
-    yield "--generate-line-info"
-    folders = (library.parent / headers for headers in _HEADERS)
-    yield from (f"--include-path={folder}" for folder in (path.parent, *folders) if folder.is_dir())
 
 
 def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
@@ -81,15 +81,6 @@ def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
 def _error_string(nvrtc: ctypes.CDLL, status: int) -> str:
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
     return str(nvrtc.nvrtcGetErrorString(status).decode())
-
-
-def _load(library: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise ToolNotFoundError(
-            f"{library} cannot be loaded: {error}", "install it again"
-        ) from None
 
 
 def _candidates() -> Iterator[Path]:
@@ -118,15 +109,11 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
         source = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
-    nvcc = _find_nvcc()
-    return _with_nvcc(path, arch, nvcc) if nvcc else _with_nvrtc(path, source, arch)
-
-
-def _find_nvcc() -> Path | None:
     try:
-        return tools.find("nvcc")[0]
+        nvcc = tools.find("nvcc")[0]
     except ToolNotFoundError:
-        return None
+        return _with_nvrtc(path, source, arch)
+    return _with_nvcc(path, arch, nvcc)
 
 
 def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import TypeVar, TypeVarTuple
 
@@ -44,14 +45,33 @@ def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Cod
     ptx = _parsed(compiled.ptx) if compiled.ptx else None
     notes: list[str] = []
     remarks, cubin = _cubin(compiled, notes) if ptxas else (compiled.notes, compiled.cubin)
-    listing = _sass_or_none(cubin, compiled.ptx, notes) if cubin and sass else None
+    listing, resources = None, None
+    if cubin and sass:
+        with _noted("no SASS", notes):
+            listing = _disassembled(cubin, compiled.ptx)
+    if cubin:
+        with _noted("no registers or spills", notes):
+            resources = _resources(cubin).get(compiled.name)
+    # The remarks without those on other kernels of the file.
+    matches = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
+    function_of = {remark: match[1] for remark, match in matches if match}
+    kernels = ptx.kernels() if ptx and function_of else ()
+    others = {kernel.name for kernel in kernels} - {compiled.name}
     return Code(
         ptx=_function(ptx, compiled.name, required=True),
         sass=_function(listing, compiled.name),
-        resources=_resources_or_none(cubin, compiled.name, notes) if cubin else None,
-        remarks=_own(remarks, compiled.name, ptx),
+        resources=resources,
+        remarks=tuple(remark for remark in remarks if function_of.get(remark) not in others),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+@contextmanager
+def _noted(what: str, notes: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except TraceviewError as error:
+        notes.append(f"{what}: {error}")
 
 
 def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
@@ -87,7 +107,6 @@ def _assembled(ptx: str, arch: str) -> Assembled:
 
 @_once
 def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
-    """The SASS, with the source lines of the PTX if there is one."""
     listing = nvdisasm.disassemble(cubin)
     return with_sources_of(listing, _parsed(ptx)) if ptx else listing
 
@@ -114,30 +133,6 @@ def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes
     else:
         return (*compiled.notes, *assembled.notes), compiled.cubin or assembled.cubin
     return compiled.notes, compiled.cubin
-
-
-def _own(remarks: tuple[str, ...], name: str, ptx: Listing | None) -> tuple[str, ...]:
-    """The remarks without those on other kernels of the file."""
-    matches = ((remark, _ON_FUNCTION.search(remark)) for remark in remarks)
-    function_of = {remark: match[1] for remark, match in matches if match}
-    others = {kernel.name for kernel in ptx.kernels()} - {name} if ptx and function_of else set()
-    return tuple(remark for remark in remarks if function_of.get(remark) not in others)
-
-
-def _sass_or_none(cubin: bytes, ptx: str | None, notes: list[str]) -> Listing | None:
-    try:
-        return _disassembled(cubin, ptx)
-    except TraceviewError as error:
-        notes.append(f"no SASS: {error}")
-        return None
-
-
-def _resources_or_none(cubin: bytes, name: str, notes: list[str]) -> Resources | None:
-    try:
-        return _resources(cubin).get(name)
-    except TraceviewError as error:
-        notes.append(f"no registers or spills: {error}")
-        return None
 
 
 def _function(listing: Listing | None, name: str, *, required: bool = False) -> Function | None:

@@ -65,7 +65,14 @@ def assemble(
             "install a newer CUDA toolkit, or set $TRACEVIEW_PTXAS to its ptxas" if old else "",
         )
     stores, loads = _spills(result.err)
-    return Assembled(result.written, chosen, (*note, *_remarks(result.err)), stores, loads)
+    # Without repetitions, with the PTX line if there is one.
+    remarks: dict[str, None] = {}
+    for line in result.err.splitlines():
+        message = _MESSAGE.match(line)
+        if message and (message["level"] == "warning" or _REMARK.search(message["text"])):
+            place = f"line {message['line']}: " if message["line"] else ""
+            remarks.setdefault(place + message["text"].strip())
+    return Assembled(result.written, chosen, (*note, *remarks), stores, loads)
 
 
 def _run(
@@ -129,19 +136,7 @@ def _first_error(result: ProcessResult) -> str:
     return without_line["text"].strip()[:300] if without_line else result.evidence
 
 
-def _remarks(log: str) -> tuple[str, ...]:
-    """Warnings and performance remarks, without repetitions, with the PTX line if there is one."""
-    remarks: dict[str, None] = {}
-    for line in log.splitlines():
-        message = _MESSAGE.match(line)
-        if message and (message["level"] == "warning" or _REMARK.search(message["text"])):
-            place = f"line {message['line']}: " if message["line"] else ""
-            remarks.setdefault(place + message["text"].strip())
-    return tuple(remarks)
-
-
 def _spills(log: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Spill store and spill load bytes by function, from the output of `ptxas -v`."""
     stores: dict[str, int] = {}
     loads: dict[str, int] = {}
     function = ""

@@ -75,7 +75,13 @@ def run(
         source_path, target = Path(folder, f"input{suffix}"), Path(folder, "output")
         if source is not None:
             source_path.write_bytes(source)
-        result = _run([path, *arguments(source_path, target)], timeout_s, Path(folder))
+        command = [path, *arguments(source_path, target)]
+        result = processes.run_process(command, timeout_s=timeout_s, folder=Path(folder))
+        if result.timed_out:
+            raise TraceviewError(f"{path.name} did not end within {timeout_s:g} s")
+        if result.status is None:
+            what = f"{path} {result.err.removeprefix('it ')}"
+            raise ToolNotFoundError(what, "install it again")
         # The name of our temporary copy would only puzzle the user.
         return replace(
             result,
@@ -94,17 +100,6 @@ def run_first_able(
         if result.ok or not re.search(too_old, result.err):
             break
         result = attempt(path)
-    return result
-
-
-def _run(command: Sequence[str | Path], timeout_s: float, folder: Path) -> processes.ProcessResult:
-    result = processes.run_process(command, timeout_s=timeout_s, folder=folder)
-    if result.timed_out:
-        raise TraceviewError(f"{Path(command[0]).name} did not end within {timeout_s:g} s")
-    if result.status is None:
-        raise ToolNotFoundError(
-            f"{command[0]} {result.err.removeprefix('it ')}", "install it again"
-        )
     return result
 
 

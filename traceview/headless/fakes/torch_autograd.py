@@ -80,7 +80,6 @@ def _inputs_of(graph: Any) -> list[Any]:
 
 
 def _move(graph: Any, device: Any) -> None:
-    """Change the device of all tensors that a graph creates."""
     from torch.fx.node import map_aggregate
 
     def moved(value: Any) -> Any:
@@ -114,7 +113,6 @@ def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
 
 
 def _propagate(graph: Any, inputs: Sequence[Any]) -> None:
-    """Recompute the fake result of each node."""
     from torch._guards import detect_fake_mode
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 

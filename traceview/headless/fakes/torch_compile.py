@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.headless.fakes import torch_accelerator, torch_autograd, torch_device_guard
+from traceview.headless.fakes.torch_cuda import answer, torch_
 from traceview.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials
 from traceview.headless.inductor_sources import places_in
 
@@ -23,7 +24,7 @@ _ONE_MS = 1.0
 
 def skip(skipped: Callable[[], None]) -> None:
     """Make torch.compile return its argument; `skipped` is called when that is used."""
-    torch = _torch()
+    torch = torch_()
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
@@ -45,7 +46,7 @@ def skip(skipped: Callable[[], None]) -> None:
 
 def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
     """Let torch.compile generate kernels; `note` gets a warning at the first call."""
-    torch = _torch()
+    torch = torch_()
     real = torch.compile
 
     @functools.cache
@@ -62,39 +63,12 @@ def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:
 
 def run_generated(gpu: Gpu, trials: Trials) -> None:
     """Let code that Inductor has generated run without a GPU."""
-    _prepare(_torch(), gpu, trials)
+    torch = torch_()
+    # Register the fake driver with Triton's backends, where Inductor looks it up.
+    from triton.backends import backends
 
-
-def places_of(name: str) -> Sequence[str]:
-    """A remark on the source lines of the operations in an Inductor kernel, if known."""
-    import sys
-
-    debug = sys.modules.get("torch._inductor.debug")
-    stacks = getattr(debug, "_inductor_kernel_stack_trace", {})
-    pytorch = str(Path(_torch().__file__).parent)
-    traces = (s for key, each in stacks.items() if key.partition(":")[0] == name for s in each)
-    places = list(dict.fromkeys(places_in(traces, [pytorch])))
-    return (f"its operations are at {', '.join(places)}",) if places else ()
-
-
-def _experimental(version: str) -> str:
-    tested = f"tested with PyTorch {' and '.join(TESTED)}"
-    this = "" if version.startswith(tuple(f"{each}." for each in TESTED)) else f", not {version}"
-    return (
-        f"--compile is experimental ({tested}{this}): where Inductor selects by timing, its "
-        "first candidate is shown as launched"
-    )
-
-
-def _torch() -> Any:
-    """PyTorch as Any, as its types forbid patching it."""
-    import torch
-
-    return torch
-
-
-def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
-    _register_driver()
+    known = backends["nvidia"]
+    backends["nvidia"] = type(known)(compiler=known.compiler, driver=NoLaunchDriver)
     _register_device(torch, gpu)
     torch_device_guard.install(torch)
     _create_on_cpu(torch)
@@ -113,12 +87,25 @@ def _prepare(torch: Any, gpu: Gpu, trials: Trials) -> None:
     config.fx_graph_cache = functorch_config.enable_autograd_cache = False
 
 
-def _register_driver() -> None:
-    """Register the fake driver with Triton's backends, where Inductor looks it up."""
-    from triton.backends import backends
+def places_of(name: str) -> Sequence[str]:
+    """A remark on the source lines of the operations in an Inductor kernel, if known."""
+    import sys
 
-    known = backends["nvidia"]
-    backends["nvidia"] = type(known)(compiler=known.compiler, driver=NoLaunchDriver)
+    debug = sys.modules.get("torch._inductor.debug")
+    stacks = getattr(debug, "_inductor_kernel_stack_trace", {})
+    pytorch = str(Path(torch_().__file__).parent)
+    traces = (s for key, each in stacks.items() if key.partition(":")[0] == name for s in each)
+    places = list(dict.fromkeys(places_in(traces, [pytorch])))
+    return (f"its operations are at {', '.join(places)}",) if places else ()
+
+
+def _experimental(version: str) -> str:
+    tested = f"tested with PyTorch {' and '.join(TESTED)}"
+    this = "" if version.startswith(tuple(f"{each}." for each in TESTED)) else f", not {version}"
+    return (
+        f"--compile is experimental ({tested}{this}): where Inductor selects by timing, its "
+        "first candidate is shown as launched"
+    )
 
 
 def _register_device(torch: Any, gpu: Gpu) -> None:
@@ -142,17 +129,13 @@ def _register_device(torch: Any, gpu: Gpu) -> None:
         "raise_if_triton_unavailable": None,
     }
     known: Any = device_interface.CudaInterface
-    fixed = {name: staticmethod(_answer(value)) for name, value in answers.items()}
+    fixed = {name: staticmethod(answer(value)) for name, value in answers.items()}
     shown = {name: getattr(torch.cuda, name) for name in ("device", "Event", "Stream")}
     worker = type("Worker", (known.Worker,), fixed)
     interface: Any = type("FakeCuda", (known,), fixed | shown | {"Worker": worker})
     device_interface.get_interface_for_device("cpu")  # registers all others first
     for name in ("cuda", "cuda:0"):
         device_interface.register_interface_for_device(name, interface)
-
-
-def _answer(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
 
 
 def _create_on_cpu(torch: Any) -> None:

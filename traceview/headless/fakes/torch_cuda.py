@@ -36,7 +36,7 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
     With `unchecked`, comparisons of values pass, as no kernel has computed any; it is called with
     the name of each comparison.
     """
-    torch = _torch()
+    torch = torch_()
     for name, value in _cuda_fakes(torch, gpu).items():
         setattr(torch.cuda, name, value)
         if name in vars(torch.cuda.memory):
@@ -113,7 +113,7 @@ class _Ranges:
     """A stub of NVTX, which a build without CUDA lacks."""
 
     def __getattr__(self, _: str) -> Callable[..., int]:
-        return _answer(0)
+        return answer(0)
 
 
 class _Properties:
@@ -136,7 +136,7 @@ class _Properties:
         self.gcnArchName = ""
 
 
-def _torch() -> Any:
+def torch_() -> Any:
     """PyTorch as Any, as its types forbid patching it."""
     import torch
 
@@ -144,7 +144,6 @@ def _torch() -> Any:
 
 
 def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
-    """The fakes of functions and classes of torch.cuda, by name."""
     properties = _Properties(gpu)
     answers: dict[str, Any] = {"Event": Event, "Stream": Stream, "CUDAGraph": _Graph}
     # Dynamo compares by identity: each name needs its own function or class.
@@ -152,21 +151,22 @@ def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
     answers |= {name: type(name, (_Context,), {}) for name in contexts}
     stream = Stream()
     for names, value in ((_NOTHING, None), (_ZERO, 0), (_YES, True), (_STREAM, stream)):
-        answers |= {name: _answer(value) for name in names.split()}
+        answers |= {name: answer(value) for name in names.split()}
     return answers | {
-        "device_count": _answer(1),
-        "is_current_stream_capturing": _answer(False),
-        "get_device_capability": _answer(divmod(gpu.number, 10)),
-        "get_device_name": _answer(properties.name),
-        "get_device_properties": _answer(properties),
-        "get_rng_state": _answer(torch.zeros(16, dtype=torch.uint8)),
-        "mem_get_info": _answer((80 * _GIB, 80 * _GIB)),
-        "memory_stats": _answer(defaultdict(int)),
-        "memory_summary": _answer(""),
+        "device_count": answer(1),
+        "is_current_stream_capturing": answer(False),
+        "get_device_capability": answer(divmod(gpu.number, 10)),
+        "get_device_name": answer(properties.name),
+        "get_device_properties": answer(properties),
+        "get_rng_state": answer(torch.zeros(16, dtype=torch.uint8)),
+        "mem_get_info": answer((80 * _GIB, 80 * _GIB)),
+        "memory_stats": answer(defaultdict(int)),
+        "memory_summary": answer(""),
     }
 
 
-def _answer(value: Any) -> Callable[..., Any]:
+def answer(value: Any) -> Callable[..., Any]:
+    """A function of any arguments that returns a value."""
     return lambda *_, **__: value
 
 
@@ -199,27 +199,20 @@ def _is_traced_on_gpu() -> bool:
 
 
 def _on_cpu(device: Any) -> Any:
-    """The real device of a tensor that is requested on `device`."""
     import torch
 
     if _is_traced_on_gpu():
-        return _numbered(device)
+        # The GPU with its index, which PyTorch would otherwise query from CUDA.
+        if type(device) is int or device == "cuda":
+            return torch.device("cuda", device if type(device) is int else 0)
+        if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+            return torch.device("cuda", 0)
+        return device
     if isinstance(device, torch.device):
         return torch.device("cpu") if device.type == "cuda" else device
     if isinstance(device, str):
         return "cpu" if device.partition(":")[0] == "cuda" else device
     return "cpu" if type(device) is int else device
-
-
-def _numbered(device: Any) -> Any:
-    """The GPU with its index, which PyTorch would otherwise query from CUDA."""
-    import torch
-
-    if type(device) is int or device == "cuda":
-        return torch.device("cuda", device if type(device) is int else 0)
-    if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
-        return torch.device("cuda", 0)
-    return device
 
 
 def _replace_factories(torch: Any) -> None:

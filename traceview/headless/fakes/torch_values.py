@@ -63,20 +63,16 @@ def _is_large(func: Any, args: Sequence[Any]) -> bool:
     if name in _CREATES:
         size = args[0] if name != "randint" else next(a for a in args if not isinstance(a, int))
         return bool(math.prod(size) >= _LARGE)
-    tensors = _tensors(args)
+    import torch
+
+    flat = (part for arg in args for part in (arg if isinstance(arg, (list, tuple)) else [arg]))
+    tensors = [part for part in flat if isinstance(part, torch.Tensor)]
     if any(tensor.device.type == "meta" for tensor in tensors):
         return False
     if name in _PRODUCTS and len(tensors) > 1:
         one, other = tensors[-2:] if name != "convolution" else tensors[:2]
         return bool(one.numel() * other.shape[-1] >= _MOST_PRODUCTS)
     return bool(sum(tensor.numel() for tensor in tensors) >= _LARGE)
-
-
-def _tensors(args: Sequence[Any]) -> list[Any]:
-    import torch
-
-    flat = (part for arg in args for part in (arg if isinstance(arg, (list, tuple)) else [arg]))
-    return [part for part in flat if isinstance(part, torch.Tensor)]
 
 
 def _uncomputed(

@@ -45,7 +45,6 @@ class Gpu:
 
     @property
     def target(self) -> Any:
-        """Triton's `GPUTarget`."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.number, 32)
@@ -125,11 +124,9 @@ class _Utils:
         }
 
     def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:  # noqa: N802 (libcuda's name)
-        """One cluster per SM."""
         return self._gpu.sm_count
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """A stub for everything else, which returns None."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *_: None
@@ -145,47 +142,38 @@ class NoLaunchDriver:
 
     @staticmethod
     def is_active() -> bool:
-        """Always True."""
         return True
 
     def get_current_target(self) -> Any:
-        """The target of the fake GPU."""
         return self._gpu.target
 
     def get_device_capability(self, *_: Any) -> tuple[int, int]:
-        """The compute capability, such as (9, 0)."""
         return divmod(self._gpu.number, 10)
 
     def get_current_device(self) -> int:
-        """Device 0."""
         return 0
 
     def set_current_device(self, *_: Any) -> None: ...
 
     def get_current_stream(self, *_: Any) -> int:
-        """The default stream."""
         return 0
 
     def map_python_to_cpp_type(self, type_: str) -> str:
-        """The C++ name of a Triton type."""
         from triton.backends.nvidia.driver import ty_to_cpp
 
         return str(ty_to_cpp(type_))
 
     def get_active_torch_device(self) -> Any:
-        """The device on which a program is to make its tensors."""
         import torch
 
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        """The fake torch.cuda."""
         import torch
 
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """The autotuner's benchmark function."""
         return self._trials.bench
 
     def get_empty_cache_for_benchmark(self) -> Any:
@@ -197,7 +185,6 @@ class NoLaunchDriver:
     def clear_cache(self, *_: Any) -> None: ...
 
     def assemble_tensormap_to_arg(self, _: Any, arguments: Any) -> Any:
-        """The arguments of a launch, with tensor maps unchanged."""
         return arguments
 
     def allocate_default_profile_scratch(self, *_: Any) -> None: ...

@@ -134,9 +134,7 @@ class Shape:
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return self
-        if self.is_strides:
-            return self.tensor.stride(at)
-        return self.tensor.size(at)
+        return self.tensor.stride(at) if self.is_strides else self.tensor.size(at)
 
 
 @dataclass

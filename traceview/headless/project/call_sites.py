@@ -7,7 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from traceview.records import record
@@ -39,13 +39,14 @@ class Aliases:
             return True
         if isinstance(node, ast.Attribute):
             values = self._fields.get(node.attr, ())
-            return node.attr == self._kernel or any(_is_name(v, self._kernel) for v in values)
+            return node.attr == self._kernel or any(
+                isinstance(v, ast.Name) and v.id == self._kernel for v in values
+            )
         if isinstance(node, ast.Call):
             return any(self.names(part, steps - 1) for part in node.args)
         return any(self.names(each, steps - 1) for each in self._values(node, steps))
 
     def _values(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
-        """The expressions whose values `node` may have."""
         if steps == 0:
             return
         if isinstance(node, ast.Name):
@@ -54,31 +55,23 @@ class Aliases:
             yield from (node.body, node.orelse)
         elif isinstance(node, ast.Subscript):
             for container in self._containers(node.value, steps - 1):
-                yield from _items(container, node.slice)
+                # The elements of a literal at a key, all of them if the key is not constant.
+                if isinstance(container, (ast.List, ast.Tuple)):
+                    yield from container.elts
+                elif isinstance(container, ast.Dict):
+                    wanted = node.slice
+                    for key, value in zip(container.keys, container.values, strict=True):
+                        constant = all(isinstance(k, ast.Constant) for k in (wanted, key))
+                        if not constant or ast.dump(wanted) == ast.dump(key or wanted):
+                            yield value
 
     def _containers(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
-        """The dicts, lists and tuples whose values `node` may have."""
         if isinstance(node, (ast.Dict, ast.List, ast.Tuple)):
             yield node
         else:
             for each in self._values(node, steps):
                 if steps:
                     yield from self._containers(each, steps - 1)
-
-
-def _items(container: ast.expr, key: ast.expr) -> Iterator[ast.expr]:
-    """The elements of a literal at a key, all of them if the key is not constant."""
-    if isinstance(container, (ast.List, ast.Tuple)):
-        yield from container.elts
-    elif isinstance(container, ast.Dict):
-        for each, value in zip(container.keys, container.values, strict=True):
-            known = isinstance(key, ast.Constant) and isinstance(each, ast.Constant)
-            if not known or ast.dump(key) == ast.dump(each or key):
-                yield value
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 _MOST_FILES = 3000
@@ -127,7 +120,8 @@ def _others(file: Path, project: Path | None) -> list[Path]:
 
     def order(path: Path) -> tuple[bool, int, str]:
         text = str(path.relative_to(project))
-        near = len(Path(*_common(path.parts, file.parts)).parts)
+        pairs = zip(path.parts, file.parts, strict=False)
+        near = sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
         return not _FIRST.search(text), -near, text
 
     return [path for path in sorted(files, key=order) if path != file]
@@ -138,15 +132,6 @@ def _sources(project: Path) -> Iterator[Path]:
     for folder, below, names in os.walk(project):
         below[:] = sorted(each for each in below if each[0] != "." and each not in _INSTALLED)
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
-    common = []
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common.append(a)
-    return common
 
 
 def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:

@@ -228,11 +228,12 @@ class Scope:
             return "Tensor" in ast.unparse(node.args[1])
         passed = (*arguments, *keywords.values())
         if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
-            return self._of_tensor(function, name)
+            if function in (max, min, sum, len) or name == "prod":
+                return SIZE * SIZE if name == "prod" else SIZE
+            raise Unknown
         return function(*arguments, **keywords)
 
     def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
-        """The tensor of unknown type in `dtype=x.dtype` of a call; None without one."""
         for keyword in call.keywords:
             dtype = keyword.value
             if keyword.arg == "dtype" and isinstance(dtype, ast.Attribute):
@@ -240,11 +241,6 @@ class Scope:
                 if dtype.attr == "dtype" and isinstance(owner, AssumedTensor) and not owner.dtype:
                     return owner
         return None
-
-    def _of_tensor(self, function: Any, name: str) -> Any:
-        if function in (max, min, sum, len) or name == "prod":
-            return SIZE * SIZE if name == "prod" else SIZE
-        raise Unknown
 
     def assign_all(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
         """Bind the names of a tuple to values, one of which may be starred: `*x.shape, n`."""
@@ -286,7 +282,6 @@ def _any_entry(table: Mapping[Any, Any]) -> Any:
 
 
 def _part(value: Any, at: int, target: ast.expr, count: int) -> Any:
-    """The part of a value that goes to one of `count` targets."""
     if isinstance(value, Shape):
         name = target.id if isinstance(target, ast.Name) else ""
         if value.is_strides:

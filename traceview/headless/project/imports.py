@@ -73,23 +73,26 @@ class _ModuleLoader(SourceFileLoader):
             self._packages.survive(module, error)
 
 
-class _PackageLoader(SourceFileLoader):
+class _PackageLoader(_ModuleLoader):
     """Runs `__init__.py` only when a name needs it."""
 
-    def __init__(self, name: str, path: str, packages: LazyPackages) -> None:
-        super().__init__(name, path)
-        self._packages, self._has_run = packages, False
+    _has_run = False
 
     def exec_module(self, module: ModuleType) -> None:
         folder = Path(self.path).parent
-        imports = _imports(self.path)
+        # The names that an `__init__.py` imports from its project: level, module, name there.
+        imports: dict[str, tuple[int, str, str]] = {}
+        for node in ast.parse(Path(self.path).read_bytes()).body:
+            if isinstance(node, ast.ImportFrom):
+                place = node.level, node.module or ""
+                imports |= {a.asname or a.name: (*place, a.name) for a in node.names}
 
         def missing(name: str) -> Any:
             if name.startswith("__") and name not in ("__all__", "__version__"):
                 raise AttributeError(name)
             if name in imports and not self._has_run:
                 value = _resolved(imports[name], module)
-            elif _is_module(folder, name):
+            elif (folder / f"{name}.py").is_file() or (folder / name).is_dir():
                 value = importlib.import_module(f"{module.__name__}.{name}")
             else:
                 return self._from_run(module, name)
@@ -102,27 +105,9 @@ class _PackageLoader(SourceFileLoader):
         if not self._has_run:
             self._has_run = True
             module.__dict__.pop("__getattr__", None)
-            try:
-                super().exec_module(module)
-            except Exception as error:
-                self._packages.survive(module, error)
+            super().exec_module(module)
             return getattr(module, name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-
-def _imports(path: str) -> dict[str, tuple[int, str, str]]:
-    """The names that an `__init__.py` imports from its project: level, module, name there."""
-    imported: dict[str, tuple[int, str, str]] = {}
-    for node in _statements(ast.parse(Path(path).read_bytes()).body):
-        for alias in node.names:
-            imported[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
-    return imported
-
-
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.ImportFrom]:
-    for node in body:
-        if isinstance(node, ast.ImportFrom):
-            yield node
 
 
 def _resolved(place: tuple[int, str, str], module: ModuleType) -> Any:
@@ -134,10 +119,6 @@ def _resolved(place: tuple[int, str, str], module: ModuleType) -> Any:
     if origin is not module and hasattr(origin, name):
         return getattr(origin, name)
     return importlib.import_module(f"{origin.__name__}.{name}")
-
-
-def _is_module(folder: Path, name: str) -> bool:
-    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
 _MOST_NAMED = 8

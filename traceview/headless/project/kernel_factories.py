@@ -54,7 +54,6 @@ def _factories(module: ast.Module) -> Iterator[str]:
 
 
 def _required(arguments: ast.arguments) -> int:
-    """The number of arguments that a call must pass."""
     named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
     return named + sum(default is None for default in arguments.kw_defaults)
 

@@ -171,7 +171,6 @@ def _annotated_dtype(annotation: str) -> Any:
 
 
 def _typical(name: str, annotation: str) -> Any:
-    """A typical value of a parameter by its annotation."""
     if name in ("num_warps", "num_stages", "num_ctas"):
         return UNKNOWN
     if annotation == "bool":
@@ -188,7 +187,6 @@ def _typical(name: str, annotation: str) -> Any:
 
 
 def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
-    """Follow statements up to a call; return whether it was reached."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -210,7 +208,8 @@ def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
 
 
 def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
-    branches = [b for b in (node.body, node.orelse) if _holds(b, until)]
+    both = (node.body, node.orelse)
+    branches = [body for body in both if any(until in ast.walk(part) for part in body)]
     if branches:
         scope.expect(node.test, branches[0] is node.body)
         return _run(branches[0], scope, until)
@@ -219,10 +218,6 @@ def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
         # Either branch may run.
         return _run(node.body, scope, until) or _run(node.orelse, scope, until)
     return _run(node.body if test else node.orelse, scope, until)
-
-
-def _holds(body: Sequence[ast.stmt], call: ast.Call) -> bool:
-    return any(part is call for node in body for part in ast.walk(node))
 
 
 def _first_of(value: Any) -> Any:

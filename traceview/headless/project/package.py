@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 from traceview.records import record
@@ -46,20 +45,14 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
     path = path.absolute()
     inner = next((f for f in path.parents[: _MOST_NAMESPACES + 1] if _is_package(f)), None)
     if inner is not None:
-        return _named(path, _outermost(inner).parent)
-    level = max((n.level for n in _imports(tree)), default=0)
+        while above := next((f for f in inner.parents[:2] if _is_package(f)), None):
+            inner = above
+        return _named(path, inner.parent)
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    level = max((node.level for node in imports), default=0)
     if not level:
         return None
     return _named(path, _project_root(path, level))
-
-
-def _outermost(folder: Path) -> Path:
-    """The outermost package above a folder, across at most one without `__init__.py`."""
-    while True:
-        above = next((f for f in folder.parents[:2] if _is_package(f)), None)
-        if above is None:
-            return folder
-        folder = above
 
 
 def _named(path: Path, root: Path) -> Package | None:
@@ -85,7 +78,3 @@ def _is_package(folder: Path) -> bool:
 
 def _is_project(folder: Path) -> bool:
     return any((folder / marker).exists() for marker in _MARKERS)
-
-
-def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))

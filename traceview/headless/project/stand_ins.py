@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,12 @@ class StandIn:
         if len(arguments) == 1 and not keywords and _is_definition(arguments[0]):
             return arguments[0]
         if _IS_QUERY.search(self.__name__) and arguments and isinstance(arguments[0], str):
-            return _is_importable(arguments[0])
+            # Whether a package is installed.
+            try:
+                spec = importlib.util.find_spec(arguments[0].partition(".")[0])
+            except (ImportError, ValueError):
+                return False
+            return spec is not None and not isinstance(spec.loader, MissingModules)
         return StandIn(f"{self.__name__}()")
 
     def __getattr__(self, name: str) -> StandIn:
@@ -101,9 +107,18 @@ class MissingModules(Loader):
         self, name: str, _path: Sequence[str] | None = None, _target: Any = None
     ) -> ModuleSpec | None:
         """A stand-in's spec; None where the program only asks or handles the failure."""
-        top = name.partition(".")[0]
         frames = list(_callers(sys._getframe(1)))
-        if top == "traceview" or _is_query(frames) or _is_of_library(frames) or handles_failure():
+        ours = list(itertools.takewhile(_is_ours, frames))
+        # The program only asks by importlib.util.find_spec, which loads nothing, or a library
+        # imports, which handles what is missing.
+        is_query = any(
+            frame.f_code.co_name == "find_spec" and "importlib" in frame.f_code.co_filename
+            for frame in frames[: len(ours) + 1]
+        )
+        names = (frame.f_globals.get("__name__", "") for frame in frames[len(ours) :])
+        importer = str(next(names, "")).partition(".")[0]
+        is_ours = name.partition(".")[0] == "traceview"
+        if is_ours or is_query or importer in _NEVER or handles_failure():
             return None
         if not self.is_known(name):
             self.names.append(name)
@@ -151,12 +166,6 @@ def handles_failure() -> bool:
     )
 
 
-def _is_of_library(frames: Sequence[FrameType]) -> bool:
-    """Whether torch, triton or numpy does the import: they handle what is missing."""
-    importer = next((f.f_globals.get("__name__", "") for f in frames if not _is_ours(f)), "")
-    return str(importer).partition(".")[0] in _NEVER
-
-
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
@@ -166,16 +175,6 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 def _is_ours(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     return any(part in file for part in _IMPORTLIB) or file.startswith(_OURS)
-
-
-def _is_query(frames: Sequence[FrameType]) -> bool:
-    """Whether importlib.util.find_spec is the caller, which loads nothing."""
-    for frame in frames:
-        if "importlib" in frame.f_code.co_filename and frame.f_code.co_name == "find_spec":
-            return True
-        if not _is_ours(frame):
-            return False
-    return False
 
 
 @functools.cache
@@ -188,17 +187,14 @@ def _handled_lines(file: str) -> tuple[tuple[int, int], ...]:
         return ()
     tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try))
     handled = (t for t in tries if any(map(_handles_imports, t.handlers)))
-    lines = [(t.body[0].lineno, t.body[-1].end_lineno or t.body[-1].lineno) for t in handled]
-    return (*lines, *_suppressed_lines(tree))
-
-
-def _suppressed_lines(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """The lines in `with suppress(ImportError)`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With) and any(
-            "suppress" in ast.unparse(item.context_expr) for item in node.items
-        ):
-            yield node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
+    suppressing = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With)
+        and any("suppress" in ast.unparse(item.context_expr) for item in node.items)
+    )
+    bodies = (*(node.body for node in handled), *(node.body for node in suppressing))
+    return tuple((b[0].lineno, b[-1].end_lineno or b[-1].lineno) for b in bodies)
 
 
 def _handles_imports(handler: ast.ExceptHandler) -> bool:
@@ -215,15 +211,6 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, (type, KernelInterface)) or (
         callable(value) and hasattr(value, "__code__")
     )
-
-
-def _is_importable(name: str) -> bool:
-    """Whether a package is installed."""
-    try:
-        spec = importlib.util.find_spec(name.partition(".")[0])
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and not isinstance(spec.loader, MissingModules)
 
 
 def _imported(name: str) -> Any:

@@ -69,7 +69,6 @@ def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:
 
 
 def _index(node: ast.expr) -> int:
-    """The index of a dimension if it is a constant, else 0."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
@@ -83,24 +82,17 @@ def _compared(node: ast.Compare) -> Iterator[tuple[str, int]]:
     name = _shape_of(node.left)
     if name and isinstance(right, ast.Tuple):
         yield name, len(right.elts)
-    name = _counted_of(node.left) if isinstance(node.ops[0], ast.Eq) else None
+    name = _shape_of(node.left, ("ndim", "dim")) if isinstance(node.ops[0], ast.Eq) else None
     if name and isinstance(right, ast.Constant) and type(right.value) is int:
         yield name, right.value
 
 
-def _shape_of(node: ast.expr) -> str | None:
-    """The name of the tensor in `x.shape`, `x.size()`, `x.stride`."""
+def _shape_of(
+    node: ast.expr, attributes: Sequence[str] = ("shape", "size", "stride")
+) -> str | None:
     node = node.func if isinstance(node, ast.Call) and not node.args else node
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return node.value.id if node.attr in ("shape", "size", "stride") else None
-    return None
-
-
-def _counted_of(node: ast.expr) -> str | None:
-    """The name of the tensor in `x.ndim` and `x.dim()`."""
-    node = node.func if isinstance(node, ast.Call) and not node.args else node
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return node.value.id if node.attr in ("ndim", "dim") else None
+        return node.value.id if node.attr in attributes else None
     return None
 
 

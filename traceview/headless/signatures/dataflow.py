@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
+from traceview.headless.signatures.notation import TYPE_NAMES
 from traceview.records import record
 
 Functions = Mapping[str, ast.FunctionDef]
@@ -21,21 +22,6 @@ _SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
 _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
-_TYPES = {
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float32": "fp32",
-    "float64": "fp64",
-    "int1": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-}
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
 _BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
@@ -73,16 +59,14 @@ class Usage:
             element_types[name] = element_types.get(name) or type_
         for root, type_ in self._loaded_types():
             element_types[root] = element_types.get(root) or type_
-        return element_types | self._alternatives(element_types)
-
-    def _alternatives(self, found: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The parameters that a pointer is chosen from: `a = a1 if first else a2`."""
+        # The parameters that a pointer is chosen from: `a = a1 if first else a2`.
         chosen: dict[str, str | None] = {}
         for values in self._assigned.values():
             plain = [v.id for v in values if isinstance(v, ast.Name) and v.id in self.parameters]
-            known = [name for name in plain if name in found]
-            chosen |= {name: found[known[0]] for name in plain if known and name not in found}
-        return chosen
+            typed = [element_types[name] for name in plain if name in element_types]
+            if typed:
+                chosen |= {name: typed[0] for name in plain if name not in element_types}
+        return element_types | chosen
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -145,22 +129,18 @@ class Usage:
     @cached_property
     def descriptors(self) -> tuple[str, ...]:
         """The parameters that are tensor descriptors: they have `load`, `store` or `block_type`."""
-        methods = (
-            c.func for c in self._calls(*_OF_DESCRIPTOR) if isinstance(c.func, ast.Attribute)
-        )
-        named = {m.value.id for m in methods if isinstance(m.value, ast.Name)}
-        named |= {
-            node.value.id
+        methods = [call.func for call in self._calls(*_OF_DESCRIPTOR)]
+        shapes = (
+            node
             for node in ast.walk(self.function)
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.attr in _SHAPE_OF_DESCRIPTOR
-        }
+            if isinstance(node, ast.Attribute) and node.attr in _SHAPE_OF_DESCRIPTOR
+        )
+        owners = (node.value for node in (*methods, *shapes) if isinstance(node, ast.Attribute))
+        named = {owner.id for owner in owners if isinstance(owner, ast.Name)}
         return tuple(name for name in self.parameters if name in named)
 
     @cached_property
     def _assigned(self) -> dict[str, list[ast.expr]]:
-        """The expressions assigned to each local name."""
         assigned: dict[str, list[ast.expr]] = {}
         for node in ast.walk(self.function):
             for target, value in _assignments(node):
@@ -236,17 +216,22 @@ class Usage:
 
     @cached_property
     def _operands(self) -> list[ast.expr]:
-        """The operands of tl.dot, here or in a helper."""
-        own = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        operands = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        return operands + self._passed_to_helpers(lambda inner: inner._operands)
+
+    def _passed_to_helpers(self, select: Callable[[Usage], list[ast.expr]]) -> list[ast.expr]:
+        """What is passed for the parameters that helpers use in the expressions of `select`."""
+        passed: list[ast.expr] = []
         for call, inner in self._helpers():
-            passed_on = {each.id for each in inner._operands if isinstance(each, ast.Name)}
-            own += [given for name, given in _bound(inner.parameters, call) if name in passed_on]
-        return own
+            names = {node.id for node in select(inner) if isinstance(node, ast.Name)}
+            passed += [given for name, given in _bound(inner.parameters, call) if name in names]
+        return passed
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
         yield from self._cast_loads("u")
-        for root in self._bits():
-            yield root, _BITS
+        # Values that are shifted or masked are integers.
+        for operand in self._bit_operands:
+            yield from ((root, _BITS) for root in self._values_in(operand, frozenset()))
         for operand in self._operands:
             yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
         for _, address in self._accesses():
@@ -254,28 +239,16 @@ class Usage:
         yield from ((root, _INDEX) for root, _ in self._cast_loads("i"))
 
     def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
-        """The pointers whose loaded values are cast to an integer type right away."""
         for call in self._calls("to"):
             kind = _cast(call) or ""
             loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
             if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] == sign:
                 yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
 
-    def _bits(self) -> Iterator[str]:
-        """The pointers whose loaded values are shifted or masked, so that they are integers."""
-        for operand in self._bit_operands:
-            yield from self._values_in(operand, frozenset())
-
     @cached_property
     def _bit_operands(self) -> list[ast.expr]:
         """The operands that are shifted or masked, here or in a helper."""
-        own = list(self._own_bit_operands())
-        for call, inner in self._helpers():
-            shifted = {each.id for each in inner._bit_operands if isinstance(each, ast.Name)}
-            own += [given for name, given in _bound(inner.parameters, call) if name in shifted]
-        return own
-
-    def _own_bit_operands(self) -> Iterator[ast.expr]:
+        operands: list[ast.expr] = []
         for node in ast.walk(self.function):
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
                 sides = (
@@ -283,15 +256,16 @@ class Usage:
                     if isinstance(node, ast.BinOp)
                     else [node.target, node.value]
                 )
-                shifts = isinstance(node.op, (ast.LShift, ast.RShift))
-                yield from sides[:1] if shifts else sides
+                operands += sides[:1] if isinstance(node.op, (ast.LShift, ast.RShift)) else sides
+        return operands + self._passed_to_helpers(lambda inner: inner._bit_operands)
 
     def _values_in(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
         """The pointers whose loaded values an expression passes on as they are."""
         if isinstance(node, ast.Call) and _called(node) in _LOADS:
             yield from self._loads_in(node, seen)
         elif isinstance(node, ast.Call) and _called(node) in _RESHAPES:
-            for part in (*node.args[:2], *_owner(node)):
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            for part in (*node.args[:2], *owner):
                 yield from self._values_in(part, seen)
         elif isinstance(node, ast.Name) and node.id not in seen:
             for value in self._assigned.get(node.id, ()):
@@ -302,7 +276,6 @@ class Usage:
             yield from self._values_in(node.left, seen)
 
     def _stored_type(self, call: ast.Call) -> str | None:
-        """The type that a stored value was last cast to."""
         if _called(call) != "store" or len(call.args) < 2:
             return None
         values = [call.args[1]]
@@ -311,7 +284,6 @@ class Usage:
         return next(filter(None, map(_cast, reversed(values))), None)
 
     def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
-        """The parameters that are passed to a helper as pointers."""
         for call, inner in self._helpers():
             for parameter, given in _bound(inner.parameters, call):
                 root = self._root(given) if parameter in inner.pointers else None
@@ -319,7 +291,6 @@ class Usage:
                     yield root, inner.pointers[parameter]
 
     def _helpers(self) -> Iterator[tuple[ast.Call, Usage]]:
-        """The calls of helpers, each with the usage of that helper."""
         for call in self._calls():
             name = _called(call)
             if name in self.helpers and name not in self.seen:
@@ -354,12 +325,7 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
             yield from _unpacked(part, given)
 
 
-def _owner(call: ast.Call) -> list[ast.expr]:
-    return [call.func.value] if isinstance(call.func, ast.Attribute) else []
-
-
 def _called(call: ast.Call) -> str:
-    """The last part of the name of a called function: `load` for tl.load."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
@@ -382,20 +348,15 @@ def _passed_on(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Call) and _called(node) in _PASSES_ON:
         first = _first(node)
         return [first] if first is not None else []
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-    ):
-        return [node.func.value]
-    return []
+    func = node.func if isinstance(node, ast.Call) else None
+    return [func.value] if isinstance(func, ast.Attribute) and func.attr == "to" else []
 
 
 def _cast(node: ast.expr) -> str | None:
     if not (isinstance(node, ast.Call) and _called(node) == "to" and node.args):
         return None
     word = node.args[0]
-    return _TYPES.get(word.attr) if isinstance(word, ast.Attribute) else None
+    return TYPE_NAMES.get(word.attr) if isinstance(word, ast.Attribute) else None
 
 
 def _bound(parameters: tuple[str, ...], call: ast.Call) -> Iterator[tuple[str, ast.expr]]:

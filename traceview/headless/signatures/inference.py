@@ -157,17 +157,13 @@ def _guess(
     if _is_pointer(name, usage):
         inferred = usage.pointers.get(name)
         element = defaults.operand if inferred == "fp16" else inferred
-        element = element or _pointee(name, defaults)
+        element = element or ("i32" if _INTEGER_DATA.search(name) else defaults.element)
         return argument(name, f"*{element}:16")
     return constant(name, 1) if name in ones else argument(name, _scalar(parameter))
 
 
 def _is_pointer(name: str, usage: Usage) -> bool:
     return name in usage.pointers or is_pointer_name(name)
-
-
-def _pointee(name: str, defaults: Defaults) -> str:
-    return "i32" if _INTEGER_DATA.search(name) else defaults.element
 
 
 def _may_be_divisible(type_: str) -> bool:
@@ -246,7 +242,6 @@ def _constexpr(
 
 
 def _stride_value(name: str, parameters: Sequence[Parameter]) -> int | None:
-    """The value of a constexpr that is a stride: 1 in the last dimension."""
     if "stride" not in name.lower():
         return None
     strides = [p.name for p in parameters if "stride" in p.name.lower()]

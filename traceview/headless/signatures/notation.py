@@ -21,6 +21,17 @@ Value = int | float | bool | str | None
 _SCALARS = r"(?:i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|fp8e\w+)"
 _TYPE = re.compile(rf"\**k?{_SCALARS}|tensordesc<{_SCALARS}\[[\d, ]+\]>|nvTmaDesc")
 _DTYPE = re.compile(r"(?:tl|triton\.language)\.(\w+)")
+TYPE_NAMES = {
+    "bfloat16": "bf16",
+    "int1": "i1",
+    "bool": "i1",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    **{f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+"""The name of a type in signatures, by its name in triton.language and PyTorch."""
 EXAMPLE = '"*fp32:16, *fp32:16, i32:16, 1024"'
 
 
@@ -67,11 +78,19 @@ def argument(name: str, entry: str) -> Argument:
     """Parse one entry of a signature. Raises InputError if it is neither a type nor a value."""
     type_, _, hint = (part.strip() for part in entry.partition(":"))
     if _TYPE.fullmatch(type_):
-        return _hinted(name, "fp32" if type_ == "f32" else type_, hint)
-    if hint or not _is_value(entry):
+        if hint == "1":
+            return constant(name, 1)
+        if hint not in ("", "16"):
+            what = f"unknown hint :{hint[:20]} for {name}"
+            raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
+        return Argument(name, "fp32" if type_ == "f32" else type_, divisible_by_16=hint == "16")
+    value = value_of(entry)
+    # A bare word is rather a misspelt type than a value.
+    is_word = isinstance(value, str) and value == entry.strip() and dtype_name(value) is None
+    if hint or is_word:
         what = f"signature entry {entry[:60]!r} for {name} is neither a type nor a value"
         raise InputError(what, f"use Triton's notation, for example {EXAMPLE}")
-    return constant(name, value_of(entry))
+    return constant(name, value)
 
 
 def constant(name: str, value: Value) -> Argument:
@@ -100,9 +119,7 @@ def as_written(name: str, value: Value) -> str:
     return str(value)
 
 
-def all_as_written(
-    constexprs: Mapping[str, Value | Sequence[Value]],
-) -> dict[str, str | list[str]]:
+def all_as_written(constexprs: Mapping[str, Value | Sequence[Value]]) -> dict[str, str | list[str]]:
     """The texts of constexprs, any of which may have a list of values."""
     return {
         name: as_written(name, value)
@@ -146,21 +163,6 @@ def _typed_parameters(
     raise InputError(what, f"give one entry per parameter: {names}")
 
 
-def _hinted(name: str, type_: str, hint: str) -> Argument:
-    if hint == "1":
-        return constant(name, 1)
-    if hint not in ("", "16"):
-        what = f"unknown hint :{hint[:20]} for {name}"
-        raise InputError(what, "use :16 (divisible by 16) or :1 (equal to one)")
-    return Argument(name, type_, divisible_by_16=hint == "16")
-
-
-def _is_value(entry: str) -> bool:
-    """Whether an entry is a value; a bare word is rather a misspelt type."""
-    value = value_of(entry)
-    return not isinstance(value, str) or value != entry.strip() or dtype_name(value) is not None
-
-
 def _written(argument: Argument) -> str:
     if argument.type != "constexpr":
         return argument.type + (":16" if argument.divisible_by_16 else "")
@@ -178,7 +180,6 @@ def _entries(signature: str) -> list[str]:
 
 
 def _split(signature: str) -> Iterator[str]:
-    """The parts between commas that are outside brackets and quotes."""
     depth, quote, start = 0, "", 0
     for at, letter in enumerate(signature):
         if quote or letter in "'\"":

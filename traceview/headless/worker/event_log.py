@@ -10,7 +10,7 @@ import enum
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -62,13 +62,12 @@ class EventLog:
         self.stream.write(json.dumps({"kind": kind, **fields}) + "\n")
         self.stream.flush()
 
+    def note(self, text: str) -> None:
+        """Write a note for the report."""
+        self.write("note", text=text)
+
     def compiled(
-        self,
-        *,
-        src: Any,
-        metadata: Mapping[str, Any],
-        metadata_group: Mapping[str, str],
-        **_: Any,
+        self, *, src: Any, metadata: Mapping[str, Any], metadata_group: Mapping[str, str], **_: Any
     ) -> None:
         """Triton's compilation listener, called for every kernel compiled or found in the cache."""
         identity = str(metadata["hash"])
@@ -113,7 +112,9 @@ class EventLog:
         self.launches[identity] += not timed
         count = self.launches[identity]
         if count & (count - 1) == 0:
-            values = _integers(src, arguments)
+            # The values of the run-time integer arguments, by name.
+            named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
+            values = {name: value for name, value in named if type(value) is int}
             self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
 
     def sampler(self, most: int | None) -> Callable[[str, Sequence[Any]], list[Any]]:
@@ -157,7 +158,7 @@ def arguments_of(src: Any) -> tuple[Argument, ...]:
         Argument(
             name,
             str(type_),
-            _is_divisible(attributes.get(path, ())),
+            any(k == "tt.divisibility" and n % 16 == 0 for k, n in attributes.get(path, ())),
             plain(constants.get(path)),
             name not in fixed,
         )
@@ -221,16 +222,6 @@ def _leaves(place: Place, name: str, type_: Any) -> Iterator[tuple[Place, str, A
     for at, inner in enumerate(type_):
         called = f"{name}.{fields[at]}" if fields else f"{name}[{at}]"
         yield from _leaves((*place, at), called, inner)
-
-
-def _is_divisible(attributes: Iterable[Any]) -> bool:
-    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in attributes)
-
-
-def _integers(src: Any, arguments: Sequence[Any]) -> dict[str, int]:
-    """The values of the run-time integer arguments, by name."""
-    named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
-    return {name: value for name, value in named if type(value) is int}
 
 
 def _at(arguments: Any, place: Place) -> Any:

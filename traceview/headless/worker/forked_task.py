@@ -40,7 +40,10 @@ class ForkedTask:
             # With a process group of its own, killing it ends ptxas, too.
             os.setsid()
             _end_with(lifeline)
-            _silence()
+            # Drop the pages that Triton and ptxas print where a compilation fails.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (1, 2):
+                os.dup2(nothing, descriptor)
             os.write(writer, json.dumps(function()).encode()[:_MOST_BYTES])
         finally:
             os._exit(0)
@@ -89,10 +92,3 @@ def _end_with(lifeline: tuple[int, int]) -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _silence() -> None:
-    """Drop the pages that Triton and ptxas print where a compilation fails."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (1, 2):
-        os.dup2(nothing, descriptor)

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from traceview.headless.project.assumed_tensor import (
-    AssumedDescriptor,
-    AssumedSize,
-    AssumedTensor,
-)
+from traceview.headless.project.assumed_tensor import AssumedDescriptor, AssumedSize, AssumedTensor
 from traceview.headless.project.launch_arguments import LaunchArguments
 from traceview.headless.signatures import inference, notation
 from traceview.headless.signatures.dataflow import Usage
@@ -25,22 +21,6 @@ from traceview.headless.worker.event_log import plain
 from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
 from traceview.ptx.model import Argument, How
 from traceview.records import record
-
-_ELEMENTS = {
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float64": "fp64",
-    "float8_e4m3fn": "fp8e4nv",
-    "float8_e5m2": "fp8e5",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "bool": "i1",
-}
 
 
 @record
@@ -115,24 +95,27 @@ class Guesses:
         chosen = self.jitted.chosen(arguments, passed)
         arguments = self._arguments(chosen | fixed, passed, defaults)
         if configuration.before_launch:
-            shaped = _shaped(configuration.before_launch, passed, arguments)
+            # The values with the block shapes that a configuration's hook gives to descriptors.
+            descriptors = {
+                name: SimpleNamespace(block_shape=list(value.block))
+                for name, value in passed.items()
+                if isinstance(value, AssumedDescriptor)
+            }
+            constants = {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
+            with contextlib.suppress(Exception):  # the user's code, given made-up values
+                configuration.before_launch(dict(passed) | constants | descriptors)
+            shaped = dict(passed) | {
+                name: replace(passed[name], block=tuple(map(int, descriptor.block_shape)))
+                for name, descriptor in descriptors.items()
+            }
             arguments = self._arguments(chosen | fixed, shaped, defaults)
         how: How = "called" if call.place else "guessed"
         return Attempt(arguments, call.options, call.place, how)
 
-    def _plausible(self, passed: Mapping[str, Any]) -> dict[str, Any]:
-        """The passed values without tiles of 1 that follow from assumed sizes.
-
-        The number of iterations of an unrolled loop is small instead of an assumed size.
-        """
-        assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
-        tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
-        few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
-        return {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
-
     def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
         """Element types by pointer, from the uses of any pointer to a tensor of the same type."""
-        unknown = {n: v.name for n, v in passed.items() if _element_is_open(v)}
+        tensors = {n: v for n, v in passed.items() if isinstance(v, AssumedTensor)}
+        unknown = {n: tensor.name for n, tensor in tensors.items() if _element(tensor) is None}
         known = {n: t for n, t in self.usage.pointers.items() if t and n in unknown}
         types = {unknown[name]: type_ for name, type_ in reversed(known.items())}
         return {n: types[tensor] for n, tensor in unknown.items() if tensor in types} | known
@@ -141,7 +124,12 @@ class Guesses:
         self, fixed: Mapping[str, notation.Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
-        passed = self._plausible(passed)
+        # The passed values without tiles of 1 that follow from assumed sizes. The number of
+        # iterations of an unrolled loop is small instead of an assumed size.
+        assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
+        tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
+        few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
+        passed = {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
         alike = {
             name: defaults.operand if type_ == "fp16" else type_
@@ -153,28 +141,6 @@ class Guesses:
             else like
             for parameter, like in zip(parameters, guessed, strict=True)
         )
-
-
-def _shaped(
-    before_launch: Callable[[dict[str, Any]], object],
-    passed: Mapping[str, Any],
-    arguments: Sequence[Argument],
-) -> dict[str, Any]:
-    """The values with the block shapes that a configuration's hook gives to descriptors."""
-    descriptors = {
-        name: SimpleNamespace(block_shape=list(value.block))
-        for name, value in passed.items()
-        if isinstance(value, AssumedDescriptor)
-    }
-    constants = {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
-    with contextlib.suppress(Exception):  # the user's code, given made-up values
-        before_launch(dict(passed) | constants | descriptors)
-    blocks = {n: tuple(map(int, each.block_shape)) for n, each in descriptors.items()}
-    return dict(passed) | {n: replace(passed[n], block=block) for n, block in blocks.items()}
-
-
-def _element_is_open(value: Any) -> bool:
-    return isinstance(value, AssumedTensor) and _element(value) is None
 
 
 def _passed(
@@ -193,29 +159,23 @@ def _passed(
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
     if parameter.is_constexpr or value is None:
-        return notation.constant(name, plain(_named(value)))
+        # Triton's type for one of PyTorch's.
+        import triton.language as tl
+
+        text = str(value)
+        if text.startswith("torch."):
+            value = getattr(tl, text.removeprefix("torch."), value)
+        return notation.constant(name, plain(value))
     if isinstance(value, bool):
         return Argument(name, "i1")
     if isinstance(value, int):
-        return _integer(parameter, value)
+        # An integer as the launcher specialises it.
+        if parameter.is_specialized and value == 1:
+            return notation.constant(name, 1)
+        type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
+        return Argument(name, type_, parameter.is_specialized and value % 16 == 0)
     return Argument(name, "fp32") if isinstance(value, float) else guessed
 
 
-def _integer(parameter: notation.Parameter, value: int) -> Argument:
-    """An integer as the launcher specialises it."""
-    if parameter.is_specialized and value == 1:
-        return notation.constant(parameter.name, 1)
-    type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
-    return Argument(parameter.name, type_, parameter.is_specialized and value % 16 == 0)
-
-
 def _element(tensor: AssumedTensor) -> str | None:
-    return _ELEMENTS.get(str(tensor.dtype).removeprefix("torch."))
-
-
-def _named(value: Any) -> Any:
-    """Triton's type for one of PyTorch's."""
-    import triton.language as tl
-
-    text = str(value)
-    return getattr(tl, text.removeprefix("torch."), value) if text.startswith("torch.") else value
+    return notation.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))

@@ -39,6 +39,10 @@ from traceview.headless.worker.recompile_server import RAN, STARTED, Channel
 from traceview.headless.worker.resolve_kernels import KernelResolution
 
 _UNAFFECTED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
+_UNCHECKED = " passed unchecked, as no kernel ran; --emulate computes values to compare"
+_UNCOMPUTED = (
+    "large operations of PyTorch were not computed, as no kernel ran; --emulate computes them"
+)
 _AHEAD_S = 30.0
 # What follows the last trial: disassembly and the report.
 _REPORT_S = 1.5
@@ -66,41 +70,37 @@ def main(request_path: str, events_path: str) -> None:
 
 
 def _end() -> None:
-    """End the process although threads of the script may still run."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _run_script(
-    request: Request,
-    log: EventLog,
-    gpu: Gpu,
-    samples: dict[str, LaunchSample],
-    channel: Channel,
+    request: Request, log: EventLog, gpu: Gpu, samples: dict[str, LaunchSample], channel: Channel
 ) -> bool:
     """Run the script and resolve its kernels; return whether it ran to its end.
 
     `samples` gets a launch of each variant.
     """
-    _need_triton()
-    script = (
-        run_script.of_file(request.file)
-        if request.file
-        else run_script.of_module(str(request.module))
-    )
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        what = f"a Python target needs Triton, which {sys.executable} cannot import ({error})"
+        raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
+    file, options = request.file, request.options
+    script = run_script.of_file(file) if file else run_script.of_module(str(request.module))
     overrides = _install_fakes(request, gpu, log, samples, generated=script.is_generated)
-    launch = request.options.signature is None
+    launch = options.signature is None
     log.how = "launched" if launch else None
-    imports = ProjectImports()
+    imports, process_id = ProjectImports(), os.getpid()
     imports.install(script.package)
-    clock, process_id = _Clock(request, channel), os.getpid()
     ending = run_script.run(
         script,
         # What Inductor generates times itself in its main part, a hundred times over.
         as_main=launch and not script.is_generated,
-        arguments=request.options.arguments,
-        starting=clock.start,
+        arguments=options.arguments,
+        # Imports are done, which the script's own limit excludes.
+        starting=functools.partial(channel.send, STARTED),
         afterwards=functools.partial(_call_model, log, script.is_generated)
         if launch
         else lambda _: None,
@@ -109,14 +109,18 @@ def _run_script(
     if os.getpid() != process_id:
         # A fork of the script must not answer the client.
         _end()
-    deadline = clock.ended()
+    # At least half of the time is left after a script that took long.
+    deadline = Deadline(request.began_s + options.trials_s - _REPORT_S)
+    deadline = deadline.no_sooner_than(options.trials_s / 2)
+    channel.send(f"{RAN}{deadline.at_s!r}\n")
     log.how = None
-    _check_overrides(overrides, log)
+    unused = [name for name in overrides.values if name not in overrides.used]
+    if unused and log.variants:
+        what = f"no launched kernel has a parameter {unused[0][:60]!r}"
+        raise InputError(what, "check --constexpr")
     for text in imports.notes():
-        log.write("note", text=text)
-    KernelResolution(
-        request.options, log, gpu, script, ending, deadline, imports.not_installed
-    ).run()
+        log.note(text)
+    KernelResolution(options, log, gpu, script, ending, deadline, imports.not_installed).run()
     return not ending.stopped
 
 
@@ -133,42 +137,11 @@ def _call_model(log: EventLog, generated: bool, names: Mapping[str, Any]) -> Non
         text = f"called {harness.text}, as the harness of {harness.owner} does"
     except Exception as error:
         text = f"{harness.text} raised {type(error).__name__}: {compile_error.in_words(error)}"
-    log.write("note", text=text)
-
-
-class _Clock:
-    """Tells the client when the script starts, and when trials end once it has ended."""
-
-    def __init__(self, request: Request, channel: Channel) -> None:
-        self._seconds, self._channel = request.options.trials_s, channel
-        self._deadline = Deadline(request.began_s + self._seconds - _REPORT_S)
-
-    def start(self) -> None:
-        """Tell that the imports are done, which a script's own limit excludes."""
-        self._channel.send(STARTED)
-
-    def ended(self) -> Deadline:
-        """The deadline: at least half of the time is left after a script that took long."""
-        deadline = self._deadline.no_sooner_than(self._seconds / 2)
-        self._channel.send(f"{RAN}{deadline.at_s!r}\n")
-        return deadline
-
-
-def _need_triton() -> None:
-    try:
-        import triton  # noqa: F401
-    except ImportError as error:
-        what = f"a Python target needs Triton, which {sys.executable} cannot import ({error})"
-        raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
+    log.note(text)
 
 
 def _install_fakes(
-    request: Request,
-    gpu: Gpu,
-    log: EventLog,
-    samples: dict[str, LaunchSample],
-    *,
-    generated: bool,
+    request: Request, gpu: Gpu, log: EventLog, samples: dict[str, LaunchSample], *, generated: bool
 ) -> Overrides:
     """Install a fake GPU, whose driver launches nothing, in Triton and PyTorch.
 
@@ -188,10 +161,10 @@ def _install_fakes(
         ahead=None if request.options.emulate else functools.partial(_begun, log),
     )
     if importlib.util.find_spec("torch"):
-        unchecked = functools.cache(functools.partial(_note_unchecked, log))
+        unchecked = functools.cache(lambda name: log.note(name + _UNCHECKED))
         torch_cuda.install(gpu, None if request.options.emulate else unchecked)
         if not (request.options.emulate or request.options.compile_torch):
-            torch_values.install(functools.cache(functools.partial(_note_skipped, log)))
+            torch_values.install(functools.cache(lambda: log.note(_UNCOMPUTED)))
         _fake_torch_compile(request, gpu, log, on_launch.trials)
         if generated:
             torch_compile.run_generated(gpu, on_launch.trials)
@@ -221,41 +194,19 @@ def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:
 
 
 def _fake_torch_compile(request: Request, gpu: Gpu, log: EventLog, trials: Trials) -> None:
-    def note(text: str) -> None:
-        log.write("note", text=text)
-
     @functools.cache
     def skipped() -> None:
         log.remedy = _COMPILE
-        note(f"torch.compile was skipped and its functions ran eagerly: {_COMPILE}")
+        log.note(f"torch.compile was skipped and its functions ran eagerly: {_COMPILE}")
 
     if request.options.compile_torch:
         log.places = torch_compile.places_of
         unaffected = request.options.launch_options or request.options.constexprs
-        torch_compile.install(gpu, trials, lambda text: note(text + _UNAFFECTED * bool(unaffected)))
+        torch_compile.install(
+            gpu, trials, lambda text: log.note(text + _UNAFFECTED * bool(unaffected))
+        )
     else:
         torch_compile.skip(skipped)
-
-
-def _note_unchecked(log: EventLog, name: str) -> None:
-    text = f"{name} passed unchecked, as no kernel ran; --emulate computes values to compare"
-    log.write("note", text=text)
-
-
-def _note_skipped(log: EventLog) -> None:
-    text = (
-        "large operations of PyTorch were not computed, as no kernel ran; --emulate computes them"
-    )
-    log.write("note", text=text)
-
-
-def _check_overrides(overrides: Overrides, log: EventLog) -> None:
-    unused = [name for name in overrides.values if name not in overrides.used]
-    if unused and log.variants:
-        raise InputError(
-            f"no launched kernel has a parameter {unused[0][:60]!r}",
-            "check --constexpr",
-        )
 
 
 class _OnLaunch:
@@ -275,25 +226,16 @@ class _OnLaunch:
         timed = self.trials.depth > 0
         self._log.launched(source, metadata.hash, grid, arguments, timed)
         if metadata.hash in self._log.variants and metadata.hash not in self._samples:
-            self._keep(source, metadata.hash, grid, arguments)
+            # Without a sample, results are not compared.
+            with suppress(Exception):
+                names = list(source.signature)
+                sample = LaunchSample.of(names, arguments, grid, self._overrides.grid)
+                self._samples[metadata.hash] = sample
         if self._emulate_launches and metadata.name not in self._impossible:
-            self._emulate(source, metadata, grid, arguments)
-
-    def _keep(self, source: Any, identity: str, grid: Any, arguments: Sequence[Any]) -> None:
-        passed = self._overrides.grid
-        try:
-            self._samples[identity] = LaunchSample.of(
-                list(source.signature), arguments, grid, passed
-            )
-        except Exception:
-            # Without it, results are not compared.
-            return
-
-    def _emulate(self, source: Any, metadata: Any, grid: Any, arguments: Sequence[Any]) -> None:
-        try:
-            emulate(source, grid, arguments)
-        except Exception as error:
-            self._impossible.add(metadata.name)
-            why = compile_error.in_words(error)
-            text = f"{metadata.name} cannot be emulated, so its results are missing: {why}"
-            self._log.write("note", text=text)
+            try:
+                emulate(source, grid, arguments)
+            except Exception as error:
+                self._impossible.add(metadata.name)
+                why = compile_error.in_words(error)
+                text = f"{metadata.name} cannot be emulated, so its results are missing: {why}"
+                self._log.note(text)

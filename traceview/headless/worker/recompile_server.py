@@ -11,6 +11,7 @@ import select
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -19,7 +20,7 @@ from traceview.headless.compile_error import in_words
 from traceview.headless.fakes import triton_driver
 from traceview.headless.worker import event_log, forked_task, jit_functions
 from traceview.headless.worker.equivalence.comparison import BackgroundComparison
-from traceview.headless.worker.equivalence.launch_sample import LaunchSample
+from traceview.headless.worker.equivalence.launch_sample import LaunchSample, tuple_like
 from traceview.ptx.model import Argument
 from traceview.records import record
 
@@ -112,17 +113,29 @@ class _Recompilation:
         arguments = [Argument(**fields) for fields in question["arguments"]]
         values = changed_values(variant.source, arguments)
         if "compared" in question:
-            return self._compared(question["variant"], variant, values, question["seconds"])
+            identity = question["variant"]
+            if identity not in self._samples:
+                return asdict(Equivalence("unknown", "no launch is known"))
+            if not values:
+                return asdict(Equivalence("same", "it changes no value"))
+            self._start(identity, variant, values, question["seconds"], most=2)
+            return asdict(self._comparisons.pop(_key(identity, values)).result())
         if question.get("compare_soon"):
-            self._forget()
+            # End comparisons whose answer nobody has asked for.
+            for comparison in self._comparisons.values():
+                comparison.close()
+            self._comparisons.clear()
             self._start(question["variant"], variant, values, question["seconds"], most=1)
         begun = self._begun.pop(_compilation(question["variant"], question), None)
-        self._close_begun()
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
         if "next" in question and forked_task.cores() > 1:
             self._begin(variant, question["variant"], question["next"])
-        failed = _failure(begun) if begun else ""
-        if failed:
-            return {"error": failed}
+        # What takes too long or crashes there may still compile here.
+        with suppress(TimeoutError, ChildProcessError):
+            if begun and (failed := str(begun.result(_PATIENCE_S))):
+                return {"error": failed}
         return self._compiled(variant, question, arguments, values)
 
     def _begin(self, variant: event_log.CompiledVariant, identity: str, following: Answer) -> None:
@@ -139,11 +152,6 @@ class _Recompilation:
             return ""
 
         self._begun[_compilation(identity, following)] = forked_task.ForkedTask(compiled)
-
-    def _close_begun(self) -> None:
-        for task in self._begun.values():
-            task.close()
-        self._begun.clear()
 
     def _compile(
         self,
@@ -187,26 +195,6 @@ class _Recompilation:
         if values and sample and key not in self._comparisons and len(self._comparisons) < most:
             self._comparisons[key] = BackgroundComparison(variant.source, sample, values, seconds)
 
-    def _forget(self) -> None:
-        """End comparisons whose answer nobody has asked for."""
-        for comparison in self._comparisons.values():
-            comparison.close()
-        self._comparisons.clear()
-
-    def _compared(
-        self,
-        identity: str,
-        variant: event_log.CompiledVariant,
-        values: Mapping[str, Any],
-        seconds: float,
-    ) -> Answer:
-        if identity not in self._samples:
-            return asdict(Equivalence("unknown", "no launch is known"))
-        if not values:
-            return asdict(Equivalence("same", "it changes no value"))
-        self._start(identity, variant, values, seconds, most=2)
-        return asdict(self._comparisons.pop(_key(identity, values)).result())
-
     def _options(self, variant: event_log.CompiledVariant) -> dict[str, Any]:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
         known = triton_driver.options_of(self._target)
@@ -238,14 +226,6 @@ def changed_values(source: Any, arguments: Sequence[Argument]) -> dict[str, Any]
     }
 
 
-def _failure(begun: forked_task.ForkedTask) -> str:
-    """Why what has begun does not compile; empty if it does, or if that is not known."""
-    try:
-        return str(begun.result(_PATIENCE_S))
-    except (TimeoutError, ChildProcessError):
-        return ""
-
-
 def _compilation(identity: str, question: Mapping[str, Any]) -> str:
     return json.dumps([identity, question["arguments"], question["options"]], sort_keys=True)
 
@@ -264,7 +244,9 @@ def changed_source(source: Any, arguments: Sequence[Argument]) -> Any:
     )
     places = [place for place, _, _ in event_log.leaves_of(signature)]
     for place, new, old in zip(places, arguments, event_log.arguments_of(source), strict=True):
-        if _compiles_alike(new, old):
+        # Whether two arguments give the same code; the compiler sees values of constexprs alone.
+        same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
+        if same and (new.type != "constexpr" or new.value == old.value):
             continue
         name = list(signature)[place[0]]
         signature[name] = _with(signature[name], place[1:], new.type)
@@ -283,11 +265,4 @@ def _with(type_: Any, within: event_log.Place, new: str) -> Any:
         return new
     at, *deeper = within
     inner = [_with(t, tuple(deeper), new) if n == at else t for n, t in enumerate(type_)]
-    # A named tuple takes its elements as arguments, not as a list.
-    return type(type_)(*inner) if hasattr(type_, "_fields") else type(type_)(inner)
-
-
-def _compiles_alike(new: Argument, old: Argument) -> bool:
-    """Whether two arguments give the same code; the compiler sees values of constexprs alone."""
-    same = (new.type, new.divisible_by_16) == (old.type, old.divisible_by_16)
-    return same and (new.type != "constexpr" or new.value == old.value)
+    return tuple_like(type_, inner)

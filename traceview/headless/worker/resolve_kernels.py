@@ -6,8 +6,9 @@ import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
-from types import FunctionType, MappingProxyType
+from types import FunctionType
 from typing import Any
 
 from traceview import units
@@ -29,12 +30,7 @@ from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.forked_task import cores
 from traceview.headless.worker.guessed_arguments import Attempt, Guesses
-from traceview.headless.worker.jit_functions import (
-    AutotuneConfig,
-    Jitted,
-    compile_for,
-    jitted_in,
-)
+from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, compile_for, jitted_in
 from traceview.headless.worker.trial_compilations import Problem, TrialCompilations
 from traceview.ptx.model import Argument
 from traceview.records import record
@@ -42,21 +38,63 @@ from traceview.records import record
 _LEAST_S = 3.0
 """How long an attempt may take even after the deadline."""
 
-
-_DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
 _NOT_GUESSED = "cannot be guessed: "
-_CALL_IT = "pass a script that calls its operations"
 _WITH = "; arguments are "
-_DESCRIBE = (
-    "pass a script that launches the kernel, or declare each as tensordesc<fp16[128, 64]> in "
-    "--signature"
-)
-_CORRECT = "correct the kernel"
 _NONE_LINE = re.compile(r"`([^`]*)`: .*(?:NoneType|None)\b")
-_NO_KEYWORDS = "JIT functions do not support **"
-_NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
-_IN_ASCII = "ptxas reads ASCII alone: name the file and its kernels in ASCII"
+_CALL_IT = "pass a script that calls its operations"
+_CORRECT = "correct the kernel"
+_DECLARE = 'declare its arguments with --signature "…", or pass a script that launches it'
 _INSTALL = "install it and what it imports, or run this where it is installed"
+_NAME_CONSTANTS = "declare each constant as a parameter instead, such as BLOCK_SIZE: tl.constexpr"
+_GUESS = "or add --guess to compile its kernels with guessed arguments"
+
+# What the text of an error says, and the remedy for it.
+_ADVICE = {
+    _NOT_GUESSED: "pass a script that launches the kernel, or declare each as "
+    "tensordesc<fp16[128, 64]> in --signature",
+    "JIT functions do not support **": _NAME_CONSTANTS,
+    OF_TRITON_1: _NAME_CONSTANTS,
+    NOT_ASCII: "ptxas reads ASCII alone: name the file and its kernels in ASCII",
+}
+
+# The errors of a script without a kernel to report on: the facts that must hold (those of
+# `_error`), what happened, and the remedy. The first whose facts hold is raised.
+_EARLY = "before it launched a kernel, {script} {failure}"
+_ERRORS = (
+    ("early advice", _EARLY, "{advice}"),
+    ("early intact is_kernel", _EARLY, _CORRECT),
+    ("early intact", _EARLY, f"correct that, {_GUESS}"),
+    (
+        "missing",
+        "{script} imports {missing}, which is not installed{and_failed}",
+        "install it for {python}{build}, or set $TRACEVIEW_PYTHON to another Python{or_guess}",
+    ),
+    (
+        "kernel others condition",
+        "{script} has no Triton kernel {kernel!r}{it_failed}: {condition}, which does not hold "
+        "here",
+        "it has: {others}; another --arch may fulfil the condition",
+    ),
+    ("kernel others", "{script} has no Triton kernel {kernel!r}{it_failed}", "it has: {others}"),
+    ("failure stand_in", "{script} {failure}", _CALL_IT),
+    ("failure advice", "{script} {failure}", "{advice}"),
+    ("failure", "{script} {failure}", "no kernel was compiled before that"),
+    (
+        "exit_line",
+        "{script} exits at line {exit_line}, before it launches or defines a kernel",
+        "meet the condition that it exits for",
+    ),
+    (
+        "inner",
+        "{script} launches no Triton kernel, and its jitted functions are parts of kernels",
+        _CALL_IT,
+    ),
+    ("", "{script} neither launches nor defines a Triton kernel", "{remedy}"),
+)
+
+
+def _advice(text: str) -> str | None:
+    return next((advice for part, advice in _ADVICE.items() if part in text), None)
 
 
 @record
@@ -73,35 +111,55 @@ class KernelResolution:
     ending: Ending
     deadline: Deadline
     not_installed: tuple[str, ...] = ()
+    # The kernels whose arguments have been reported.
+    _described: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """Compile declared or guessed kernels where needed; log how the script ended.
 
         Raises InputError or TraceviewError if there is no kernel to report on.
         """
-        if self.ending.stopped and not self.log.variants:
-            raise self._too_slow()
+        ending, options, name = self.ending, self.options, self.script.name
+        failure = ending.failure
+        if ending.stopped:
+            failure = f"did not end within {options.script_s:g} s and was stopped"
+            if not self.log.variants:
+                what = f"{name} {failure} before any kernel was compiled"
+                raise TraceviewError(what, "allow more time with --timeout")
         if self.script.is_library:
-            call_kernel_factories(self.script.path, self.ending.names)
-        if self.ending.failure and (self.log.variants or self._jitted):
-            by_default = self.ending.stopped and self.options.timeout_s is None
+            call_kernel_factories(self.script.path, ending.names)
+        if ending.failure and (self.log.variants or self._jitted):
+            by_default = ending.stopped and options.timeout_s is None
             more = "; --timeout lets it run longer" if by_default else ""
-            shown = "only kernels compiled by then are shown"
-            self._note(f"{self.script.name} {self._failure}; {shown}{more}")
-        launched = self.log.variants or self.log.seen
-        if self.ending.failure and not launched and not self._may_guess:
-            raise self._failed_early()
-        if self.options.signature is not None:
-            self._compile_declared(self._declared_kernel(), self.options.signature)
+            self.log.note(f"{name} {failure}; only kernels compiled by then are shown{more}")
+        may_guess = options.guess or options.signature is not None or self.script.is_library
+        if ending.failure and not (self.log.variants or self.log.seen or may_guess):
+            raise self._error(early=True)
+        if options.signature is not None:
+            names = self._selected()
+            if len(names) > 1:
+                remedy = f"name one of: {', '.join(names)}"
+                raise InputError(f"{name} has {len(names)} kernels", remedy)
+            self._compile_declared(self._jitted[names[0]], options.signature)
         elif self.log.variants:
-            self._note_unlaunched()
+            rest = [kernel for kernel in self._kernels if kernel not in self.log.seen]
+            if rest and options.kernel is None:
+                first = f"add :{rest[0]} to the target to compile it with guessed arguments"
+                self.log.note(f"never launched and not shown: {', '.join(rest)} ({first})")
         else:
             self._compile_guessed()
 
     @functools.cached_property
     def _jitted(self) -> dict[str, Jitted]:
+        undecorated = dict[str, Jitted]()
+        function = self.ending.names.get(self.options.kernel or "")
+        # The selected function may be plain Python, which a project passes to triton.jit.
+        if isinstance(function, FunctionType) and not self.log.functions:
+            import triton
+
+            undecorated[function.__name__] = Jitted(triton.jit(function))
         defined = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
-        return self._inner | self._undecorated | defined
+        return self._inner | undecorated | defined
 
     def _callees(self, jitted: Jitted) -> dict[str, Jitted]:
         """The jitted functions that a kernel may call, including those of other modules."""
@@ -116,11 +174,6 @@ class KernelResolution:
             waiting += new
         return functions
 
-    @functools.cached_property
-    def _described(self) -> set[str]:
-        """The names of the kernels whose arguments have been reported."""
-        return set()
-
     @property
     def _inner(self) -> dict[str, Jitted]:
         """The kernels that functions of the script have defined so far."""
@@ -129,68 +182,11 @@ class KernelResolution:
         own = [j for j in created if j.function.fn.__code__.co_filename == self.script.path]
         return {jitted.name: jitted for jitted in reversed(own)}
 
-    @property
-    def _undecorated(self) -> dict[str, Jitted]:
-        """The selected function, if it is plain Python that a project passes to triton.jit."""
-        function = self.ending.names.get(self.options.kernel or "")
-        if not isinstance(function, FunctionType) or self.log.functions:
-            return {}
-        import triton
-
-        return {function.__name__: Jitted(triton.jit(function))}
-
     @functools.cached_property
     def _kernels(self) -> list[str]:
-        """The names of the jitted functions in the script itself that look like kernels."""
         module = self.ending.names.get("__name__")
         own = {name: j.tree for name, j in self._jitted.items() if j.module == module}
         return inference.kernels_among(own)
-
-    @property
-    def _failure(self) -> str | None:
-        if self.ending.stopped:
-            return f"did not end within {self.options.script_s:g} s and was stopped"
-        return self.ending.failure
-
-    @property
-    def _may_guess(self) -> bool:
-        """Whether kernels are compiled although the script failed before it launched one."""
-        options = self.options
-        return options.guess or options.signature is not None or self.script.is_library
-
-    def _failed_early(self) -> InputError:
-        what = f"before it launched a kernel, {self.script.name} {self.ending.failure}"
-        if _NO_KEYWORDS in str(self.ending.failure):
-            return InputError(what, _NAME_CONSTANTS)
-        if NOT_ASCII in str(self.ending.failure):
-            return InputError(what, _IN_ASCII)
-        if not self._jitted or self.not_installed or self.ending.missing:
-            return self._no_kernel()
-        if self.ending.is_kernel:
-            return InputError(what, _CORRECT)
-        remedy = "correct that, or add --guess to compile its kernels with guessed arguments"
-        return InputError(what, remedy)
-
-    def _too_slow(self) -> TraceviewError:
-        what = f"{self.script.name} {self._failure} before any kernel was compiled"
-        return TraceviewError(what, "allow more time with --timeout")
-
-    def _note(self, text: str) -> None:
-        self.log.write("note", text=text)
-
-    def _note_unlaunched(self) -> None:
-        rest = [name for name in self._kernels if name not in self.log.seen]
-        if rest and self.options.kernel is None:
-            first = f"add :{rest[0]} to the target to compile it with guessed arguments"
-            self._note(f"never launched and not shown: {', '.join(rest)} ({first})")
-
-    def _declared_kernel(self) -> Jitted:
-        """The kernel that the signature is for. Raises InputError if it is ambiguous."""
-        names = self._selected()
-        if len(names) > 1:
-            remedy = f"name one of: {', '.join(names)}"
-            raise InputError(f"{self.script.name} has {len(names)} kernels", remedy)
-        return self._jitted[names[0]]
 
     def _selected(self) -> list[str]:
         """The names of the selected kernels. Raises InputError if there are none."""
@@ -199,62 +195,43 @@ class KernelResolution:
             return self._kernels
         if wanted in self._jitted:
             return [str(wanted)]
-        raise self._no_kernel()
+        raise self._error()
 
-    def _no_kernel(self) -> InputError:
-        """The error that says why there is no kernel to report on."""
-        name, ending = self.script.name, self.ending
+    def _error(self, *, early: bool = False) -> InputError:
+        """The first of _ERRORS that holds; `early` if the script failed before any launch."""
+        ending, kernel, failure = self.ending, self.options.kernel or "", self.ending.failure or ""
         missing = ending.missing or next(iter(self.not_installed), None)
-        if missing and (ending.failure or not self._kernels):
-            return self._not_installed(missing)
-        known = sorted(set(self._kernels) | self.log.seen)
-        if self.options.kernel and known:
-            early = f" (it {ending.failure})" if ending.failure else ""
-            what = f"{name} has no Triton kernel {self.options.kernel[:60]!r}{early}"
-            others = f"it has: {', '.join(known)}"
-            condition = condition_of(self.script.path, self.options.kernel)
-            if condition:
-                what = f"{what}: {condition}, which does not hold here"
-                others = f"{others}; another --arch may fulfil the condition"
-            return InputError(what, others)
-        if ending.failure:
-            is_old = _NO_KEYWORDS in ending.failure
-            remedy = _NAME_CONSTANTS if is_old else "no kernel was compiled before that"
-            remedy = _CALL_IT if "<stand-in for" in ending.failure else remedy
-            return InputError(f"{name} {ending.failure}", remedy)
-        remedy = (
-            self.log.remedy or "name the file with its @triton.jit function, or a launching script"
+        others = sorted(set(self._kernels) | self.log.seen)
+        # Without torch a script fails at its first tensor, which says nothing more.
+        failed = failure and not ending.missing and missing != "torch"
+        facts = {
+            "script": self.script.name,
+            "early": early,
+            "failure": failure,
+            "advice": _advice(failure),
+            "intact": self._jitted and not missing,
+            "is_kernel": ending.is_kernel,
+            "missing": missing if failure or not self._kernels else None,
+            "and_failed": f", and {failure}" if failed else "",
+            "python": sys.executable,
+            "build": " (the CPU build is enough)" if missing == "torch" else "",
+            "or_guess": f", {_GUESS}" if self._kernels else "",
+            "kernel": kernel[:60],
+            "others": ", ".join(others),
+            "condition": kernel and others and condition_of(self.script.path, kernel),
+            "it_failed": f" (it {failure})" if failure else "",
+            "stand_in": "<stand-in for" in failure,
+            "exit_line": ending.exit_line,
+            "inner": self._inner,
+            "remedy": self.log.remedy
+            or "name the file with its @triton.jit function, or a launching script",
+        }
+        what, remedy = next(
+            (what, remedy)
+            for needs, what, remedy in _ERRORS
+            if all(facts[need] for need in needs.split())
         )
-        what = f"{name} neither launches nor defines a Triton kernel"
-        if ending.exit_line:
-            what = (
-                f"{name} exits at line {ending.exit_line}, before it launches or defines a kernel"
-            )
-            remedy = "meet the condition that it exits for"
-        elif self._inner:
-            what = (
-                f"{name} launches no Triton kernel, and its jitted functions are parts of kernels"
-            )
-            remedy = _CALL_IT
-        return InputError(what, remedy)
-
-    def _not_installed(self, package: str) -> InputError:
-        """The error for a package that is not installed.
-
-        Without torch a script fails at its first tensor; that failure says nothing more and is left
-        out.
-        """
-        ending, is_torch = self.ending, package == "torch"
-        how = f"{self.script.name} imports {package}, which is not installed"
-        if ending.failure and not ending.missing and not is_torch:
-            how += f", and {ending.failure}"
-        build = " (the CPU build is enough)" if is_torch else ""
-        remedy = (
-            f"install it for {sys.executable}{build}, or set $TRACEVIEW_PYTHON to another Python"
-        )
-        if self._kernels:
-            remedy += ", or add --guess to compile its kernels with guessed arguments"
-        return InputError(how, remedy)
+        return InputError(what.format_map(facts), remedy.format_map(facts))
 
     def _configurations(self, jitted: Jitted) -> Sequence[AutotuneConfig]:
         some = self.log.sampler(self.options.most_configs)
@@ -266,7 +243,7 @@ class KernelResolution:
         for configuration in (AutotuneConfig(),) if whole else self._configurations(jitted):
             constexprs = dict(configuration.constexprs) | self.options.constexpr_values
             arguments = notation.bind(signature, jitted.parameters, constexprs)
-            problem = self._compile(jitted, arguments, configuration, ())
+            problem = self._compile(jitted, arguments, configuration, {})
             if problem:
                 raise InputError(f"{jitted.name} does not compile as declared: {problem}")
 
@@ -274,7 +251,7 @@ class KernelResolution:
         names, problems = self._selected(), list[Problem]()
         declared = all(self._jitted[name].declared for name in names)
         how = "those that its decorator declares" if declared else "guessed"
-        self._note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
+        self.log.note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
         for at, name in enumerate(names):
             if at and self.deadline.passed:
                 count = units.counted(len(names) - at, "kernel")
@@ -286,16 +263,12 @@ class KernelResolution:
             raise InputError(problems[0].text, self._remedy(problems[0]))
         # Configurations of a kernel mostly fail for one reason.
         for text in {p.text.partition(_WITH)[0]: p.text for p in reversed(problems)}.values():
-            self._note(text)
+            self.log.note(text)
 
     def _remedy(self, problem: Problem) -> str:
         """The remedy for a kernel that compiles with none of the arguments tried in time."""
-        if _NOT_GUESSED in problem.text:
-            return _DESCRIBE
-        if OF_TRITON_1 in problem.text:
-            return _NAME_CONSTANTS
-        if NOT_ASCII in problem.text:
-            return _IN_ASCII
+        if advice := _advice(problem.text):
+            return advice
         if problem.is_kernel:
             return _INSTALL if NOT_IMPORTED in problem.text else _CORRECT
         what = "allow more time" if problem.is_slow else "try more arguments"
@@ -316,7 +289,10 @@ class KernelResolution:
                 self.log.write("left_out", text=text)
                 break
             for begun in configurations[at : at + cores()]:
-                self._begin(guesses, begun)
+                # Start to compile the first attempt of a configuration.
+                attempt = next(guesses.attempts(begun))
+                options = self._options(attempt.options, begun)
+                self._trials.begin(jitted, attempt.arguments, options)
             # One variant that compiles is an answer: only after it do others share the time.
             until = deadline.shared(left) if self.log.variants else deadline
             problems.append(self._first_that_compiles(guesses, configuration, until))
@@ -342,7 +318,7 @@ class KernelResolution:
                 remarks = () if is_known else (shown,)
                 self._described.add(jitted.name)
                 wrong = self._compile(
-                    jitted, attempt.arguments, configuration, remarks, attempt.options
+                    jitted, attempt.arguments, configuration, attempt.options, remarks
                 )
                 return Problem(wrong) if wrong else None
             verb = "does not compile" + (" " if failed.is_slow else ": ")
@@ -353,7 +329,12 @@ class KernelResolution:
             if deadline.passed or missing:
                 break
             waiting += [repaired] if repaired else []
-        return Problem(f"{jitted.name} {_takes_descriptors(missing)}") if missing else problem
+        if not missing:
+            return problem
+        many = "are tensor descriptors, whose block shapes are" if len(missing) > 1 else ""
+        takes = many or "is a tensor descriptor, whose block shape is"
+        names = ", ".join(missing)
+        return Problem(f"{jitted.name} {_NOT_GUESSED}{names} {takes} set at the launch")
 
     def _tried(
         self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig, deadline: Deadline
@@ -361,24 +342,18 @@ class KernelResolution:
         """Compile an attempt in a trial, without a report; return its problem, or None."""
         # Arguments of a call are right, even if they compile slowly: they get all the time.
         seconds = max(_LEAST_S, deadline.left_s / (1 if attempt.origin else 2))
-        options = self._options(attempt, configuration)
+        options = self._options(attempt.options, configuration)
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
         is_global = problem is not None and "global variable" in problem.text
         if is_global and triton_driver.allow_plain_globals():
-            self._note(
+            self.log.note(
                 f"{jitted.name} reads globals that are not tl.constexpr, as Triton 2 allowed"
             )
             return self._tried(jitted, attempt, configuration, deadline)
         return problem
 
-    def _begin(self, guesses: Guesses, configuration: AutotuneConfig) -> None:
-        """Start to compile the first attempt of a configuration."""
-        attempt = next(guesses.attempts(configuration))
-        options = self._options(attempt, configuration)
-        self._trials.begin(guesses.jitted, attempt.arguments, options)
-
-    def _options(self, attempt: Attempt, configuration: AutotuneConfig) -> dict[str, Any]:
-        return dict(attempt.options) | dict(configuration.options) | self.options.launch_options
+    def _options(self, options: Mapping[str, Any], configuration: AutotuneConfig) -> dict[str, Any]:
+        return dict(options) | dict(configuration.options) | self.options.launch_options
 
     @functools.cached_property
     def _trials(self) -> TrialCompilations:
@@ -401,20 +376,13 @@ class KernelResolution:
         jitted: Jitted,
         arguments: Sequence[Argument],
         configuration: AutotuneConfig,
-        remarks: tuple[str, ...],
-        given: Mapping[str, Any] = MappingProxyType({}),
+        options: Mapping[str, Any],
+        remarks: tuple[str, ...] = (),
     ) -> str | None:
-        """Compile once; return the error on one line, or None."""
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
-        options = dict(given) | dict(configuration.options) | self.options.launch_options
+        options = self._options(options, configuration)
         try:
             compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:
             return in_words(error, self.log.functions)
         return None
-
-
-def _takes_descriptors(names: Sequence[str]) -> str:
-    many = "are tensor descriptors, whose block shapes are" if len(names) > 1 else ""
-    one = "is a tensor descriptor, whose block shape is"
-    return f"{_NOT_GUESSED}{', '.join(names)} {many or one} set at the launch"

@@ -214,11 +214,13 @@ class Registers:
 
     @staticmethod
     def _exact(writer: Instruction, inputs: Sequence[Values]) -> Values | None:
-        """The result of an instruction; None if it is loaded or not implemented."""
         if writer.opcode.startswith(("ld.", "ldu.", "atom.", "ldmatrix")):
             return None
         if writer.opcode.startswith("shfl.sync.idx") and _NUMBER.match(_operands(writer)[1]):
-            return _broadcast(inputs[0], int(inputs[1][0]) % 32)
+            values, lane = inputs[0], int(inputs[1][0]) % WARP_THREADS
+            # A partial last warp without that lane gives its last lane's value.
+            first = np.arange(len(values)) // WARP_THREADS * WARP_THREADS
+            return values[np.minimum(first + lane, len(values) - 1)]
         return None if len(results(writer)) > 1 else integer_result(writer.opcode, inputs)
 
     def _some(self, inputs: Sequence[Values | int]) -> Values:
@@ -230,17 +232,16 @@ class Registers:
         number = _NUMBER.fullmatch(text)
         if number:
             return self._all(int(number[1] + number[2], 16 if "x" in text.lower() else 10))
-        inside = [self._held(register) for register in registers_in(text)]
+        inside = [
+            self._special(register) if (values := self._known.get(register)) is None else values
+            for register in registers_in(text)
+        ]
         if not inside:
             return self._symbol(text)
         if len(inside) != 1:
             return self._opaque([*inside, hash_of(text)])
         offset = _OFFSET.search(text.strip("[] "))
         return inside[0] + (int(offset[1]) if offset and text.startswith("[") else 0)
-
-    def _held(self, register: str) -> Values:
-        known = self._known.get(register)
-        return self._special(register) if known is None else known
 
     def _special(self, register: str) -> Values:
         tid = np.arange(self.launch.threads, dtype=np.int64)
@@ -267,7 +268,7 @@ class Registers:
         return self._all(hash_of(name.strip("[] ")) << _ALIGNMENT_BITS)
 
     def _all(self, value: int) -> Values:
-        return np.full(self.launch.threads, _wrapped(value), np.int64)
+        return np.full(self.launch.threads, (value + (1 << 63)) % (1 << 64) - (1 << 63), np.int64)
 
     def _opaque(self, inputs: Iterable[Values | int]) -> Values:
         return input_hash(self._all(0) + 1, inputs)
@@ -284,23 +285,9 @@ def _differs_in_warp(values: Values) -> bool:
     return bool(np.any(warps != warps[:, :1]))
 
 
-def _broadcast(values: Values, lane: int) -> Values:
-    """The value of one lane of each warp, for all its threads.
-
-    A partial last warp without that lane gives its last lane's value.
-    """
-    at = np.arange(len(values))
-    return values[np.minimum(at // WARP_THREADS * WARP_THREADS + lane, len(values) - 1)]
-
-
-def _wrapped(value: int) -> int:
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 def _inputs(writer: Instruction) -> list[str]:
     return [name for text in _operands(writer) for name in registers_in(text)]
 
 
 def _operands(writer: Instruction) -> list[str]:
-    """The operands that an instruction computes its result from."""
     return [text.strip() for text in _OPERAND.findall(writer.operands) if text.strip()][1:]

@@ -144,11 +144,7 @@ _COMPARISONS: Mapping[str, Callable[[Values, Values], object]] = {
     "hi": operator.gt,
     "hs": operator.ge,
 }
-_JOINED: Mapping[str, _Binary] = {
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
+_JOINED: Mapping[str, _Binary] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 def _compare(words: Sequence[str], inputs: Sequence[Values]) -> Values | None:

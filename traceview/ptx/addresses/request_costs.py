@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -63,29 +64,31 @@ def needed_bytes(address: Addresses, active: Active, width: int) -> Counts:
 def wavefronts(address: Addresses, active: Active, width: int) -> Counts:
     """The wavefronts of each shared-memory request of `width` bytes per thread."""
     words = max(1, width // _BANK_BYTES)
-    counts = _in_phases(address, active, words, WARP_THREADS // words)
-    if words == 1:
-        return counts
-    joined = _in_phases(address, active, words, 2 * WARP_THREADS // words)
-    return np.where(_alike_in_pairs(address, active), joined, counts)
+    return _in_parts(address, active, words, partial(_in_phases, address, active, words))
 
 
 def fewest_wavefronts(address: Addresses, active: Active, width: int) -> Counts:
     """The wavefronts of each request without bank conflicts."""
-    words = max(1, width // _BANK_BYTES)
-    counts = _phases(active, WARP_THREADS // words)
+
+    def phases(threads: int) -> Counts:
+        # Those in which any thread takes part.
+        by_phase = active.reshape(len(active), -1, threads)
+        return np.asarray(by_phase.any(axis=2).sum(axis=1), np.int64)
+
+    return _in_parts(address, active, max(1, width // _BANK_BYTES), phases)
+
+
+def _in_parts(
+    address: Addresses, active: Active, words: int, count: Callable[[int], Counts]
+) -> Counts:
+    """The `count` of phases of so many threads that together move a row of all banks.
+
+    Of twice as many threads where 2i and 2i + 1 read the same.
+    """
+    counts = count(WARP_THREADS // words)
     if words == 1:
         return counts
-    return np.where(
-        _alike_in_pairs(address, active), _phases(active, 2 * WARP_THREADS // words), counts
-    )
-
-
-def _phases(active: Active, threads: int) -> Counts:
-    """The number of phases of `threads` threads in which any thread takes part, per request."""
-    phases = active.reshape(len(active), -1, threads)
-    counts: Counts = phases.any(axis=2).sum(axis=1, dtype=np.int64)
-    return counts
+    return np.where(_alike_in_pairs(address, active), count(2 * WARP_THREADS // words), counts)
 
 
 def _alike_in_pairs(address: Addresses, active: Active) -> npt.NDArray[np.bool_]:
@@ -116,7 +119,6 @@ def _in_phases(address: Addresses, active: Active, words: int, threads: int) -> 
 
 
 def _busiest_bank(word: Addresses, active: Active) -> Counts:
-    """The most distinct words in one bank, per row."""
     ordered, is_first = _first_of_each(word, active)
     row = np.broadcast_to(np.arange(len(word))[:, None], word.shape)
     cells = (row * _BANKS + ordered % _BANKS)[is_first]
@@ -137,6 +139,7 @@ _MOST_INSTRUCTIONS = 64
 _MOST_THREADS = 1024
 _MATRICES = ("ldmatrix", "stmatrix")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
+_Cost = Callable[[Addresses, Active, int, Instruction], tuple[Counts, Counts]]
 
 
 @record
@@ -176,26 +179,28 @@ class RequestCosts:
         moved = access.kind in ("load", "store") or is_copy
         if not moved or not width or (is_copy and access.opcode.startswith("cp.async.bulk")):
             return None
-        moved_sectors = _Mean.of(self._sectors(spread, width) if access.space == "global" else ())
-        in_shared = access.space == "shared" or is_copy
-        passes = _Mean.of(self._wavefronts(spread, width) if in_shared else ())
+        moved_sectors = passes = None
+        if access.space == "global":
+            moved_sectors = self._mean(_sectors, -1, spread, width)
+        if access.space == "shared" or is_copy:
+            passes = self._mean(_wavefronts, 0, spread, width)
         if moved_sectors is None and passes is None:
             return None
         return RequestCost(
-            sectors=moved_sectors.cost if moved_sectors else None,
-            ideal_sectors=moved_sectors.least if moved_sectors else None,
-            wavefronts=passes.cost if passes else None,
-            ideal_wavefronts=passes.least if passes else None,
+            sectors=moved_sectors[0] if moved_sectors else None,
+            ideal_sectors=moved_sectors[1] if moved_sectors else None,
+            wavefronts=passes[0] if passes else None,
+            ideal_wavefronts=passes[1] if passes else None,
         )
 
     def used_fraction(self, instructions: Sequence[Instruction], width: int) -> float | None:
         """The fraction of the bytes in the sectors a block touches that it needs, if known."""
         fractions = []
         for registers in self.each:
-            warps = [self._warps(registers, i, _source(i)) for i in instructions]
-            if any(each is None for each in warps):
+            warps = [self._warps(registers, i, _brackets(i)[-1]) for i in instructions]
+            pairs = [pair for pair in warps if pair is not None]
+            if len(pairs) < len(warps):
                 return None
-            pairs = [each for each in warps if each is not None]
             address = np.concatenate([address.ravel() for address, _ in pairs])[None]
             active = np.concatenate([active.ravel() for _, active in pairs])[None]
             if not active.any():
@@ -205,42 +210,26 @@ class RequestCosts:
             fractions.append(min(1.0, needed / max(touched, 1)))
         return sum(fractions) / len(fractions) if fractions else None
 
-    def _sectors(
-        self, instructions: Sequence[Instruction], width: int
-    ) -> Iterator[tuple[Values, Values] | None]:
-        for registers, instruction in self._pairs(instructions):
-            warps = self._warps(registers, instruction, _source(instruction))
-            if warps is None:
-                yield None
-                continue
-            address, active = warps
-            least = -(-needed_bytes(address, active, width) // SECTOR_BYTES)
-            yield sectors(address, active, width), least
+    def _mean(
+        self, cost_of: _Cost, address_at: int, instructions: Sequence[Instruction], width: int
+    ) -> tuple[float, float] | None:
+        """The mean cost per request and the mean of the least possible cost; None if not known.
 
-    def _wavefronts(
-        self, instructions: Sequence[Instruction], width: int
-    ) -> Iterator[tuple[Values, Values] | None]:
-        for registers, instruction in self._pairs(instructions):
-            warps = self._warps(registers, instruction, _destination(instruction))
-            if warps is None:
-                yield None
-                continue
-            address, active = warps
-            root, modifiers = words(instruction.opcode)
-            if root in _MATRICES:
-                count = next((MATRIX_COUNT[m] for m in modifiers if m in MATRIX_COUNT), 1)
-                passes = matrix_wavefronts(address, count)
-                yield passes, np.full_like(passes, count)
-            else:
-                passes = wavefronts(address, active, width)
-                yield passes, fewest_wavefronts(address, active, width)
-
-    def _pairs(
-        self, instructions: Sequence[Instruction]
-    ) -> Iterator[tuple[Registers, Instruction]]:
+        `address_at` is the index of the address among the operands in brackets.
+        """
+        cost, least, requests = 0, 0, 0
         for registers in self.each:
             for instruction in instructions:
-                yield registers, instruction
+                warps = self._warps(registers, instruction, _brackets(instruction)[address_at])
+                if warps is None:
+                    return None
+                costs, fewest = cost_of(*warps, width, instruction)
+                cost, least = cost + int(costs.sum()), least + int(fewest.sum())
+                requests += len(costs)
+        if not requests:
+            return None
+        means = [n // requests if n % requests == 0 else n / requests for n in (cost, least)]
+        return means[0], means[1]
 
     def _warps(
         self, registers: Registers, instruction: Instruction, text: str
@@ -257,26 +246,22 @@ class RequestCosts:
         return address[taking], active[taking]
 
 
-@record
-class _Mean:
-    """The mean cost per request, and the mean of the least possible cost."""
-
-    cost: float
-    least: float
-
-    @classmethod
-    def of(cls, parts: Iterator[tuple[Values, Values] | None] | tuple[()]) -> _Mean | None:
-        cost, least, requests = 0, 0, 0
-        for part in parts:
-            if part is None:
-                return None
-            cost, least = cost + int(part[0].sum()), least + int(part[1].sum())
-            requests += len(part[0])
-        return cls(_per(cost, requests), _per(least, requests)) if requests else None
+def _sectors(
+    address: Addresses, active: Active, width: int, _: Instruction
+) -> tuple[Counts, Counts]:
+    least = -(-needed_bytes(address, active, width) // SECTOR_BYTES)
+    return sectors(address, active, width), least
 
 
-def _per(total: int, requests: int) -> float:
-    return total // requests if total % requests == 0 else total / requests
+def _wavefronts(
+    address: Addresses, active: Active, width: int, instruction: Instruction
+) -> tuple[Counts, Counts]:
+    root, modifiers = words(instruction.opcode)
+    if root not in _MATRICES:
+        return wavefronts(address, active, width), fewest_wavefronts(address, active, width)
+    count = next((MATRIX_COUNT[m] for m in modifiers if m in MATRIX_COUNT), 1)
+    passes = matrix_wavefronts(address, count)
+    return passes, np.full_like(passes, count)
 
 
 def _shape(function: Function, num_warps: int | None) -> tuple[int, int, int]:
@@ -302,14 +287,6 @@ def _by_warp(values: Values) -> Values:
     missing = -len(values) % WARP_THREADS
     whole = np.concatenate([values, np.repeat(values[:1], missing)]) if missing else values
     return whole.reshape(-1, WARP_THREADS)
-
-
-def _source(instruction: Instruction) -> str:
-    return _brackets(instruction)[-1]
-
-
-def _destination(instruction: Instruction) -> str:
-    return _brackets(instruction)[0]
 
 
 def _brackets(instruction: Instruction) -> Sequence[str]:

@@ -109,11 +109,12 @@ class Slices:
                 if writer.opcode.startswith(_LOADS):
                     behind = self._behind(reads(writer))
                     loaded, gathered = True, gathered or bool(behind & _THREAD)
-                    loaded_from |= self._parameters_of(behind)
+                    writers = (writer for each in behind for writer in self._writers.get(each, ()))
+                    loaded_from |= {name for writer in writers for name in self._parameters(writer)}
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
-                waiting += _sources(writer)
+                waiting += [] if writer.opcode.startswith(_LOADS) else reads(writer)
         return Origin(
             frozenset(parameters),
             frozenset(pointers),
@@ -136,10 +137,6 @@ class Slices:
                 waiting += [name for writer in writers for name in reads(writer)]
         return seen
 
-    def _parameters_of(self, registers: Iterable[str]) -> set[str]:
-        writers = (writer for each in registers for writer in self._writers.get(each, ()))
-        return {name for writer in writers for name in self._parameters(writer)}
-
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):
             return set()
@@ -161,12 +158,6 @@ def reads(instruction: Instruction) -> list[str]:
     rest = text[len(_first_operand(text)) :] if written else text
     guard = [instruction.predicate.lstrip("!")] if instruction.predicate else []
     return _REGISTER.findall(rest) + guard
-
-
-def _sources(writer: Instruction) -> list[str]:
-    if writer.opcode.startswith(_LOADS):
-        return []
-    return reads(writer)
 
 
 def _first_operand(operands: str) -> str:

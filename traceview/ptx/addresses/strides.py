@@ -78,7 +78,6 @@ class LoopSteps:
         return None
 
     def _inside(self, text: str, depth: int) -> list[Instruction]:
-        """The instructions in the loop that write an operand."""
         registers = registers_in(text)
         writers = self.slices.writers(registers[0]) if registers else ()
         return [writer for writer in writers if writer.loop_depth >= depth]
@@ -205,7 +204,11 @@ class Samples:
 
         Zero where most elements of a thread are the same element; None without a regular stride.
         """
-        within = self._mode([self._between(a, b) for a, b in pairwise(instructions)])
+        pairs = pairwise(instructions)
+        counts = Counter(
+            self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs
+        )
+        within = counts.most_common(1)[0][0] if counts else None
         if within and within.of == 0:
             return within
         steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
@@ -242,9 +245,6 @@ class Samples:
             self._next[number, axis] = Registers(self.slices, moved)
         return self._next[number, axis]
 
-    def _between(self, a: Instruction, b: Instruction) -> Stride | None:
-        return self._rule(_first(each, b) - _first(each, a) for each in self.each)
-
     def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1
         while lane < threads:
@@ -266,11 +266,6 @@ class Samples:
         return None
 
     @staticmethod
-    def _mode(steps: Sequence[Stride | None]) -> Stride | None:
-        counts = Counter(steps)
-        return counts.most_common(1)[0][0] if counts else None
-
-    @staticmethod
     def _in_one_vector(each: Registers, a: Instruction, b: Instruction) -> npt.NDArray[np.bool_]:
         first, second = each.address(a), each.address(b)
         same = np.equal(first // _VECTOR_BYTES, second // _VECTOR_BYTES)
@@ -278,7 +273,6 @@ class Samples:
 
 
 def _first(registers: Registers, instruction: Instruction) -> int:
-    """The first thread's address."""
     return int(registers.address(instruction)[0])
 
 

@@ -37,33 +37,29 @@ class Traffic:
 
 def traffic_of(ptx: Function | None, sass: Function | None) -> Traffic:
     """A thread's traffic from its PTX; from SASS without PTX, or if ptxas unrolled its loops."""
-    by_ptx = _of_ptx(ptx) if ptx else None
+    by_ptx = _traffic(ptx) if ptx else None
     if sass and (by_ptx is None or by_ptx.unknown == LOOPS):
-        by_sass = _of_sass(sass)
+        by_sass = _traffic(sass)
         return by_sass if by_ptx is None or by_sass.bytes_moved is not None else by_ptx
     return by_ptx or Traffic(None, None, "its code is not known")
 
 
-def _of_ptx(function: Function) -> Traffic:
-    slices = Slices.of(function)
-    pairs = [(i, ptx_accesses.access_of(i)) for i in function.instructions]
+def _traffic(function: Function) -> Traffic:
+    is_ptx = function.level == "ptx"
+    access_of = ptx_accesses.access_of if is_ptx else sass_accesses.access_of
+    pairs = [(i, access_of(i)) for i in function.instructions]
     unknown = next((why for i, access in pairs if (why := _unknown(i, access))), "")
     if unknown:
         return Traffic(None, None, unknown)
-    weights = [_bytes(a) if _bytes(a) and _differs(i, slices) else 0 for i, a in pairs]
-    return _along(function, weights, [_slots(i.opcode) for i, _ in pairs])
-
-
-def _of_sass(function: Function) -> Traffic:
-    pairs = [(i, sass_accesses.access_of(i)) for i in function.instructions]
-    unknown = next((why for i, access in pairs if (why := _unknown(i, access))), "")
-    if unknown:
-        return Traffic(None, None, unknown)
-    weights = [_bytes(access) for _, access in pairs]
-    return _along(function, weights, [1 for _ in pairs])
-
-
-def _along(function: Function, weights: list[int], slots: list[int]) -> Traffic:
+    weights, slots = [_bytes(access) for _, access in pairs], [1 for _ in pairs]
+    if is_ptx:
+        # An address that all threads of a block share costs nothing.
+        origin = Slices.of(function).address
+        weights = [
+            n if n and (o := origin(i)) and (o.per_thread or o.loaded or o.through_shared) else 0
+            for n, (i, _) in zip(weights, pairs, strict=True)
+        ]
+        slots = [_slots(i.opcode) for i, _ in pairs]
     moved = longest_path.heaviest(weights, function.jumps)
     if moved is None:
         return Traffic(None, None, LOOPS)
@@ -92,12 +88,6 @@ def _unknown(instruction: Instruction, access: Access | None) -> str:
     if access.space == "global" and access.width_bits is None:
         return "its bulk copies have sizes that are not in the code"
     return ""
-
-
-def _differs(instruction: Instruction, slices: Slices) -> bool:
-    """Whether threads of a block access different addresses."""
-    origin = slices.address(instruction)
-    return origin.per_thread or origin.loaded or origin.through_shared
 
 
 def _slots(opcode: str) -> int:

@@ -8,42 +8,30 @@ from dataclasses import replace
 
 from traceview.ptx.model import Access, Function, Instruction, Kind
 
-# Kind and space by the first word of the opcode. Loads of constants and kernel parameters (LDC,
-# ULDC), barriers in shared memory (SYNCS) and tensor memory do not count.
-_MEANING: dict[str, tuple[Kind, str]] = {
-    "LDG": ("load", "global"),
-    "STG": ("store", "global"),
-    "LDS": ("load", "shared"),
-    "STS": ("store", "shared"),
-    "STAS": ("store", "shared"),
-    "LDSM": ("load", "shared"),
-    "STSM": ("store", "shared"),
-    "LDL": ("load", "local"),
-    "STL": ("store", "local"),
-    "LD": ("load", "generic"),
-    "ST": ("store", "generic"),
-    "LDGSTS": ("async-copy", "global"),
-    "UTMALDG": ("async-copy", "global"),
-    "UTMASTG": ("async-copy", "global"),
-    "UBLKCP": ("async-copy", "global"),
-    "UTMAREDG": ("reduction", "global"),
-    "UBLKRED": ("reduction", "global"),
-    "UTMAPF": ("prefetch", "global"),
-    "UBLKPF": ("prefetch", "global"),
-    "ATOMG": ("atomic", "global"),
-    "ATOMS": ("atomic", "shared"),
-    "ATOM": ("atomic", "generic"),
-    "REDG": ("reduction", "global"),
-    "REDAS": ("reduction", "shared"),
-    "RED": ("reduction", "global"),
-    "TEX": ("load", "texture"),
-    "TXD": ("load", "texture"),
-    "TLD": ("load", "texture"),
-    "TLD4": ("load", "texture"),
-    "SULD": ("load", "surface"),
-    "SUST": ("store", "surface"),
-    "SURED": ("reduction", "surface"),
+# First words of opcodes by kind and space. Loads of constants and kernel parameters (LDC, ULDC),
+# barriers in shared memory (SYNCS) and tensor memory do not count.
+_ROOTS: dict[tuple[Kind, str], str] = {
+    ("load", "global"): "LDG",
+    ("store", "global"): "STG",
+    ("load", "shared"): "LDS LDSM",
+    ("store", "shared"): "STS STAS STSM",
+    ("load", "local"): "LDL",
+    ("store", "local"): "STL",
+    ("load", "generic"): "LD",
+    ("store", "generic"): "ST",
+    ("async-copy", "global"): "LDGSTS UTMALDG UTMASTG UBLKCP",
+    ("prefetch", "global"): "UTMAPF UBLKPF",
+    ("atomic", "global"): "ATOMG",
+    ("atomic", "shared"): "ATOMS",
+    ("atomic", "generic"): "ATOM",
+    ("reduction", "global"): "REDG RED UTMAREDG UBLKRED",
+    ("reduction", "shared"): "REDAS",
+    ("load", "texture"): "TEX TXD TLD TLD4",
+    ("load", "surface"): "SULD",
+    ("store", "surface"): "SUST",
+    ("reduction", "surface"): "SURED",
 }
+_MEANING = {root: meaning for meaning, roots in _ROOTS.items() for root in roots.split()}
 # The size of a texel is in its descriptor.
 _TEXTURES = frozenset(name for name, (_, space) in _MEANING.items() if space == "texture")
 _PREFETCH = re.compile(r"CCTL\..*\bPF[12]?\b")

@@ -118,25 +118,18 @@ def _resources(cubin: _Cubin, index: int, name: str) -> Resources:
     code = _section(cubin, f".text.{name}")
     shared = dict(_of_functions(cubin, index))
     stack = shared.get(_MIN_STACK_SIZE, shared.get(_FRAME_SIZE, 0))
+    size = _section(cubin, f".nv.shared.{name}").size
+    reserved = _RESERVED_BYTES if _number(cubin) >= _RESERVES_FROM else 0
+    sides = own.get(_REQUIRED_THREADS) or own.get(_MAX_THREADS)
     return Resources(
         registers=shared.get(_REGISTERS, code.info >> 24),
         stack_bytes=stack,
         spill_bytes=_spill_bytes(code.data, own) if stack else 0,
-        static_shared_bytes=_shared_bytes(cubin, name),
+        static_shared_bytes=max(0, size - reserved),
         # Before 13.0 the number of barriers is in the flags of the code's section.
         barriers=own[_BARRIERS][0] if _BARRIERS in own else code.flags >> 20 & 0x7F,
-        max_threads=_max_threads(own),
+        max_threads=math.prod(_integers(sides)) if sides else None,
     )
-
-
-def _shared_bytes(cubin: _Cubin, name: str) -> int:
-    size = _section(cubin, f".nv.shared.{name}").size
-    return max(0, size - _RESERVED_BYTES) if _number(cubin) >= _RESERVES_FROM else size
-
-
-def _max_threads(own: _Attributes) -> int | None:
-    sides = own.get(_REQUIRED_THREADS) or own.get(_MAX_THREADS)
-    return math.prod(_integers(sides)) if sides else None
 
 
 def _spill_bytes(code: memoryview, own: _Attributes) -> int | None:
@@ -145,17 +138,11 @@ def _spill_bytes(code: memoryview, own: _Attributes) -> int | None:
         return 0 if toolkit >= _MARKS_SPILLS else None
     marks = _integers(own[_ANNOTATIONS])
     pairs = zip(marks[::2], marks[1::2], strict=False)
-    return sum(_stored_bytes(code, offset) for kind, offset in pairs if kind == _SPILL)
-
-
-def _stored_bytes(code: memoryview, offset: int) -> int:
-    """The bytes that the instruction at an offset stores to local memory; 0 for any other."""
-    low, high = _INSTRUCTION.unpack_from(code, offset)
-    return _WIDTH_BYTES[high >> 9 & 7] if low & 0xFFF == _STORE_LOCAL else 0
+    spills = (_INSTRUCTION.unpack_from(code, at) for kind, at in pairs if kind == _SPILL)
+    return sum(_WIDTH_BYTES[high >> 9 & 7] for low, high in spills if low & 0xFFF == _STORE_LOCAL)
 
 
 def _kernels(cubin: _Cubin) -> Iterator[tuple[int, str]]:
-    """Symbol index and name of each kernel, in the file's order."""
     for index, (name, other) in enumerate(cubin.symbols):
         if other & _KERNEL and f".text.{name}" in cubin.sections:
             yield index, name
@@ -191,7 +178,6 @@ def _section(cubin: _Cubin, name: str) -> _Section:
 
 
 def _number(cubin: _Cubin) -> int:
-    """The number of the architecture: 90 for sm_90a."""
     return cubin.flags >> 8 & 0xFF if cubin.abi >= 8 else cubin.flags & 0xFF
 
 
@@ -203,25 +189,20 @@ def _read(raw: bytes) -> _Cubin:
         remedy = "install it: pip install 'traceview[ptx]'"
         raise ToolNotFoundError("reading a cubin needs pyelftools", remedy) from None
     try:
-        return _taken_from(raw)
+        from elftools.elf.elffile import ELFFile
+
+        if not raw.startswith(b"\x7fELF"):
+            what = f"not a cubin: it begins with {raw[:8]!r}, not with the ELF magic number"
+            raise TraceFormatError(what, _MADE_BY)
+        elf = ELFFile(io.BytesIO(raw))
+        if elf["e_machine"] != "EM_CUDA":
+            raise TraceFormatError(f"not a cubin but an ELF file for {elf['e_machine']}", _MADE_BY)
+        if elf["e_phoff"] + elf["e_phnum"] * elf["e_phentsize"] > len(raw):
+            raise ValueError("the file ends within its program headers")
+        sections = dict(_sections(elf, memoryview(raw)))
+        return _Cubin(elf["e_flags"], elf["e_ident"]["EI_ABIVERSION"], sections, _symbols(elf))
     except (ELFError, TypeError, *MALFORMED) as error:
         raise _damaged(error) from None
-
-
-def _taken_from(raw: bytes) -> _Cubin:
-    from elftools.elf.elffile import ELFFile
-
-    if not raw.startswith(b"\x7fELF"):
-        raise TraceFormatError(
-            f"not a cubin: it begins with {raw[:8]!r}, not with the ELF magic number", _MADE_BY
-        )
-    elf = ELFFile(io.BytesIO(raw))
-    if elf["e_machine"] != "EM_CUDA":
-        raise TraceFormatError(f"not a cubin but an ELF file for {elf['e_machine']}", _MADE_BY)
-    if elf["e_phoff"] + elf["e_phnum"] * elf["e_phentsize"] > len(raw):
-        raise ValueError("the file ends within its program headers")
-    sections = dict(_sections(elf, memoryview(raw)))
-    return _Cubin(elf["e_flags"], elf["e_ident"]["EI_ABIVERSION"], sections, _symbols(elf))
 
 
 def _sections(elf: ELFFile, raw: memoryview) -> Iterator[tuple[str, _Section]]:

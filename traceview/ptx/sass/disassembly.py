@@ -11,7 +11,7 @@ A comment gives the source line of the instructions behind it, until the next su
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from traceview.errors import TraceFormatError
@@ -88,7 +88,13 @@ class _Reader:
             elif match := _FROM.match(line):
                 self._made_from(match)
             elif match := _LABEL.match(line):
-                yield from self._label(match["label"])
+                label = match["label"]
+                if label in self._declared:
+                    yield from self._close()
+                    self._open = _Open(label)
+                    self._chain, self._ptx_line = (), None
+                elif self._open:
+                    self._open.labels[label] = len(self._open.instructions)
             elif match := _FUNCTION.match(line):
                 self._declared.add(match["name"])
             elif match := _KERNEL.match(line):
@@ -121,40 +127,23 @@ class _Reader:
         self._chain = (*self._chain, place) if self._in_chain else (place,)
         self._in_chain = bool(match["inlined"])
 
-    def _label(self, label: str) -> Iterator[Function]:
-        if label in self._declared:
-            yield from self._close()
-            self._open = _Open(label)
-            self._chain, self._ptx_line = (), None
-        elif self._open:
-            self._open.labels[label] = len(self._open.instructions)
-
     def _close(self) -> Iterator[Function]:
         if self._open:
-            code = _without_padding(self._open)
+            # The code without the NOPs and the branch to itself that pad the end of a function.
+            code = self._open.instructions
+            end = len(code)
+            while end and code[end - 1].opcode == "NOP":
+                end -= 1
+            if end and code[end - 1].opcode == "BRA":
+                target = _target_of(code[end - 1], self._open.labels)
+                end -= target == end - 1
+            code = code[:end]
             jumps = tuple(_jumps(code, self._open.labels))
             is_kernel = self._open.name in self._kernels
-            instructions = tuple(_with_loops(code, jumps))
-            yield Function(self._open.name, "sass", is_kernel, instructions, jumps=jumps)
+            pairs = zip(code, loop_depths(len(code), jumps), strict=True)
+            looped = tuple(replace(i, loop_depth=depth) if depth else i for i, depth in pairs)
+            yield Function(self._open.name, "sass", is_kernel, looped, jumps=jumps)
         self._open = None
-
-
-def _with_loops(code: list[Instruction], jumps: Iterable[Jump]) -> Iterator[Instruction]:
-    depths = loop_depths(len(code), jumps)
-    for instruction, depth in zip(code, depths, strict=True):
-        yield replace(instruction, loop_depth=depth) if depth else instruction
-
-
-def _without_padding(function: _Open) -> list[Instruction]:
-    """The code without the NOPs and the branch to itself that pad the end of a function."""
-    code = function.instructions
-    end = len(code)
-    while end and code[end - 1].opcode == "NOP":
-        end -= 1
-    if end and code[end - 1].opcode == "BRA":
-        target = _target_of(code[end - 1], function.labels)
-        end -= target == end - 1
-    return code[:end]
 
 
 def _jumps(code: list[Instruction], labels: dict[str, int]) -> Iterator[Jump]:
@@ -185,15 +174,14 @@ def with_sources_of(sass: Listing, ptx: Listing) -> Listing:
     for function in ptx.functions:
         for instruction in function.instructions:
             by_line.setdefault(instruction.line, instruction)
+
+    def with_source(instruction: Instruction) -> Instruction:
+        made_from = by_line.get(instruction.ptx_line or 0)
+        if made_from is None or made_from.source is None:
+            return instruction
+        return replace(instruction, source=made_from.source, inlined=made_from.inlined)
+
     functions = (
-        replace(f, instructions=tuple(_with_source(i, by_line) for i in f.instructions))
-        for f in sass.functions
+        replace(f, instructions=tuple(map(with_source, f.instructions))) for f in sass.functions
     )
     return replace(sass, functions=tuple(functions))
-
-
-def _with_source(instruction: Instruction, by_line: dict[int, Instruction]) -> Instruction:
-    made_from = by_line.get(instruction.ptx_line or 0)
-    if made_from is None or made_from.source is None:
-        return instruction
-    return replace(instruction, source=made_from.source, inlined=made_from.inlined)

@@ -80,7 +80,6 @@ def entries(path: Path) -> list[FatbinEntry]:
 
 
 def _ranges(file: BinaryIO, data: mmap.mmap) -> list[tuple[int, int]]:
-    """The byte ranges of the fatbins in a file."""
     if data[:4] != _ELF:
         return [(0, len(data))]
     try:

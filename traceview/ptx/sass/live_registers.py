@@ -57,7 +57,14 @@ def live_registers(function: Function) -> LiveRegisters:
     counts = tuple(mask.bit_count() for mask in masks)
     peak = max(range(len(counts)), key=counts.__getitem__, default=0)
     held = masks[peak] if code else 0
-    return LiveRegisters(counts, peak, tuple(_holders(code, writes, held, peak)))
+    # The source lines that last wrote the registers.
+    holders = Counter[SourceLine | None]()
+    for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
+        registers = writes[at] & held
+        if registers:
+            holders[code[at].source] += registers.bit_count()
+            held &= ~registers
+    return LiveRegisters(counts, peak, tuple(holders.most_common()))
 
 
 def written_registers(instruction: Instruction) -> Iterator[int]:
@@ -93,21 +100,7 @@ def _live_after(function: Function, writes: Sequence[int], reads: Sequence[int])
     return live
 
 
-def _holders(
-    code: Sequence[Instruction], writes: Sequence[int], held: int, peak: int
-) -> Iterator[tuple[SourceLine | None, int]]:
-    """The source lines that last wrote the registers in `held`, with the most registers first."""
-    counts = Counter[SourceLine | None]()
-    for at in (*range(peak, -1, -1), *range(len(code) - 1, peak, -1)):
-        registers = writes[at] & held
-        if registers:
-            counts[code[at].source] += registers.bit_count()
-            held &= ~registers
-    yield from counts.most_common()
-
-
 def _masks(instruction: Instruction) -> tuple[int, int]:
-    """The registers that an instruction writes and reads, as masks."""
     operands = [text.strip() for text in _OPERAND.findall(instruction.operands)]
     root, *modifiers = instruction.opcode.split(".")
     results = 0 if _WITHOUT_RESULT.match(root) else 1
@@ -119,18 +112,12 @@ def _masks(instruction: Instruction) -> tuple[int, int]:
             written |= _run(number, _result_width(root, modifiers, instruction.opcode))
     read = 0
     for at, text in enumerate(operands[results:]):
-        read |= _read_by(text, at, root, modifiers, instruction.opcode)
+        for match in _REGISTER.finditer(text):
+            width = 2 if match[2] else 1
+            if "[" not in text and width == 1:
+                width = _source_width(at, root, modifiers, instruction.opcode)
+            read |= _run(int(match[1]), width)
     return written, read
-
-
-def _read_by(text: str, at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
-    read, in_address = 0, "[" in text
-    for match in _REGISTER.finditer(text):
-        width = 2 if match[2] else 1
-        if not in_address and width == 1:
-            width = _source_width(at, root, modifiers, opcode)
-        read |= _run(int(match[1]), width)
-    return read
 
 
 def _first(text: str) -> int | None:
@@ -155,14 +142,20 @@ def _result_width(root: str, modifiers: Sequence[str], opcode: str) -> int:
         return _memory_width(modifiers)
     if root in _DOUBLE or "WIDE" in modifiers:
         return 2
-    return 2 if root in ("I2F", "F2F", "F2I", "MOV", "IADD") and _to_64(modifiers) else 1
+    converts = root in ("I2F", "F2F", "F2I", "MOV", "IADD")
+    return 2 if converts and {"F64", "S64", "U64", "64"} & set(modifiers[:1]) else 1
 
 
 def _source_width(at: int, root: str, modifiers: Sequence[str], opcode: str) -> int:
     if root in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
         return 4 if at == 0 else _accumulators(opcode, modifiers)
     if root in _MMA:
-        return _fragment(at, modifiers)
+        # The number of registers of operand `at` (A, B or C) of a warp's matrix product.
+        if at == 2:
+            return 2 if "F16" in modifiers[1:2] or modifiers[:1] == ["8816"] else 4
+        small = modifiers[:1] in (["1688"], ["16816"]) and not {"F32", "F16"} & set(modifiers[1:2])
+        half = modifiers[:1] == ["1688"] and "TF32" not in modifiers
+        return ((2, 1) if half or small else (4, 2))[min(at, 1)]
     if root in ("STSM", "STTM"):
         return _listed(opcode)
     if root.startswith(("ST", "RED", "AT")):
@@ -171,19 +164,8 @@ def _source_width(at: int, root: str, modifiers: Sequence[str], opcode: str) -> 
         return 2 if at == 2 else 1
     if root in _DOUBLE or root in ("RET", "BRX", "JMX", "CALL"):
         return 2
-    return (
-        2 if root in ("I2F", "F2F", "F2I") and modifiers[-1:] in (["F64"], ["S64"], ["U64"]) else 1
-    )
-
-
-def _fragment(at: int, modifiers: Sequence[str]) -> int:
-    """The number of registers of operand `at` (A, B or C) of a warp's matrix product."""
-    if at == 2:
-        return 2 if "F16" in modifiers[1:2] or modifiers[:1] == ["8816"] else 4
-    small = modifiers[:1] in (["1688"], ["16816"]) and not {"F32", "F16"} & set(modifiers[1:2])
-    half = modifiers[:1] == ["1688"] and "TF32" not in modifiers
-    whole = (2, 1) if half or small else (4, 2)
-    return whole[min(at, 1)]
+    converts = root in ("I2F", "F2F", "F2I")
+    return 2 if converts and modifiers[-1:] in (["F64"], ["S64"], ["U64"]) else 1
 
 
 def _accumulators(opcode: str, modifiers: Sequence[str]) -> int:
@@ -199,10 +181,6 @@ def _listed(opcode: str) -> int:
 
 def _memory_width(modifiers: Sequence[str]) -> int:
     return next((int(m) // 32 for m in ("256", "128", "64") if m in modifiers), 1)
-
-
-def _to_64(modifiers: Sequence[str]) -> bool:
-    return bool({"F64", "S64", "U64", "64"} & set(modifiers[:1]))
 
 
 # Spilled values: the source lines that computed what ptxas stores to the stack, and its reloads.
@@ -246,10 +224,12 @@ def _spills(
     written: dict[int, SourceLine | None] = {}
     slots: dict[int, SourceLine | None] = {}
     for at, each in enumerate(function.instructions):
-        size, slot = _size(each), _SLOT.search(each.operands)
+        widths = [int(m) for m in each.opcode.split(".") if m in ("64", "128")]
+        size, slot = (widths[0] // 8 if widths else _WORD_BYTES), _SLOT.search(each.operands)
         first = int(slot[1] or "0", 0) // _WORD_BYTES if slot else 0
         if slot and each.opcode.startswith("STL"):
-            source = written.get(_register(each.operands.rpartition(",")[2]), each.source)
+            match = _SPILLED_REGISTER.search(each.operands.rpartition(",")[2])
+            source = written.get(int(match[1]) if match else -1, each.source)
             slots.update(dict.fromkeys(range(first, first + size // _WORD_BYTES), source))
             yield source, (size, 0, 0, 0)
         elif slot and each.opcode.startswith("LDL"):
@@ -259,13 +239,3 @@ def _spills(
             # A reloaded value keeps the line that computed it.
             is_load = slot is not None and each.opcode.startswith("LDL")
             written[register] = slots.get(first, each.source) if is_load else each.source
-
-
-def _register(text: str) -> int:
-    match = _SPILLED_REGISTER.search(text)
-    return int(match[1]) if match else -1
-
-
-def _size(instruction: Instruction) -> int:
-    widths = [int(m) for m in instruction.opcode.split(".") if m in ("64", "128")]
-    return widths[0] // 8 if widths else _WORD_BYTES

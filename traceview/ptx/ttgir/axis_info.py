@@ -84,7 +84,13 @@ class _Analysis:
             while regions and op.depth <= regions[-1].depth:
                 regions.pop()
             if op.opcode == "scf.yield" and regions:
-                self._yielded(regions[-1], op)
+                region = regions[-1]
+                loop = _FOR.search(region.rest)
+                inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
+                for at, value in enumerate(op.inputs):
+                    for names in (inside, region.results):
+                        if at < len(names):
+                            self._join(names[at], self.of(value))
             elif op.opcode in ("scf.for", "scf.if", "scf.while"):
                 self._entered(op)
                 regions.append(op)
@@ -103,14 +109,6 @@ class _Analysis:
             self._join(inside, self.of(start))
             if at < len(op.results):
                 self._join(op.results[at], self.of(start))
-
-    def _yielded(self, region: IrOperation, op: IrOperation) -> None:
-        loop = _FOR.search(region.rest)
-        inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
-        for at, value in enumerate(op.inputs):
-            for names in (inside, region.results):
-                if at < len(names):
-                    self._join(names[at], self.of(value))
 
     def _join(self, name: str, info: AxisInfo) -> None:
         old = self.known.get(name)
@@ -142,7 +140,8 @@ class _Analysis:
         compute = _RULES.get(op.opcode)
         inputs = [self.of(value) for value in op.inputs]
         if op.opcode in _ELEMENTWISE:
-            inputs = [_of_rank(each, op.shape) for each in inputs]
+            rank = max(1, len(op.shape))
+            inputs = [info if _rank(info) == rank else unknown(op.shape) for info in inputs]
         if op.opcode in _SAME and inputs:
             return inputs[0]
         if op.opcode in _REMAINDERS and not op.shape and not self.aligned_remainders:
@@ -157,23 +156,19 @@ def _rank(info: AxisInfo) -> int:
     return len(info.contiguity)
 
 
-def _of_rank(info: AxisInfo, shape: Sequence[int]) -> AxisInfo:
-    """The AxisInfo if it is of the rank of the shape, else that of an unknown value."""
-    return info if _rank(info) == max(1, len(shape)) else unknown(shape)
+def _common(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(math.gcd, a, b))
 
 
-def _each(
-    function: Callable[[int, int], int], a: Sequence[int], b: Sequence[int]
-) -> tuple[int, ...]:
-    return tuple(map(function, a, b))
+def _greater(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(max, a, b))
 
 
 def _both(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """The facts that hold for either of two values."""
     return AxisInfo(
-        _each(math.gcd, a.contiguity, b.contiguity),
-        _each(math.gcd, a.divisibility, b.divisibility),
-        _each(math.gcd, a.constancy, b.constancy),
+        _common(a.contiguity, b.contiguity),
+        _common(a.divisibility, b.divisibility),
+        _common(a.constancy, b.constancy),
         a.constant if a.constant == b.constant else None,
     )
 
@@ -216,21 +211,17 @@ def _expand(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     def with_axis(values: tuple[int, ...], new: int) -> tuple[int, ...]:
         return (*values[:at], new, *values[at:])
 
+    of_all = (
+        1 if run > 1 and value.constant is None else divisibility
+        for run, divisibility in zip(value.contiguity, value.divisibility, strict=True)
+    )
     return AxisInfo(
         with_axis(value.contiguity, 1),
         # The divisibility of a run holds for its first element alone.
-        with_axis(value.divisibility, math.gcd(*(_of_all(value)))),
+        with_axis(value.divisibility, math.gcd(*of_all)),
         with_axis(value.constancy, 1),
         value.constant,
     )
-
-
-def _of_all(value: AxisInfo) -> list[int]:
-    """The divisibility of every element, per axis."""
-    return [
-        1 if run > 1 and value.constant is None else divisibility
-        for run, divisibility in zip(value.contiguity, value.divisibility, strict=True)
-    ]
 
 
 def _broadcast(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
@@ -262,9 +253,9 @@ def _transposed(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 def _sum(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    runs = _each(math.gcd, a.contiguity, b.constancy)
+    runs = _common(a.contiguity, b.constancy)
     if op.opcode != "arith.subi":
-        runs = _each(max, runs, _each(math.gcd, a.constancy, b.contiguity))
+        runs = _greater(runs, _common(a.constancy, b.contiguity))
     size = element_bytes(op.type) if op.opcode == "tt.addptr" else 1
     divisibility = tuple(
         math.gcd(x, y * size) for x, y in zip(a.divisibility, b.divisibility, strict=True)
@@ -272,7 +263,7 @@ def _sum(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     sign = -1 if op.opcode == "arith.subi" else 1
     known = a.constant is not None and b.constant is not None
     constant = (a.constant or 0) + sign * (b.constant or 0) if known else None
-    return AxisInfo(runs, divisibility, _each(math.gcd, a.constancy, b.constancy), constant)
+    return AxisInfo(runs, divisibility, _common(a.constancy, b.constancy), constant)
 
 
 def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
@@ -286,7 +277,7 @@ def _product(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     )
     known = a.constant is not None and b.constant is not None
     constant = (a.constant or 0) * (b.constant or 0) if known else None
-    return AxisInfo(runs, divisibility, _each(math.gcd, a.constancy, b.constancy), constant)
+    return AxisInfo(runs, divisibility, _common(a.constancy, b.constancy), constant)
 
 
 def _of_elements(a: AxisInfo, at: int, other: AxisInfo) -> int:
@@ -299,8 +290,8 @@ def _quotient(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     if b.constant == 1:
         return a
     # Runs of consecutive numbers have equal quotients within multiples of the divisor.
-    stepped = _each(math.gcd, a.contiguity, _each(math.gcd, a.divisibility, b.divisibility))
-    constancy = _each(max, _each(math.gcd, a.constancy, b.constancy), stepped)
+    stepped = _common(a.contiguity, _common(a.divisibility, b.divisibility))
+    constancy = _greater(_common(a.constancy, b.constancy), stepped)
     ones = (1,) * len(constancy)
     divisor = b.constant or 0
     divisibility = tuple(
@@ -312,9 +303,9 @@ def _quotient(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
 
 def _remainder(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    both = _each(math.gcd, a.divisibility, b.divisibility)
-    runs = _each(math.gcd, a.contiguity, both)
-    return AxisInfo(runs, both, _each(math.gcd, a.constancy, b.constancy))
+    both = _common(a.divisibility, b.divisibility)
+    runs = _common(a.contiguity, both)
+    return AxisInfo(runs, both, _common(a.constancy, b.constancy))
 
 
 def _shifted(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
@@ -329,18 +320,18 @@ def _shifted(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
 
 
 def _logic(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
-    constancy = _each(math.gcd, inputs[0].constancy, inputs[1].constancy)
+    constancy = _common(inputs[0].constancy, inputs[1].constancy)
     ones = (1,) * len(constancy)
     return AxisInfo(ones, ones, constancy)
 
 
 def _comparison(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     a, b = inputs[0], inputs[1]
-    shared = _each(math.gcd, a.divisibility, b.divisibility)
-    constancy = _each(math.gcd, a.constancy, b.constancy)
+    shared = _common(a.divisibility, b.divisibility)
+    constancy = _common(a.constancy, b.constancy)
     # Along a run, the comparison with a constant changes at multiples of what both divide.
     for run, flat in ((a.contiguity, b.constancy), (b.contiguity, a.constancy)):
-        constancy = _each(max, constancy, _each(math.gcd, _each(math.gcd, run, flat), shared))
+        constancy = _greater(constancy, _common(_common(run, flat), shared))
     ones = (1,) * len(constancy)
     return AxisInfo(ones, ones, constancy)
 
@@ -357,9 +348,9 @@ def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     if not op.shape or len(flag.constancy) != len(either.constancy):
         return either
     return AxisInfo(
-        _each(math.gcd, either.contiguity, flag.constancy),
+        _common(either.contiguity, flag.constancy),
         either.divisibility,
-        _each(math.gcd, either.constancy, flag.constancy),
+        _common(either.constancy, flag.constancy),
     )
 
 
@@ -379,24 +370,15 @@ _RULES: Mapping[str, Callable[[IrOperation, Sequence[AxisInfo]], AxisInfo | None
     "tt.expand_dims": _expand,
     "tt.broadcast": _broadcast,
     "tt.trans": _transposed,
-    "arith.addi": _sum,
-    "arith.subi": _sum,
-    "tt.addptr": _sum,
+    **dict.fromkeys(("arith.addi", "arith.subi", "tt.addptr"), _sum),
     "arith.muli": _product,
     "arith.divsi": _quotient,
     "arith.divui": _quotient,
     "arith.remsi": _remainder,
     "arith.remui": _remainder,
-    "arith.shli": _shifted,
-    "arith.shrsi": _shifted,
-    "arith.shrui": _shifted,
-    "arith.andi": _logic,
-    "arith.ori": _logic,
-    "arith.xori": _logic,
-    "arith.minsi": _either,
-    "arith.minui": _either,
-    "arith.maxsi": _either,
-    "arith.maxui": _either,
+    **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), _shifted),
+    **dict.fromkeys(("arith.andi", "arith.ori", "arith.xori"), _logic),
+    **dict.fromkeys(("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui"), _either),
     "arith.cmpi": _comparison,
     "arith.select": _selected,
 }

@@ -8,14 +8,15 @@ program writes the tensor, waits at a barrier, and reads it back.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Literal
 
 import numpy as np
 
 from traceview.ptx.model import Function, SourceLine
+from traceview.ptx.ttgir import layouts
 from traceview.ptx.ttgir.layouts import layout_of
 from traceview.ptx.ttgir.linear_layouts import bases_of, elements
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
@@ -31,7 +32,6 @@ _USES_SHARED = frozenset(
 )
 _LOOPS = ("scf.for", "scf.while")
 _MOST_ELEMENTS = 1 << 25
-_LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 
 
@@ -132,7 +132,7 @@ class _Evidence:
 
 
 def _conversions(module: IrModule, evidence: _Evidence) -> Iterator[LayoutConversion]:
-    users, depths = _users(module), loop_depths_of(module)
+    users, depths = module.users, loop_depths_of(module)
     deepest = max(depths, default=0)
     for op, depth in zip(module.operations, depths, strict=True):
         types = _TYPES.search(op.rest)
@@ -159,16 +159,8 @@ def _conversions(module: IrModule, evidence: _Evidence) -> Iterator[LayoutConver
         )
 
 
-def _users(module: IrModule) -> Mapping[str, list[IrOperation]]:
-    users: dict[str, list[IrOperation]] = defaultdict(list)
-    for op in module.operations:
-        for value in op.inputs:
-            users[value].append(op)
-    return users
-
-
 def _stored(
-    op: IrOperation, users: Mapping[str, list[IrOperation]], module: IrModule, type_: str
+    op: IrOperation, users: Mapping[str, Sequence[IrOperation]], module: IrModule, type_: str
 ) -> tuple[str, str, bool]:
     """The layouts in which a tensor is stored to shared memory and read, and if it feeds an MMA."""
     using = [user for result in op.results for user in users.get(result, ())]
@@ -187,13 +179,12 @@ def size_bytes(type_: str) -> int:
 
 def described(layout: str) -> str:
     """A layout in a few words: `blocked 1×8`, `MMA v3`, `dot operand 0`, `slice 1 of MMA v2`."""
-    sliced = re.search(r"slice<\{dim = (\d+), parent = (.*)\}>$", layout)
+    sliced = layouts.SLICE.search(layout)
     if sliced:
         return f"slice {sliced[1]} of {described(sliced[2])}"
-    kind = layout.partition("<")[0].rpartition(".")[2].lstrip("#")
-    numbers, lists = dict(_NUMBER.findall(layout)), dict(_LIST.findall(layout))
+    kind, numbers = layouts.kind_of(layout), dict(_NUMBER.findall(layout))
     if kind == "blocked":
-        return f"blocked {lists.get('sizePerThread', '').replace(', ', '×')}"
+        return f"blocked {'×'.join(map(str, layouts.lists_of(layout).get('sizePerThread', ())))}"
     if kind == "dot_op":
         return f"dot operand {numbers.get('opIdx', '?')}"
     return f"MMA v{numbers.get('versionMajor', '?')}" if kind == "nvidia_mma" else kind or "unknown"

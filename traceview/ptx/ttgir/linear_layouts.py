@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 
 import numpy as np
 
+from traceview.ptx.ttgir import layouts
 from traceview.records import record
 from traceview.tables import Array
 
-_LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")
-_SLICE = re.compile(r"slice<\{dim = (\d+), parent = (.*)\}>$")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _NESTED = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _BASIS = re.compile(r"\[([\d, ]*)\]")
@@ -37,7 +35,7 @@ class Bases:
 
     def without(self, axis: int) -> Bases:
         """The layout of the tensor without an axis."""
-        return Bases(*(tuple(_drop(b, axis) for b in each) for each in self.parts))
+        return Bases(*(tuple(b[:axis] + b[axis + 1 :] for b in each) for each in self.parts))
 
     @property
     def parts(self) -> tuple[tuple[Basis, ...], ...]:
@@ -58,16 +56,26 @@ def bases_of(layout: str, shape: Sequence[int]) -> Bases | None:
 def _bases(layout: str, shape: Sequence[int]) -> Bases | None:
     if any(size & (size - 1) for size in shape) or not shape:
         return None
-    sliced = _SLICE.search(layout)
+    sliced = layouts.SLICE.search(layout)
     if sliced:
         axis = int(sliced[1])
         parent = bases_of(sliced[2], (*shape[:axis], 1, *shape[axis:]))
         return parent.without(axis) if parent else None
-    kind = layout.partition("<")[0].rpartition(".")[2].lstrip("#")
+    kind = layouts.kind_of(layout)
     if kind == "blocked":
-        return _blocked(layout, shape)
+        lists, tile = layouts.lists_of(layout), _Tile(shape)
+        order = lists["order"]
+        register = tile.spread(lists["sizePerThread"], order)
+        lane = tile.spread(lists["threadsPerWarp"], order)
+        warp = tile.spread(lists["warpsPerCTA"], order)
+        return Bases((*register, *tile.rest(order)), lane, warp)
     if kind == "linear":
-        return _linear(layout, shape)
+        tile = _Tile(shape)
+        parts = {
+            name: tuple(_masked(basis, tile) for basis in _BASIS.findall(bases))
+            for name, bases in _NESTED.findall(layout)
+        }
+        return Bases(*(parts.get(name, ()) for name in ("register", "lane", "warp")))
     if kind == "nvidia_mma" and len(shape) == 2:
         return _mma(layout, shape)
     if kind == "dot_op" and "nvidia_mma" in layout and len(shape) == 2:
@@ -87,22 +95,10 @@ def _places(bases: Iterable[Basis], shape: Sequence[int]) -> Array:
     weights = np.cumprod([1, *reversed(shape[1:])])[::-1]
     # Sizes are powers of two, so that the axes are fields of bits of the place.
     flat = [int(np.dot(basis, weights)) for basis in bases]
-    return reduce(lambda so_far, place: np.concatenate([so_far, so_far ^ place]), flat, _zero())
-
-
-def _zero() -> Array:
-    return np.zeros(1, np.int64)
-
-
-def _drop(basis: Basis, axis: int) -> Basis:
-    return basis[:axis] + basis[axis + 1 :]
-
-
-def _lists(layout: str) -> dict[str, list[int]]:
-    return {
-        name: [int(n) for n in numbers.split(",") if n.strip()]
-        for name, numbers in _LIST.findall(layout)
-    }
+    places = np.zeros(1, np.int64)
+    for place in flat:
+        places = np.concatenate([places, places ^ place])
+    return places
 
 
 class _Tile:
@@ -137,24 +133,6 @@ class _Tile:
         return tuple(self.unit(axis, offset) for axis, offset in pairs)
 
 
-def _blocked(layout: str, shape: Sequence[int]) -> Bases:
-    lists, tile = _lists(layout), _Tile(shape)
-    order = lists["order"]
-    register = tile.spread(lists["sizePerThread"], order)
-    lane = tile.spread(lists["threadsPerWarp"], order)
-    warp = tile.spread(lists["warpsPerCTA"], order)
-    return Bases((*register, *tile.rest(order)), lane, warp)
-
-
-def _linear(layout: str, shape: Sequence[int]) -> Bases:
-    tile = _Tile(shape)
-    parts = {
-        name: tuple(_masked(basis, tile) for basis in _BASIS.findall(bases))
-        for name, bases in _NESTED.findall(layout)
-    }
-    return Bases(*(parts.get(name, ()) for name in ("register", "lane", "warp")))
-
-
 def _masked(text: str, tile: _Tile) -> Basis:
     numbers = [int(n) for n in text.split(",") if n.strip()]
     return tuple(n if n < size else 0 for n, size in zip(numbers, tile.shape, strict=True))
@@ -168,7 +146,7 @@ def _powers(begin: int, end: int) -> Iterator[int]:
 
 def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
     """Bases of accumulators: two neighbours along a row, and two more eight rows below."""
-    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    lists, numbers = layouts.lists_of(layout), dict(_NUMBER.findall(layout))
     is_wgmma = numbers.get("versionMajor") == "3"
     if not is_wgmma and numbers.get("versionMajor") != "2":
         return None
@@ -183,7 +161,7 @@ def _mma(layout: str, shape: Sequence[int]) -> Bases | None:
 
 def _dot_operand(layout: str, shape: Sequence[int]) -> Bases | None:
     """Operands A (rows × depth) and B (depth × columns) of a matrix product in registers."""
-    lists, numbers = _lists(layout), dict(_NUMBER.findall(layout))
+    lists, numbers = layouts.lists_of(layout), dict(_NUMBER.findall(layout))
     if numbers.get("versionMajor") not in ("2", "3") or "kWidth" not in numbers:
         return None
     width, is_a = int(numbers["kWidth"]), numbers.get("opIdx") == "0"
@@ -194,18 +172,13 @@ def _dot_operand(layout: str, shape: Sequence[int]) -> Bases | None:
     rows = ((across, 8),) if is_a else ()
     register = tile.units([*((depth, k) for k in _powers(1, width)), *rows, (depth, 4 * width)])
     lane = tile.units([(depth, width), (depth, 2 * width), *((across, n) for n in (1, 2, 4))])
-    warp = _operand_warps(tile, lists["warpsPerCTA"], across, numbers["versionMajor"] == "3")
-    return Bases((*register, *tile.rest((depth, across))), lane, warp)
-
-
-def _operand_warps(
-    tile: _Tile, warps: Sequence[int], across: int, is_wgmma: bool
-) -> tuple[Basis, ...]:
-    """The warp bases of an operand; warps apart along the product's other axis hold copies."""
+    warps = lists["warpsPerCTA"]
+    # The warp bases of an operand; warps apart along the product's other axis hold copies.
     bases: list[Basis] = []
-    for axis in (0, 1) if is_wgmma else (1, 0):
+    for axis in (0, 1) if numbers["versionMajor"] == "3" else (1, 0):
         if axis == across:
             bases += tile.spread([n if at == axis else 1 for at, n in enumerate(warps)], (axis,))
         else:
             bases += [(0, 0)] * (warps[axis].bit_length() - 1)
-    return tuple(bases)
+    warp = tuple(bases)
+    return Bases((*register, *tile.rest((depth, across))), lane, warp)

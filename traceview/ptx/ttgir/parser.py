@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
@@ -92,6 +92,15 @@ class IrModule:
         """The operation that makes each value."""
         return {result: op for op in self.operations for result in op.results}
 
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[IrOperation]]:
+        """The operations that take each value, in order."""
+        users: dict[str, list[IrOperation]] = defaultdict(list)
+        for op in self.operations:
+            for value in op.inputs:
+                users[value].append(op)
+        return users
+
 
 def shape_of(type_: str) -> tuple[int, ...]:
     """The shape of a tensor type; empty for a scalar."""
@@ -106,7 +115,25 @@ def parse_ttgir(text: str) -> IrModule:
     function = _FUNCTION.search(text)
     parameters = tuple(_parameters(function["arguments"])) if function else ()
     body = text[function.end() :] if function else text
-    return IrModule(tuple(_operations(body, places)), parameters, layouts)
+    scopes, listed = _Scopes(), list[IrOperation]()
+    # Indices of the operations whose regions are open; None for other braces.
+    around: list[int | None] = []
+    for line in body.splitlines():
+        at = None
+        if line.lstrip().startswith("}"):
+            scopes.leave()
+            at = around.pop() if around else None
+            if at is not None:
+                listed[at] = _closed(listed[at], line, places)
+        match = _OPERATION.match(line)
+        opens = line.rstrip().endswith("{")
+        if match:
+            listed.append(_operation(match, places, scopes, opens))
+        elif opens:
+            scopes.enter()
+        if opens:
+            around.append(len(listed) - 1 if match else at)
+    return IrModule(tuple(listed), parameters, layouts)
 
 
 class Places:
@@ -181,28 +208,6 @@ class _Scopes:
         return name
 
 
-def _operations(body: str, places: Places) -> list[IrOperation]:
-    scopes, listed = _Scopes(), list[IrOperation]()
-    # Indices of the operations whose regions are open; None for other braces.
-    around: list[int | None] = []
-    for line in body.splitlines():
-        at = None
-        if line.lstrip().startswith("}"):
-            scopes.leave()
-            at = around.pop() if around else None
-            if at is not None:
-                listed[at] = _closed(listed[at], line, places)
-        match = _OPERATION.match(line)
-        opens = line.rstrip().endswith("{")
-        if match:
-            listed.append(_operation(match, places, scopes, opens))
-        elif opens:
-            scopes.enter()
-        if opens:
-            around.append(len(listed) - 1 if match else at)
-    return listed
-
-
 def _closed(op: IrOperation, end: str, places: Places) -> IrOperation:
     """An operation completed by the types and the location that follow its regions."""
     location = _END_LOCATION.search(end)
@@ -244,7 +249,14 @@ def _operation(match: re.Match[str], places: Places, scopes: _Scopes, opens: boo
     depth = scopes.depth
     outside = list(_results(match["results"] or ""))
     rest = _resolved(rest, scopes, opens)
-    results = _defined(outside, scopes, opens)
+    # Unique names of results, which belong to the region around those an operation opens.
+    bases = dict.fromkeys(name.partition("#")[0] for name in outside)
+    inner = scopes.pop() if opens else None
+    for base in bases:
+        scopes.define(base)
+    results = tuple(scopes.resolve(name) for name in outside)
+    if inner is not None:
+        scopes.push(inner)
     head, _, types = rest.rpartition(" : ")
     return IrOperation(
         match["name"],
@@ -256,18 +268,6 @@ def _operation(match: re.Match[str], places: Places, scopes: _Scopes, opens: boo
         places.variable(at) if at is not None else None,
         depth,
     )
-
-
-def _defined(names: list[str], scopes: _Scopes, opens: bool) -> tuple[str, ...]:
-    """Unique names of results, which belong to the region around those an operation opens."""
-    bases = dict.fromkeys(name.partition("#")[0] for name in names)
-    inner = scopes.pop() if opens else None
-    for base in bases:
-        scopes.define(base)
-    unique = tuple(scopes.resolve(name) for name in names)
-    if inner is not None:
-        scopes.push(inner)
-    return unique
 
 
 def _result_type(opcode: str, types: str) -> str:

@@ -7,7 +7,6 @@ memory, waits at a barrier, and reads the results of the other warps.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -44,7 +43,7 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
     """The reductions across warps in the deepest loop, in program order."""
     depths = layout_conversions.loop_depths_of(module)
     deepest = max(depths, default=0)
-    users = _users(module)
+    users = module.users
     for op, depth in zip(module.operations, depths, strict=True):
         if op.opcode == "tt.reduce" and 0 < depth == deepest and _crosses_warps(op, module):
             yield WarpReduction(op.line, _purpose(op, module, users), not op.shape)
@@ -69,27 +68,22 @@ class TileReduction:
 
 def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
     """The reductions of loaded tiles whose results are stored, in program order."""
-    depths, users = layout_conversions.loop_depths_of(module), _users(module)
+    depths, users = layout_conversions.loop_depths_of(module), module.users
     for op, depth in zip(module.operations, depths, strict=True):
         axis, shape = _AXIS.search(op.rest), shape_of(op.type_of_inputs)
         if op.opcode == "tt.reduce" and not depth and axis and int(axis[1]) < len(shape):
-            loads = _loads_behind(op, module)
+            # The tensor loads that a reduction's input comes from, up to any earlier reduction.
+            seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
+            while waiting:
+                value = waiting.pop()
+                maker = None if value in seen else module.makers.get(value)
+                seen.add(value)
+                if maker and maker.opcode == "tt.load" and maker.shape:
+                    loads.append(maker)
+                elif maker and maker.opcode != "tt.reduce":
+                    waiting += maker.inputs
             if loads and _is_stored(op, users):
                 yield TileReduction(shape[int(axis[1])], all(len(x.inputs) > 1 for x in loads))
-
-
-def _loads_behind(op: IrOperation, module: IrModule) -> list[IrOperation]:
-    """The tensor loads that a reduction's input comes from, up to any earlier reduction."""
-    seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
-    while waiting:
-        value = waiting.pop()
-        maker = None if value in seen else module.makers.get(value)
-        seen.add(value)
-        if maker and maker.opcode == "tt.load" and maker.shape:
-            loads.append(maker)
-        elif maker and maker.opcode != "tt.reduce":
-            waiting += maker.inputs
-    return loads
 
 
 def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> bool:
@@ -157,11 +151,3 @@ def _accumulates(results: Sequence[str], users: Mapping[str, Sequence[IrOperatio
     after = [user for each in sums for result in each.results for user in users.get(result, ())]
     last = [user for user in using if user not in sums] + after
     return bool(last) and all(user.opcode == "scf.yield" for user in last)
-
-
-def _users(module: IrModule) -> Mapping[str, list[IrOperation]]:
-    users: dict[str, list[IrOperation]] = defaultdict(list)
-    for op in module.operations:
-        for value in op.inputs:
-            users[value].append(op)
-    return users

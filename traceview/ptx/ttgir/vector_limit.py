@@ -116,7 +116,8 @@ def _limit(
         return None
     size, axis = element_bytes(type_), share.axis
     address = infos.get(pointer, unknown(shape))
-    mask = _mask(op)
+    # The mask is the second operand of a load, the third of others.
+    mask = next(iter(op.inputs[1 if op.opcode == "tt.load" else 2 :]), None)
     common = infos.get(mask, unknown(shape)).constancy[axis] if mask else None
     contiguity = _at_most(address.contiguity[axis])
     alignment = max(1, _at_most(address.divisibility[axis]) // size)
@@ -126,22 +127,18 @@ def _limit(
         op.line, ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
         "layout", None, vector_bytes,
     )  # fmt: skip
-    return _by_smallest(by_layout, trace, pointer, mask)
-
-
-def _by_smallest(access: VectorLimit, trace: _Trace, pointer: str, mask: str | None) -> VectorLimit:
-    """The access with its limit; of equal ones the address, then the mask, then the layout."""
-    wide, common = access.widest, access.mask
-    least = min(wide, access.contiguity, access.alignment, wide if common is None else common)
-    if least >= min(wide, max(access.share.adjacent, 2)):
-        return access
-    if access.contiguity == least:
+    # Of equal limits the address counts, then the mask, then the layout.
+    wide, common = by_layout.widest, by_layout.mask
+    least = min(wide, by_layout.contiguity, by_layout.alignment, wide if common is None else common)
+    if least >= min(wide, max(by_layout.share.adjacent, 2)):
+        return by_layout
+    if by_layout.contiguity == least:
         culprit = trace.culprit(pointer, "contiguity", wide)
-        return replace(access, limit="contiguity", culprit=culprit)
-    if access.alignment == least:
-        culprit = trace.culprit(pointer, "divisibility", wide * access.element_bytes)
-        return replace(access, limit="alignment", culprit=culprit)
-    return replace(access, limit="mask", culprit=trace.culprit(mask or "", "constancy", wide))
+        return replace(by_layout, limit="contiguity", culprit=culprit)
+    if by_layout.alignment == least:
+        culprit = trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes)
+        return replace(by_layout, limit="alignment", culprit=culprit)
+    return replace(by_layout, limit="mask", culprit=trace.culprit(mask or "", "constancy", wide))
 
 
 def _at_most(value: int) -> int:
@@ -155,12 +152,6 @@ def pointer_type(pointer: str, op: IrOperation, module: IrModule) -> str:
         return maker.type
     types = op.rest.rpartition(" : ")[2]
     return types.partition(" ->")[0]
-
-
-def _mask(op: IrOperation) -> str | None:
-    """The mask of an access: the second operand of a load, the third of others; or None."""
-    at = 1 if op.opcode == "tt.load" else 2
-    return op.inputs[at] if len(op.inputs) > at else None
 
 
 @record
@@ -209,7 +200,11 @@ class _Trace:
                 continue
             step = self._step(maker, wanted, axis, need)
             if step is None:
-                return self._named(maker)
+                names = [self._variable(value) for value in maker.inputs]
+                constants = [self._constant(value) for value in maker.inputs]
+                constant = next((c for c in constants if c is not None), None)
+                operands = tuple(dict.fromkeys(name for name in names if name))
+                return Culprit(maker.opcode, maker.name, maker.line, operands, constant)
             value, wanted, need, axis = step
         return None
 
@@ -307,16 +302,8 @@ class _Trace:
         return [head.split(",")[0].split(" ")[0].rstrip(")")] if head.startswith("%") else []
 
     def _loop(self, value: str) -> IrOperation | None:
-        """The loop that carries a variable."""
         loops = (op for op in self.module.operations if op.opcode == "scf.for")
         return next((loop for loop in loops if f"{value} = " in loop.rest), None)
-
-    def _named(self, maker: IrOperation) -> Culprit:
-        names = [self._variable(value) for value in maker.inputs]
-        constants = [self._constant(value) for value in maker.inputs]
-        constant = next((c for c in constants if c is not None), None)
-        operands = tuple(dict.fromkeys(name for name in names if name))
-        return Culprit(maker.opcode, maker.name, maker.line, operands, constant)
 
     def _variable(self, value: str) -> str | None:
         """The user's name of a value: a parameter's, or that of the variable it was assigned to."""

@@ -158,10 +158,11 @@ def _on_grid(
 
 
 def _compared(pair: _Pair) -> Equivalence | None:
-    """The verdict on one grid; None if the results are not finite."""
     pair.old.run([_START])
     try:
-        if _fits(pair):
+        count = math.prod(pair.old.grid) + math.prod(pair.new.grid)
+        left = pair.deadline - time.thread_time()
+        if count <= _MOST_PROGRAMS and count * pair.old.seconds <= _WHOLE * left:
             pair.old.run(grids.every(pair.old.grid))
             pair.new.run(grids.every(pair.new.grid))
             return _judged(pair, whole=True)
@@ -169,17 +170,16 @@ def _compared(pair: _Pair) -> Equivalence | None:
         answer = _judged(pair, whole=False)
         if answer is None or answer.verdict != "unknown":
             return answer
-        # Tiles may be numbered in another order.
-        _run_more(pair)
+        # Tiles may be numbered in another order: programs from both ends of the grids.
+        ends = (grids.first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
+        for old, new in zip_longest(*ends):
+            pair.old.run([old] if old else [])
+            pair.new.run([new] if new else [])
+            if pair.comparable:
+                break
         return _judged(pair, whole=False)
     except OutOfBoundsError as error:
         return Equivalence("differs", f"it {error}")
-
-
-def _fits(pair: _Pair) -> bool:
-    count = math.prod(pair.old.grid) + math.prod(pair.new.grid)
-    left = pair.deadline - time.thread_time()
-    return count <= _MOST_PROGRAMS and count * pair.old.seconds <= _WHOLE * left
 
 
 def _run_corners(pair: _Pair) -> None:
@@ -197,25 +197,17 @@ def _run_corners(pair: _Pair) -> None:
         pair.new.run(programs[1])
 
 
-def _run_more(pair: _Pair) -> None:
-    """Run programs from both ends of the grids, until the two can be compared."""
-    ends = (grids.first_and_last(runs.grid, _MORE_PROGRAMS) for runs in (pair.old, pair.new))
-    for old, new in zip_longest(*ends):
-        if old:
-            pair.old.run([old])
-        if new:
-            pair.new.run([new])
-        if pair.comparable:
-            return
-
-
 def _judged(pair: _Pair, whole: bool) -> Equivalence | None:
     exact, some = True, False
     for old, new in zip(pair.old.memory.regions, pair.new.memory.regions, strict=True):
         (at, bits), (new_at, new_bits) = old.elements(), new.elements()
         name = " and ".join(old.names)
         if whole and not np.array_equal(at, new_at):
-            return Equivalence("differs", _other_elements(name, at, new_at))
+            more, less = len(np.setdiff1d(new_at, at)), len(np.setdiff1d(at, new_at))
+            what = f"it leaves {less:,} elements of {name} unwritten"
+            if more:
+                what = f"it stores {more:,} elements of {name} that it does not store as it is"
+            return Equivalence("differs", what)
         both, of_old, of_new = np.intersect1d(at, new_at, return_indices=True)
         if not len(both):
             continue
@@ -231,13 +223,6 @@ def _judged(pair: _Pair, whole: bool) -> Equivalence | None:
     if not some or not (whole or pair.comparable):
         return Equivalence("unknown", "no part of the grid could be compared")
     return Equivalence("same", "bit for bit" if exact else "up to the order of additions")
-
-
-def _other_elements(name: str, at: Any, new_at: Any) -> str:
-    more, less = len(np.setdiff1d(new_at, at)), len(np.setdiff1d(at, new_at))
-    if more:
-        return f"it stores {more:,} elements of {name} that it does not store as it is"
-    return f"it leaves {less:,} elements of {name} unwritten"
 
 
 def _different(before: Any, after: Any, region: Region) -> int:

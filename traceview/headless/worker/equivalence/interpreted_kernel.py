@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from traceview.headless.worker.equivalence.launch_sample import Grid, LaunchSample, TensorSample
+from traceview.headless.worker.equivalence.launch_sample import (
+    Grid,
+    LaunchSample,
+    TensorSample,
+    tuple_like,
+)
 from traceview.headless.worker.equivalence.sparse_memory import NumberFormat, SparseMemory
 from traceview.headless.worker.interpreter import interpreted, interpreting
 
@@ -64,9 +69,11 @@ class InterpretedKernel:
             patches = interpreter._patch_lang(function)
             try:
                 builder.set_grid_dim(*self._grid)
-                self._call = function
+                self._call, signature = function, self._source.signature
                 self._converted = {
-                    name: value if name in executor.constexprs else self._value(name, name, value)
+                    name: value
+                    if name in executor.constexprs
+                    else self._value(name, signature.get(name), value)
                     for name, value in self._arguments.items()
                 }
                 yield
@@ -80,30 +87,23 @@ class InterpretedKernel:
         interpreter_builder.set_grid_idx(*program)
         self._call(**self._converted)
 
-    def _value(self, path: str, name: str, value: Any) -> Any:
+    def _value(self, path: str, type_: Any, value: Any) -> Any:
+        import triton.language as tl
         from triton.runtime import interpreter
 
         if isinstance(value, TensorSample):
-            return self._pointer(path, value, self._source.signature[name])
+            pointer = tl.str_to_ty(type_, None)
+            address = np.array([self._memory.address(path, value)], dtype=np.uint64)
+            return tl.tensor(interpreter.TensorHandle(address, pointer), pointer)
         if isinstance(value, tuple):
-            types = self._source.signature[name]
-            inner = [
-                self._pointer(f"{path}[{at}]", each, types[at])
-                if isinstance(each, TensorSample)
-                else self._value(f"{path}[{at}]", name, each)
-                for at, each in enumerate(value)
-            ]
-            kind = type(value)
-            return kind(*inner) if hasattr(value, "_fields") else kind(inner)
+            return tuple_like(
+                value,
+                [
+                    self._value(f"{path}[{at}]", inner_type, inner)
+                    for at, (inner, inner_type) in enumerate(_typed(value, type_))
+                ],
+            )
         return interpreter._implicit_cvt(value)
-
-    def _pointer(self, path: str, tensor: TensorSample, type_: Any) -> Any:
-        import triton.language as tl
-        from triton.runtime.interpreter import TensorHandle
-
-        pointer = tl.str_to_ty(type_, None)
-        address = np.array([self._memory.address(path, tensor)], dtype=np.uint64)
-        return tl.tensor(TensorHandle(address, pointer), pointer)
 
 
 def _dot(create: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,12 +129,16 @@ def _dot(create: Callable[..., Any]) -> Callable[..., Any]:
     return create_dot
 
 
+def _typed(values: tuple[Any, ...], types: Any) -> Iterator[tuple[Any, Any]]:
+    listed = types if isinstance(types, (tuple, list)) else [None] * len(values)
+    return zip(values, listed, strict=False)
+
+
 def _leaves(path: str, type_: Any, argument: Any) -> Iterator[tuple[str, TensorSample, str]]:
     if isinstance(argument, TensorSample):
         yield path, argument, str(type_).lstrip("*k")
     elif isinstance(argument, tuple):
-        types: Sequence[Any] = type_ if isinstance(type_, (tuple, list)) else [None] * len(argument)
-        for at, each in enumerate(argument):
-            yield from _leaves(f"{path}[{at}]", types[at], each)
+        for at, (inner, inner_type) in enumerate(_typed(argument, type_)):
+            yield from _leaves(f"{path}[{at}]", inner_type, inner)
     elif hasattr(argument, "block_shape"):
         raise NotRunnableError("its tensor descriptors are made for the old size")

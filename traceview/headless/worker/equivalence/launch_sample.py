@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,10 +47,7 @@ class TensorSample:
 
     def numel(self) -> int:
         """The number of elements, like torch.Tensor.numel, for a grid function."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        return math.prod(self.sizes)
 
 
 @record
@@ -85,11 +83,15 @@ class LaunchSample:
             return None
 
 
+def tuple_like(original: Any, elements: Sequence[Any]) -> Any:
+    """A tuple of the type of another; a named one takes its elements as arguments, not a list."""
+    kind = type(original)
+    return kind(*elements) if hasattr(original, "_fields") else kind(elements)
+
+
 def _kept(argument: Any) -> Any:
     if isinstance(argument, tuple):
-        inner = [_kept(each) for each in argument]
-        kind = type(argument)
-        return kind(*inner) if hasattr(argument, "_fields") else kind(inner)
+        return tuple_like(argument, list(map(_kept, argument)))
     if not (hasattr(argument, "data_ptr") and hasattr(argument, "stride")):
         return argument
     return _tensor(argument)

@@ -57,7 +57,16 @@ class NumberFormat:
         if self.is_float:
             runs = generator.integers(-_EXPONENTS, _EXPONENTS // 2, -(-count // _RUN))
             numbers = generator.standard_normal(count) * np.repeat(2.0**runs, _RUN)[:count]
-            return self._encoded(np.abs(numbers) + 1e-3 if positive else numbers)
+            numbers = np.abs(numbers) + 1e-3 if positive else numbers
+            if self.name in _PLAIN:
+                return numbers.astype(_PLAIN[self.name]).view(f"u{self.bytes}")
+            if self.name == "bf16":
+                return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            table = _table(self.name)
+            order = np.argsort(np.where(np.isfinite(table), table, np.inf), kind="stable")
+            finite = order[: int(np.isfinite(table).sum())]
+            at = np.searchsorted(table[finite], numbers).clip(0, len(finite) - 1)
+            return np.asarray(finite[at], np.uint8)
         unsigned = f"u{self.bytes}"
         if self.name in ("i8", "u8"):
             return generator.integers(0, 256, count).astype(unsigned)
@@ -77,19 +86,6 @@ class NumberFormat:
         signed = "i" if self.name.startswith("i") and self.bytes > 1 else ""
         kind = f"{signed or 'u'}{self.bytes}" if self.name != "i8" else "i1"
         return bits.view(kind).astype(np.float64)
-
-    def _encoded(self, numbers: Numbers) -> Bits:
-        bits: Bits
-        if self.name in _PLAIN:
-            return numbers.astype(_PLAIN[self.name]).view(f"u{self.bytes}")
-        if self.name == "bf16":
-            return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-        table = _table(self.name)
-        order = np.argsort(np.where(np.isfinite(table), table, np.inf), kind="stable")
-        finite = order[: int(np.isfinite(table).sum())]
-        at = np.searchsorted(table[finite], numbers).clip(0, len(finite) - 1)
-        bits = finite[at].astype(np.uint8)
-        return bits
 
 
 @functools.cache
@@ -256,7 +252,6 @@ def _fill_page(region: Region, page: int, *, positive: bool) -> None:
 def _overlapping(
     tensors: Sequence[tuple[str, TensorSample, str]],
 ) -> Iterator[list[tuple[str, TensorSample, str]]]:
-    """Tensors in groups that share bytes, by address."""
     group: list[tuple[str, TensorSample, str]] = []
     for each in sorted(tensors, key=lambda tensor: tensor[1].start):
         if group and each[1].start >= max(tensor.end for _, tensor, _ in group):
