@@ -89,15 +89,17 @@ def analyzed(
         for names in (only, ranges, exclude_ranges)
     )
     if strict:
-        trace = trace.strictly()
+        trace = trace.but(strict=True)
     if peaks:
-        trace = trace.with_peaks(parse_figures(peaks))
+        trace = trace.but(peaks=parse_figures(peaks))
     if ncu is not None:
         from traceview.trace.ncu.counters_csv import read_counters
         from traceview.trace.ncu.report_file import is_report, read_report
 
         read = read_report if is_report(Path(ncu)) else read_counters
-        trace = trace.with_counters(*read(Path(ncu)))
+        counters, remarks = read(Path(ncu))
+        tables_read = {**trace.tables, "kernel_counters": counters}
+        trace = trace.but(tables=tables_read, warnings=(*trace.warnings, *remarks))
     if cubins:
         from traceview.facts.code.user_binaries import with_code
         from traceview.inspect.targets.embedded import binary_kernels
@@ -106,7 +108,7 @@ def analyzed(
         trace = with_code(trace, binary_kernels(files))
     trace = with_steps(trace, () if only else report.STARTED_WITH_STEPS)
     if ranges or exclude_ranges:
-        trace = trace.restricted(Selection(ranges, exclude_ranges))
+        trace = trace.but(selection=Selection(ranges, exclude_ranges))
         selection.check(trace)
     return report.analyze(trace, only, tables=tables, beside=beside)
 

@@ -120,10 +120,7 @@ def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
     except TraceviewError as error:
         yield MachineCheck("nsys export", "broken", error.what, error.remedy)
         return
-    yield from _call_chains(blind_spots(RecordOptions(), able))
-
-
-def _call_chains(missing: list[str]) -> Iterator[MachineCheck]:
+    missing = blind_spots(RecordOptions(), able)
     for line in missing:
         detail, _, remedy = line.partition("; ")
         yield MachineCheck("call chains", "missing", detail, remedy)

@@ -93,10 +93,7 @@ def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> lis
 
 def gathered_notes(folder: Path) -> list[str]:
     """Notes of the hooks in a gathered folder, one line each."""
-    return _lines(folder / NOTES)
-
-
-def _lines(path: Path) -> list[str]:
+    path = folder / NOTES
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:

@@ -117,7 +117,14 @@ def run(
     except Aborted:
         # nsys starts the program in a process group of its own.
         requests.send(signal.SIGKILL)
-        _stop(process)
+        # Stop an interrupted nsys: a second signal makes it discard its session.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         raise
     finally:
         requests.running.remove(process)
@@ -130,14 +137,3 @@ def _marked(marker: str) -> Iterator[int]:
         with suppress(OSError):
             if os.fsencode(marker) in path.read_bytes():
                 yield int(path.parent.name)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop an interrupted nsys: a second signal makes it discard its session."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

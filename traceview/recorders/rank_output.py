@@ -38,7 +38,12 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     """
     place = launched_rank(environment)
     label = str(place.rank).zfill(len(str(place.world_size or 0))) if place else "0"
-    path = Path(_expanded(str(out).replace(_FIELD, label), environment))
+    name = str(out).replace(_FIELD, label)
+    missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
+    if missing:
+        what = f"{name} names the variable {missing[0]}, which is not set"
+        raise InputError(what, "set it, or use {rank}")
+    path = Path(_VARIABLE.sub(lambda found: environment[found[1]], name))
     if place is None:
         return RankOutput(path)
     kind = "task" if starts_ranks(words) else "rank"
@@ -50,14 +55,6 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
         return RankOutput(path, rank)
     named = path.with_name(f"{path.stem}.{kind}{label}{path.suffix}")
     return RankOutput(named, rank, _quoted(path.with_name(f"{path.stem}.{kind}*{path.suffix}")))
-
-
-def _expanded(name: str, environment: Mapping[str, str]) -> str:
-    missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
-    if missing:
-        what = f"{name} names the variable {missing[0]}, which is not set"
-        raise InputError(what, "set it, or use {rank}")
-    return _VARIABLE.sub(lambda found: environment[found[1]], name)
 
 
 def _starred(name: str, environment: Mapping[str, str]) -> str:

@@ -12,11 +12,10 @@ from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask, RowNumbers
 from traceview.timeline import perfetto_packets
-from traceview.timeline.counters import Counter
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.perfetto_packets import Bytes, columns, interleaved
-from traceview.timeline.stream_lanes import LaunchConfigurations, device_title
+from traceview.timeline.stream_lanes import device_title
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import Track
 from traceview.trace import Trace
@@ -114,22 +113,9 @@ _CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls",
 def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
     """The bytes of the trace file, in order."""
     names = timeline.names.table(track.name for track in timeline.tracks)
-    yield from _head(trace, timeline.launches, names)
-    uuids = count(_FIRST_OTHER)
-    writer = _Slices(trace, names)
-    for rank, lane in enumerate(timeline.lanes):
-        if lane.kind == "thread":
-            yield from _thread(trace, lane, writer, uuids, rank)
-        else:
-            yield from _lane(lane, writer, uuids, rank)
-    for counter in timeline.counters:
-        yield from _counter(counter, next(uuids))
-
-
-def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Iterator[bytes]:
     texts = names.texts()
     whole = [text or short for text, short in zip(names.whole, texts, strict=True)]
-    launched = map(_launch_text, launches.rows.tolist())
+    launched = map(_launch_text, timeline.launches.rows.tolist())
     yield perfetto_packets.interned(texts, CLASSES, _KEYS, [*whole, *launched])
     yield perfetto_packets.track(_RUN, 0, "Run", rank=0)
     for device in range(len(trace.devices)):
@@ -140,6 +126,18 @@ def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Ite
     for process, (pid, name) in enumerate(processes):
         owner = int(str(pid)), str(name or "")
         yield perfetto_packets.track(_FIRST_PROCESS + process, 0, "", process=owner)
+    uuids = count(_FIRST_OTHER)
+    writer = _Slices(trace, names)
+    for rank, lane in enumerate(timeline.lanes):
+        if lane.kind == "thread":
+            yield from _thread(trace, lane, writer, uuids, rank)
+        else:
+            yield from _lane(lane, writer, uuids, rank)
+    for counter in timeline.counters:
+        uuid = next(uuids)
+        parent = _FIRST_DEVICE + counter.device
+        yield perfetto_packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
+        yield perfetto_packets.counted(uuid, counter.time_ns, counter.value).tobytes()
 
 
 def _launch_text(row: Sequence[int]) -> str:
@@ -176,12 +174,6 @@ def _lane(lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int) -> Itera
         uuid = next(uuids)
         yield perfetto_packets.track(uuid, parent, lane.title, rank=rank)
         yield from writer.slices(uuid, [track])
-
-
-def _counter(counter: Counter, uuid: int) -> Iterator[bytes]:
-    parent = _FIRST_DEVICE + counter.device
-    yield perfetto_packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
-    yield perfetto_packets.counted(uuid, counter.time_ns, counter.value).tobytes()
 
 
 class _Slices:

@@ -23,7 +23,6 @@ from traceview.facts.operations.operations import (
 from traceview.records import record
 from traceview.tables import (
     Integers,
-    Mask,
     RowNumbers,
     Table,
     Texts,
@@ -99,7 +98,14 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         picked(amount, at) if amount.any() else None,
     )
     ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
-    apart = _apart(every, ends)
+    # The streams whose rows do not overlap; `ends` has the end row of each stream.
+    follows = every.end_ns > every.start_ns
+    follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
+    # The first row of a stream follows none.
+    first = ends[:-1][ends[:-1] < len(every)]
+    follows[first] = every.end_ns[first] > every.start_ns[first]
+    apart = np.ones(len(ends), bool)
+    apart[np.searchsorted(ends, np.flatnonzero(~follows), "right")] = False
     total = groups.added(ops.stream, ops.duration_ns, len(ops.streams))
     order = np.lexsort((-total, ops.streams[:, 1])).tolist()
     processes = len(groups.different(ops.process)) > 1
@@ -111,25 +117,15 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         yield Lane("stream", f"Stream {number}{owner}", tracks, device, process, -1, number)
 
 
-def _apart(every: Track, ends: Integers) -> Mask:
-    """True for the streams whose rows do not overlap; `ends` has the end row of each stream."""
-    follows = every.end_ns > every.start_ns
-    follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
-    # The first row of a stream follows none.
-    first = ends[:-1][ends[:-1] < len(every)]
-    follows[first] = every.end_ns[first] > every.start_ns[first]
-    result = np.ones(len(ends), bool)
-    result[np.searchsorted(ends, np.flatnonzero(~follows), "right")] = False
-    return result
-
-
 def _operation_names(
     trace: Trace, ops: Operations, names: RowNames, launches: LaunchConfigurations
 ) -> RowNumbers:
     by_kind: dict[Kind, Callable[[], RowNumbers]] = {
         Kind.KERNEL: lambda: _kernel_names(trace, names, launches),
         Kind.COPY: lambda: copy_names(trace.copies, names),
-        Kind.SET: lambda: _constant(names, "memset", "memset", len(trace.sets)),
+        Kind.SET: lambda: names.add(
+            Texts(np.zeros(len(trace.sets), np.int32), object_array(["memset"])), NUMBER["memset"]
+        ),
         Kind.GRAPH: lambda: _graph_names(trace, names),
     }
     result = np.zeros(len(ops), np.int32)
@@ -170,10 +166,6 @@ def _graph_names(trace: Trace, names: RowNames) -> RowNumbers:
     ids = trace.graph_launches["graph_id"][graph.first].tolist()
     labels = object_array([f"CUDA graph {number}" for number in ids])
     return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
-
-
-def _constant(names: RowNames, text: str, kind: str, rows: int) -> RowNumbers:
-    return names.add(Texts(np.zeros(rows, np.int32), object_array([text])), NUMBER[kind])
 
 
 def _amounts(trace: Trace, ops: Operations) -> Integers:

@@ -16,11 +16,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, Mask, Texts, rows_of
+from traceview.tables import NULL, Integers, Mask, Texts, rows_of
 from traceview.tables.quantiles import median
 from traceview.trace.schema import TABLES
+from traceview.trace.staged import Staged, numbers_of
 
-Staged = dict[str, Array | Texts]
 Reason = Literal["no time", "ends early", "outside", "impossible size", "twice"]
 _WORDS: Mapping[Reason, str] = {
     "no time": "no start or end time",
@@ -162,14 +162,14 @@ def _middle(times: Sequence[Integers]) -> int:
 
 
 def _without_time(name: str, staged: Staged, _: Window) -> Integers:
-    columns = [_numbers(staged, each) for each in _TIMES if each in _required(name)]
+    columns = [numbers_of(staged, each) for each in _TIMES if each in _required(name)]
     return _where_any(values == NULL for values in columns if int(values.min()) == NULL)
 
 
 def _ending_early(_: str, staged: Staged, __: Window) -> Integers:
     if "end_ns" not in staged:
         return _NO_ROWS
-    start, end = _numbers(staged, "start_ns"), _numbers(staged, "end_ns")
+    start, end = numbers_of(staged, "start_ns"), numbers_of(staged, "end_ns")
     found = []
     for part in groups.parts(len(start)):
         early = end[part] < start[part]
@@ -181,7 +181,7 @@ def _ending_early(_: str, staged: Staged, __: Window) -> Integers:
 def _outside(_: str, staged: Staged, within: Window) -> Integers:
     wrong = []
     for column in filter(staged.__contains__, _TIMES):
-        values = _numbers(staged, column)
+        values = numbers_of(staged, column)
         if int(values.max()) > within.last_ns:
             wrong.append(values > within.last_ns)
         if int(values.min()) < within.first_ns:
@@ -192,7 +192,7 @@ def _outside(_: str, staged: Staged, within: Window) -> Integers:
 def _of_impossible_size(name: str, staged: Staged, _: Window) -> Integers:
     if _SIZE not in staged:
         return _NO_ROWS
-    size = _numbers(staged, _SIZE)
+    size = numbers_of(staged, _SIZE)
     if 0 <= int(size.min()) <= int(size.max()) <= MOST_BYTES:
         return _NO_ROWS
     wrong = (size < 0) | (size > MOST_BYTES)
@@ -207,11 +207,11 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     """
     if not {"start_ns", "end_ns"} <= staged.keys():
         return _NO_ROWS
-    start, end = _numbers(staged, "start_ns"), _numbers(staged, "end_ns")
+    start, end = numbers_of(staged, "start_ns"), numbers_of(staged, "end_ns")
     rows = _of_equal_start(start)
     single = end[rows] > start[rows]
     if "correlation_id" in staged:
-        single |= _numbers(staged, "correlation_id")[rows] > 0
+        single |= numbers_of(staged, "correlation_id")[rows] > 0
     rows = rows[single]
     if len(rows) < 2 or not (start[:_CLOCK_ROWS] % _COARSE_TICK_NS).any():
         return _NO_ROWS
@@ -243,12 +243,6 @@ _TESTS: Mapping[Reason, Callable[[str, Staged, Window], Integers]] = {
 def _required(name: str) -> frozenset[str]:
     """The columns of a table that have a value in every row."""
     return frozenset(column.name for column in TABLES[name].columns if not column.nullable)
-
-
-def _numbers(staged: Staged, column: str) -> Integers:
-    values = staged[column]
-    assert not isinstance(values, Texts)
-    return values
 
 
 def _where_any(masks: Iterable[Mask]) -> Integers:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from traceview.errors import TooLargeError, TraceFormatError
-from traceview.memory import Free, free_memory
+from traceview.memory import free_memory
 from traceview.outputs import ARCHIVE_SUFFIXES, unpacked_name
 from traceview.tables import MOST_ROWS
 from traceview.trace.sqlite.file import Database, opened
@@ -84,7 +84,8 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         what = f"{shown} has {rows:,} events, but at most {MOST_ROWS:,} are supported"
         raise TooLargeError(what, f"record less: {_LESS}")
     needed = needed_bytes(counts)
-    most = needed + _most_text_bytes(database, counts)
+    # The most memory that range names can take: as if all of the file were names.
+    most = needed + (counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER)
     # Every machine has this much memory, and small traces should not wait for the check.
     if most < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
         return
@@ -93,7 +94,12 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         return
     needed += text_bytes(database, counts)
     if needed > free.size_bytes:
-        raise _too_large(shown, rows, needed, free)
+        raise TooLargeError(
+            f"a report of {shown} does not fit into memory: its {rows:,} events need about "
+            f"{needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free {free.bound}",
+            f"use a machine with {_machine_gb(needed)} GB, or record less: {_LESS} "
+            f"({IGNORE_MEMORY}=1 skips this check)",
+        )
 
 
 def check_json_fits(
@@ -122,7 +128,11 @@ def row_counts(database: Database) -> dict[str, int]:
     left = database.size // _LEAST_ROW_BYTES
     counts = {}
     for table in EVENTS:
-        counts[table] = min(database.last_row(table), left)
+        try:
+            counts[table] = min(database.last_row(table), left)
+        except sqlite3.DatabaseError:
+            # Damaged: whoever reads it says so, or leaves it out.
+            counts[table] = 0
         left -= counts[table]
     return counts
 
@@ -142,20 +152,6 @@ def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
         return 0
     each = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
     return counts["NVTX_EVENTS"] * sum(each) // len(sample)
-
-
-def _most_text_bytes(database: Database, counts: Mapping[str, int]) -> int:
-    """The most memory that range names can take: as if all of the file were names."""
-    return counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER
-
-
-def _too_large(shown: str, rows: int, needed: int, free: Free) -> TooLargeError:
-    return TooLargeError(
-        f"a report of {shown} does not fit into memory: its {rows:,} events need about "
-        f"{needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free {free.bound}",
-        f"use a machine with {_machine_gb(needed)} GB, or record less: {_LESS} "
-        f"({IGNORE_MEMORY}=1 skips this check)",
-    )
 
 
 def _machine_gb(needed: int) -> int:

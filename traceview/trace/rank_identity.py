@@ -93,7 +93,9 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
         if launcher == "torchrun" and local is None:
             # Some clusters set RANK and WORLD_SIZE per node.
             continue
-        if launcher == "srun" and _is_outside_a_step(environment):
+        if launcher == "srun" and (
+            _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
+        ):
             continue
         if launcher == "mpirun" and _is_srun_with_pmi(environment):
             continue
@@ -120,10 +122,6 @@ def _torch_launcher(environment: Mapping[str, str]) -> str | None:
     if environment.get(STARTED_BY_RECORD):
         return "nproc"
     return "torchrun" if _ELASTIC in environment else None
-
-
-def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
-    return _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
 
 
 def _is_srun_with_pmi(environment: Mapping[str, str]) -> bool:

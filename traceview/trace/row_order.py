@@ -10,8 +10,8 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.tables import NULL, Array, Texts, rows_of
 from traceview.trace.sqlite.page_reader import THREADS
+from traceview.trace.staged import Staged, numbers_of
 
-Staged = dict[str, Array | Texts]
 MARK_KIND = "mark"
 BY_THREAD = frozenset({"ranges", "call_sites"})
 """Tables in nesting order: see `_nested`."""
@@ -33,7 +33,7 @@ def ordered(name: str, staged: Staged) -> Staged:
 
 
 def _by_start(staged: Staged) -> npt.NDArray[np.intp] | None:
-    start = _numbers(staged, "start_ns")
+    start = numbers_of(staged, "start_ns")
     if groups.in_order(start):
         return None
     return np.argsort(start, kind="stable")
@@ -44,7 +44,7 @@ def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
 
     Marks come after all ranges, so that the columns of the ranges are slices of the table's.
     """
-    start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
+    start, end, thread = (numbers_of(staged, name) for name in ("start_ns", "end_ns", "thread"))
     lane = _marks_last(thread, staged.get("kind"))
     order = groups.order_of(lane)
     rows_of_parts = (order[part] for part in groups.overlapping_parts(len(start)))
@@ -66,9 +66,3 @@ def _marks_last(thread: Array, kind: Array | Texts | None) -> Array:
 
 def _longest_first(end: Array) -> Array:
     return np.where(end == NULL, -np.iinfo(np.int64).max, -end)
-
-
-def _numbers(staged: Staged, name: str) -> Array:
-    values = staged[name]
-    assert not isinstance(values, Texts)
-    return values

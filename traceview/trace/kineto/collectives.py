@@ -20,9 +20,9 @@ from traceview.tables import NULL, Array, Integers, Texts
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, integers
+from traceview.trace.staged import Staged
 
 # Bytes that a collective call moves, from the element counts that torch.distributed notes.
 #
@@ -191,6 +191,21 @@ def collective_tables(
     listed = [_Group.of(key, distributed.get("rank")) for key in collectives.groups]
     number = np.array([each.number for each in listed], np.int64)
     process = settled.process[provisional]
+    # The columns of bytes; an all-to-all with splits is sized for the own rank in its group.
+    names = ("bytes", "total_bytes", "bus_bytes")
+    sizes = np.stack([collectives.parts.take(name) for name in names], axis=1)
+    texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
+    uneven = np.flatnonzero(splits != collectives.splits.index.get("", -1))
+    alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
+    pairs = uneven[alike.first]
+    known = [
+        exchanged_bytes(texts[text], listed[place].own) or sizes[row]
+        for row, text, place in zip(
+            pairs.tolist(), splits[pairs].tolist(), group[pairs].tolist(), strict=True
+        )
+    ]
+    if known:
+        sizes[uneven] = np.array(known, np.int64)[alike.ids]
     calls: Staged = {
         "start_ns": parts.take("start_ns"),
         "end_ns": parts.take("end_ns"),
@@ -198,7 +213,7 @@ def collective_tables(
         "process": process,
         "kind": collectives.kinds.texts(parts.take("kind", np.int32)),
         "communicator": number[group],
-        **_sizes(collectives, listed, group),
+        **{name: sizes[:, place].copy() for place, name in enumerate(names)},
         "peer": _peers(listed, group, parts.take("peer")),
     }
     return calls, _communicators(collectives, listed, group, process)
@@ -225,25 +240,6 @@ class _Group:
     @property
     def is_whole(self) -> bool:
         return len(self.members) == self.size
-
-
-def _sizes(collectives: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
-    """The columns of bytes; an all-to-all with splits is sized for the own rank in its group."""
-    names = ("bytes", "total_bytes", "bus_bytes")
-    sizes = np.stack([collectives.parts.take(name) for name in names], axis=1)
-    texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
-    uneven = np.flatnonzero(splits != collectives.splits.index.get("", -1))
-    alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
-    pairs = uneven[alike.first]
-    known = [
-        exchanged_bytes(texts[text], listed[place].own) or sizes[row]
-        for row, text, place in zip(
-            pairs.tolist(), splits[pairs].tolist(), group[pairs].tolist(), strict=True
-        )
-    ]
-    if known:
-        sizes[uneven] = np.array(known, np.int64)[alike.ids]
-    return {name: sizes[:, place].copy() for place, name in enumerate(names)}
 
 
 def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:

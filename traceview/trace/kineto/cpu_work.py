@@ -21,11 +21,12 @@ from traceview.tables import (
 )
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Events, KinetoEvent
-from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
+from traceview.trace.kineto.gpu_work import triples
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
 from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
 from traceview.trace.schema.ranges import OPERATORS
+from traceview.trace.staged import Staged, numbers_of, same_text
 
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
 _GRAPH = re.compile(r"(cuda|cu|hip)GraphLaunch")
@@ -82,7 +83,9 @@ class CpuWork:
             name=self.call_names.of([event.name for event in events]),
         )
         first = self.calls.rows - len(args)
-        noted = [row for row, one in enumerate(args) if _notes_shape(one)]
+        noted = [
+            row for row, one in enumerate(args) if (one.grid is not None or one.size is not None)
+        ]
         self.add_shapes([args[row] for row in noted], [first + row for row in noted])
 
     def add_shapes(self, args: Sequence[Arguments], calls: Sequence[int]) -> None:
@@ -132,10 +135,6 @@ class CpuWork:
         )
 
 
-def _notes_shape(args: Arguments) -> bool:
-    return args.grid is not None or args.size is not None
-
-
 def _with_sizes(event: KinetoEvent) -> Any:
     """The operator's name with its tensor shapes, in the form of torch's emit_nvtx."""
     args = event.args
@@ -177,19 +176,16 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
         "callchain_id": constant(NULL, len(correlation), np.int64),
     }
     start = numbers_of(staged, "start_ns")
-    shapes = _shapes(work.shapes, len(graph))
-    return staged, LaunchCalls(of_process, correlation, start, graph, *shapes)
-
-
-def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, RowNumbers, Integers]:
-    """Grid, block, shared memory and bytes of each call; 0, and −1 bytes, where not recorded."""
+    # Grid, block, shared memory and bytes of each call; 0, and −1 bytes, where not recorded.
+    calls = len(graph)
     grid, block = np.zeros((calls, 3), np.int32), np.zeros((calls, 3), np.int32)
     shared, size = np.zeros(calls, np.int32), constant(-1, calls, np.int64)
-    if parts.rows:
-        of, size = parts.take("call"), size.copy()
-        grid[of], block[of] = parts.take("grid"), parts.take("block")
-        shared[of], size[of] = parts.take("shared"), parts.take("bytes")
-    return grid, block, shared, size
+    if work.shapes.rows:
+        of, size = work.shapes.take("call"), size.copy()
+        grid[of], block[of] = work.shapes.take("grid"), work.shapes.take("block")
+        shared[of], size[of] = work.shapes.take("shared"), work.shapes.take("bytes")
+    shapes = (grid, block, shared, size)
+    return staged, LaunchCalls(of_process, correlation, start, graph, *shapes)
 
 
 def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
@@ -213,7 +209,7 @@ def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
         "end_thread": constant(ABSENT, count, np.int32),
         "name": Texts(codes, object_array(names)).map(names),
         "domain": Texts(np.where(operator, 0, -1).astype(np.int32), object_array([OPERATORS])),
-        "kind": Texts(constant(0, count, np.int32), object_array(["push-pop"])),
+        "kind": same_text("push-pop", count),
         "payload": constant(NULL, count, np.int64),
     }
 
@@ -249,5 +245,5 @@ def overheads(work: CpuWork, main: int) -> Staged:
         "thread": constant(ABSENT, len(start), np.int32),
         "process": constant(main, len(start), np.int32),
         "name": Texts(np.maximum(names.codes, 0), names.values),
-        "kind": Texts(constant(0, len(start), np.int32), object_array(["cupti"])),
+        "kind": same_text("cupti", len(start)),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
 from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
+from traceview.trace.staged import Staged, absent_texts, numbers_of, same_text
 
-Staged = dict[str, Array | Texts]
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)
 _TRACK = ("device", "context_id", "stream_id")
 _SIDES = {"h": "H", "d": "D", "a": "A", "p": "P"}
@@ -147,7 +147,7 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         **_shapes(parts, launches, launch),
         "name": names,
         "short_name": names.map([short_name(str(name)) for name in names.values]),
-        "mangled_name": Texts(constant(-1, count, np.int32), object_array([])),
+        "mangled_name": absent_texts(count),
         "registers_per_thread": parts.take("registers", np.int32),
         "static_shared_memory_bytes": constant(0, count, np.int32),
         "shared_memory_config_bytes": absent32,
@@ -225,7 +225,7 @@ def copies(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
     size = _sizes(parts, launches, launch)
     names = work.copy_names.texts(parts.take("name", np.int32))
     parsed = [_copy(str(name)) for name in names.values]
-    unknown = Texts(constant(0, len(launch), np.int32), object_array(["unknown"]))
+    unknown = same_text("unknown", len(launch))
     sides = {
         column: names.map([one[place] for one in parsed]) if len(parsed) else unknown
         for place, column in enumerate(("direction", "source_memory", "destination_memory"))
@@ -235,7 +235,7 @@ def copies(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         **staged,
         **sides,
         "bytes": np.maximum(size, 0),
-        "migration_cause": Texts(constant(-1, len(launch), np.int32), object_array([])),
+        "migration_cause": absent_texts(len(launch)),
         "graph_node_id": _nodes(parts, staged, launches, launch),
     }
 
@@ -268,10 +268,3 @@ def _copy(name: str) -> tuple[str, str, str]:
         direction = "unknown"
     memory = [(match[place] or "unknown").lower() for place in (3, 4)]
     return (direction, _MEMORY.get(memory[0], memory[0]), _MEMORY.get(memory[1], memory[1]))
-
-
-def numbers_of(staged: Mapping[str, Array | Texts], name: str) -> Array:
-    """A column that is not text."""
-    values = staged[name]
-    assert not isinstance(values, Texts)
-    return values

@@ -9,9 +9,9 @@ import numpy as np
 from traceview.tables import NULL, Texts, constant, object_array
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import KinetoOwners, SettledOwners, gpu_numbers
 from traceview.trace.kineto.values import integers, times
+from traceview.trace.staged import Staged, same_text
 
 _CUDA_DEVICES = (1, 20)
 """c10::DeviceType of CUDA (which ROCm uses too) and of HIP."""
@@ -71,6 +71,6 @@ def memory_events(events: MemoryEvents, settled: SettledOwners) -> Staged:
         "device": device[row],
         "bytes": np.abs(size),
         "operation": Texts((size < 0).astype(np.int32), object_array(["allocation", "release"])),
-        "memory": Texts(constant(0, len(row), np.int32), object_array(["device"])),
+        "memory": same_text("device", len(row)),
         "correlation_id": constant(NULL, len(row), np.int64),
     }

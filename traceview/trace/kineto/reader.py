@@ -12,7 +12,7 @@ import numpy as np
 from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
-from traceview.tables import MOST_ROWS, Array, Table, Texts, picked, thrifty
+from traceview.tables import MOST_ROWS, Array, Table, Texts, picked
 from traceview.trace.impossible_rows import (
     ImpossibleRows,
     Window,
@@ -24,7 +24,6 @@ from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
-from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.scan import scanner
 from traceview.trace.kineto.scan.blocks import BlockScanner
@@ -38,6 +37,7 @@ from traceview.trace.rank_identity import HOST
 from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.trace.staged import Staged, numbers_of, thrifty_columns
 from traceview.units import counted
 
 _CATEGORIES = {
@@ -233,7 +233,7 @@ def _tables(
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
         possible, found = without_impossible(
-            name, _thrifty(ordered(name, columns)), within.since(origin)
+            name, thrifty_columns(ordered(name, columns)), within.since(origin)
         )
         impossible += found
         tables[name] = Table(TABLES[name].columns, possible)
@@ -262,7 +262,8 @@ def _staged(
         staged["sets"] = gpu_work.sets(gathered.gpu, launches, main)
         staged["overheads"] = cpu_work.overheads(gathered.cpu, main)
         staged["graph_launches"] = {
-            c.name: _none(c.dtype) for c in TABLES["graph_launches"].columns
+            c.name: (Texts.of(()) if c.dtype == "text" else np.zeros(0, c.dtype))
+            for c in TABLES["graph_launches"].columns
         }
         if "cuda_runtime" in seen or not _rows(staged["kernels"]):
             staged["api_calls"] = calls
@@ -287,10 +288,6 @@ def _python(gathered: Gathered, settled: SettledOwners, calls: Staged) -> dict[s
     for name in ("python_samples", "call_sites"):
         staged[name]["process"] = owner[numbers_of(staged[name], "thread")]
     return staged
-
-
-def _none(dtype: str) -> Array | Texts:
-    return Texts.of(()) if dtype == "text" else np.zeros(0, dtype)
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -340,14 +337,6 @@ def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array
     each = groups.group(numbers)
     rows = np.array([row_of.get(number, 0) for number in numbers[each.first].tolist()], np.int32)
     return picked(rows, each.ids)
-
-
-def _thrifty(columns: Staged) -> Staged:
-    """The columns with constant ones stored once."""
-    return {
-        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
-        for column, values in columns.items()
-    }
 
 
 def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:

@@ -64,31 +64,27 @@ def read_counters(path: Path) -> tuple[Table, tuple[str, ...]]:
     """
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            return _read(path, file)
+            header, delimiter = _header(path, file)
+            rows = csv.reader(file, delimiter=delimiter)
+            names = next(csv.reader([header], delimiter=delimiter))
+            if "Metric Name" in names:
+                raise InputError(f"{path} has one metric per line, not the raw page", HOW)
+            units = next(rows, [])
+            if len(units) != len(names) or units[0]:
+                raise InputError(f"{path} has no row of units below the metric names", HOW)
+            usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
+            taken = list(islice(usable, MOST_LAUNCHES))
+            sheet = _sheet(path, names, units, taken)
+            launches = [_launch(sheet, row) for row in taken]
+            whole = [launch for launch in launches if launch is not None]
+            table = Table.from_rows(KERNEL_COUNTERS.columns, whole)
+            return table, remarks(path.name, names, table)
     except OSError as error:
         raise InputError(
             f"cannot read {path} ({error.strerror})", "pass the CSV output of ncu"
         ) from error
     except csv.Error as error:
         raise InputError(f"{path} is not a CSV file of Nsight Compute ({error})", HOW) from error
-
-
-def _read(path: Path, lines: Iterator[str]) -> tuple[Table, tuple[str, ...]]:
-    header, delimiter = _header(path, lines)
-    rows = csv.reader(lines, delimiter=delimiter)
-    names = next(csv.reader([header], delimiter=delimiter))
-    if "Metric Name" in names:
-        raise InputError(f"{path} has one metric per line, not the raw page", HOW)
-    units = next(rows, [])
-    if len(units) != len(names) or units[0]:
-        raise InputError(f"{path} has no row of units below the metric names", HOW)
-    usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
-    taken = list(islice(usable, MOST_LAUNCHES))
-    sheet = _sheet(path, names, units, taken)
-    launches = [_launch(sheet, row) for row in taken]
-    whole = [launch for launch in launches if launch is not None]
-    table = Table.from_rows(KERNEL_COUNTERS.columns, whole)
-    return table, remarks(path.name, names, table)
 
 
 def _header(path: Path, lines: Iterator[str]) -> tuple[str, str]:

@@ -9,10 +9,11 @@ import numpy as np
 
 from traceview.tables import Array, Column, Texts, null_of, object_array
 from traceview.trace.nsys.names import UNNAMED, filled
-from traceview.trace.nsys.rows import INT32, ExportTable, Staged
+from traceview.trace.nsys.rows import ExportTable
 from traceview.trace.nsys.tables import Reader
 from traceview.trace.schema.program import KERNEL_CODE
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 # TRACEVIEW_KERNELS: the kernel code that `traceview record` stored in the trace.
 #
@@ -145,7 +146,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
             "process": process[by_time],
             "thread": thread[by_time],
             "stack": place[by_time],
-            "state": Texts(np.full(count, -1, np.int32), np.empty(0, object)),
+            "state": absent_texts(count),
         },
         {
             "stack": number.astype(np.int32),
@@ -153,7 +154,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
             "file": filled(frames.texts("file"), UNNAMED).take(order),
             "line": np.where((line > 0) & (line < INT32.max), line, INT32.min).astype(np.int32),
             "function": filled(frames.texts("function"), UNNAMED).take(order),
-            "source": Texts(np.full(len(number), -1, np.int32), np.empty(0, object)),
+            "source": absent_texts(len(number)),
         },
     )
 

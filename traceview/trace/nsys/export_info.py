@@ -110,15 +110,7 @@ def rank_of_program(database: Database) -> dict[str, str]:
 
     It comes from the environment variables of a launcher, else from the table MPI_RANKS.
     """
-    rank = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
-    if rank is None:
-        return {}
-    host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
-    return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
-
-
-def _launcher_variables(database: Database) -> dict[str, str]:
-    """Launcher variables in the program's environment; empty if nsys ran several programs."""
+    # Launcher variables in the program's environment; empty if nsys ran several programs.
     values, programs = {}, set()
     for name, value in database.lines("META_DATA_CAPTURE", ("name", "value")):
         if program := _VARIABLE_OF.fullmatch(str(name)):
@@ -126,7 +118,11 @@ def _launcher_variables(database: Database) -> dict[str, str]:
             variable, _, text = str(value).partition("=")
             if variable in VARIABLES:
                 values[variable] = text.strip('"')
-    return values if len(programs) == 1 else {}
+    rank = launched_rank(values if len(programs) == 1 else {}) or _rank_in_mpi(database)
+    if rank is None:
+        return {}
+    host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
+    return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
 
 
 def _rank_in_mpi(database: Database) -> RankIdentity | None:
@@ -148,17 +144,13 @@ def _capture(database: Database) -> dict[str, str]:
     events = [str(value) for name, value in lines if name == "CAPTURE_EVENT_TYPE"]
     if events:
         pairs["CAPTURE_EVENT_TYPE"] = ",".join(events)
-    length_ns = _length_ns(database)
+    # Length of the recording, the longest of several machines; None if not in the export.
+    lines = database.lines("ANALYSIS_DETAILS", ("duration",))
+    known = [length for (length,) in lines if isinstance(length, int) and 0 < length < 1 << 57]
+    length_ns = max(known, default=None)
     if length_ns is not None:
         pairs[LENGTH] = str(length_ns)
     return {name: value for name, value in pairs.items() if not _of_environment(name, value)}
-
-
-def _length_ns(database: Database) -> int | None:
-    """Length of the recording, the longest of several machines; None if not in the export."""
-    lines = database.lines("ANALYSIS_DETAILS", ("duration",))
-    known = [length for (length,) in lines if isinstance(length, int) and 0 < length < 1 << 57]
-    return max(known, default=None)
 
 
 def length_of(capture: Mapping[str, str]) -> int | None:

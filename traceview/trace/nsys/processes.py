@@ -17,9 +17,10 @@ from traceview.compiled.numbers import numbered
 from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
 from traceview.trace.nsys.names import Names, numbered_pairs
-from traceview.trace.nsys.rows import INT32, Rows, Staged
+from traceview.trace.nsys.rows import Rows
 from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged
 
 Codes = npt.NDArray[np.int32]
 Key = TypeVar("Key", bound=Hashable)

@@ -17,10 +17,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled.numbers import numbered
-from traceview.tables import Integers, Mask, RowNumbers, Texts, constant
+from traceview.tables import Integers, Mask, RowNumbers, Texts
 from traceview.trace.nsys.names import first_of
-from traceview.trace.nsys.rows import INT32, ExportTable, Rows, Staged
+from traceview.trace.nsys.rows import ExportTable, Rows
 from traceview.trace.nsys.tables import Reader
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 PERIODIC = "Python Periodic Sampling"
 DOMAINS = frozenset({PERIODIC, "Python Backtrace on CUDA"})
@@ -142,7 +143,7 @@ class _Stacks:
             "file": self._texts(reader, every[:, 1]),
             "line": np.where((line > 0) & (line < INT32.max), line, INT32.min).astype(np.int32),
             "function": self._texts(reader, every[:, 0]),
-            "source": Texts(constant(-1, len(every), np.int32), np.empty(0, object)),
+            "source": absent_texts(len(every)),
         }
 
     def _texts(self, reader: Reader, ids: Integers) -> Texts:

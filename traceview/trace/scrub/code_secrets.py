@@ -80,18 +80,15 @@ class PublicTexts:
         tail = (_public_folder(plain) or paths.public_tail(plain) or "").encode()
         if not tail:
             return (HOME if b"/" in text else b"").ljust(len(text), b"/" if b"/" in text else b"_")
-        return _shortened_to(tail, len(text))
+        size = len(text)
+        head = size - len(tail)
+        return (HOME.ljust(head, b"/") if head > 1 else b"/" * head) + tail
 
 
 def _public_folder(path: str) -> str | None:
     """The public end of a folder of installed files."""
     tail = paths.public_tail(f"{path}/_.py")
     return tail.removesuffix("/_.py") if tail and tail.count("/") > 1 else None
-
-
-def _shortened_to(tail: bytes, size: int) -> bytes:
-    head = size - len(tail)
-    return (HOME.ljust(head, b"/") if head > 1 else b"/" * head) + tail
 
 
 def _places(remark: bytes) -> Iterator[bytes]:

@@ -137,9 +137,20 @@ def _of_capture(name: str, value: str, texts: TextRules) -> str | None:
     return _ON_OR_OFF(value, texts) if _SWITCH.fullmatch(name) else None
 
 
-def _of_run(name: str, value: str, texts: TextRules) -> str | None:
-    rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
-    return rule(value, texts) if rule else None
+def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | None:
+    """What is left of a value in a table of facts; None if its row is not kept."""
+    if table == RUN:
+        rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
+        return rule(value, texts) if rule else None
+    if table == ABOUT:
+        return _of_about(name, value, texts)
+    if table in META_TABLES:
+        rule = _OF_EXPORT.get(name)
+        return rule(value, texts) if rule else None
+    if table == "META_DATA_CAPTURE":
+        return _of_capture(name, value, texts)
+    hidden = value in ("", REMOVED)
+    return pseudonym(value) if name == "Hostname" and not hidden else None
 
 
 def _of_about(name: str, value: str, texts: TextRules) -> str | None:
@@ -159,18 +170,3 @@ def _of_about(name: str, value: str, texts: TextRules) -> str | None:
         return None
     kept = {key: _of_capture(key, str(each), texts) for key, each in whole.items()}
     return json.dumps({key: each for key, each in kept.items() if each is not None})
-
-
-def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | None:
-    """What is left of a value in a table of facts; None if its row is not kept."""
-    if table == RUN:
-        return _of_run(name, value, texts)
-    if table == ABOUT:
-        return _of_about(name, value, texts)
-    if table in META_TABLES:
-        rule = _OF_EXPORT.get(name)
-        return rule(value, texts) if rule else None
-    if table == "META_DATA_CAPTURE":
-        return _of_capture(name, value, texts)
-    hidden = value in ("", REMOVED)
-    return pseudonym(value) if name == "Hostname" and not hidden else None

@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from traceview.records import record
-from traceview.trace.nsys import (
-    added_tables,
-    cpu_calls,
-    metrics,
-    native_samples,
-    processes,
-    python_samples,
-    ranges,
-    tables,
-)
+from traceview.trace.nsys import added_tables, cpu_calls, processes, python_samples, ranges, tables
 from traceview.trace.nsys.export_info import META_TABLES
 from traceview.trace.nsys.payloads import ENTRIES
 from traceview.trace.schema import TABLES
@@ -75,9 +66,9 @@ _EXPORT_TABLES = (
     *(tables.KERNELS, tables.COPIES, tables.SETS, tables.GRAPH_LAUNCHES, tables.API_CALLS),
     *(tables.MEMORY_EVENTS, tables.PROFILER_OVERHEADS, tables.CUPTI_OVERHEADS, tables.DIAGNOSTICS),
     *(cpu_calls.SYNCHRONIZATIONS, ranges.RANGES, ranges.PAYLOADS, python_samples.MARKS),
-    *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, metrics.SAMPLES),
+    *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, tables.METRIC_SAMPLES),
     *(cpu_calls.ON_STREAM, cpu_calls.ON_THREAD, cpu_calls.JIT),
-    *(native_samples.SAMPLES, native_samples.SAMPLED_FRAMES, native_samples.OS_FRAMES),
+    *(cpu_calls.NATIVE_SAMPLES, cpu_calls.SAMPLED_FRAMES, cpu_calls.OS_FRAMES),
     *(added_tables.OWN_SAMPLES, added_tables.OWN_FRAMES),
 )
 # Columns of these tables that hold texts, or their numbers; all others are numbers.

@@ -9,9 +9,9 @@ from html import unescape
 from typing import Any
 
 from traceview.trace.nsys import sync_sites
-from traceview.trace.nsys.added_ranges import PREFIX as ADDED
 from traceview.trace.nsys.nccl_calls import FIELDS
 from traceview.trace.nsys.python_samples import MOST_FRAMES
+from traceview.trace.nsys.sync_sites import RANGE_PREFIX as ADDED
 from traceview.trace.scrub.kept import TextKind
 from traceview.trace.scrub.paths import ELIDED, SourcePaths, short_module
 from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES

@@ -17,10 +17,10 @@ from traceview.trace import impossible_rows, row_order
 from traceview.trace.model import Trace
 from traceview.trace.nsys import added_tables, export_info
 from traceview.trace.nsys.added_tables import with_sources
-from traceview.trace.nsys.rows import Staged
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
+from traceview.trace.staged import Staged
 from traceview.trace.stored.layout import ABOUT, FORMAT, NUMBERED, RUN, TEXTS
 
 _OWN_LAYOUT: Mapping[str, Callable[[Database], Staged | None]] = {
@@ -45,7 +45,13 @@ def read(database: Database, path: str) -> Trace:
     it is damaged.
     """
     about = _pairs(database, ABOUT)
-    _check_format(about.get("format", ""))
+    version = about.get("format", "")
+    if not version.isdecimal():
+        raise TraceFormatError(f"its {ABOUT} table names no format", _AGAIN)
+    if int(version) > FORMAT:
+        raise TraceFormatError(
+            f"it has format {version}, and this traceview reads up to {FORMAT}", "update traceview"
+        )
     capture = {str(k): str(v) for k, v in _json(about.get("capture"), dict).items()}
     tables, impossible = _tables(database, capture)
     for name in _ALWAYS:
@@ -65,15 +71,6 @@ def read(database: Database, path: str) -> Trace:
         ),
         impossible=impossible,
     )
-
-
-def _check_format(version: str) -> None:
-    if not version.isdecimal():
-        raise TraceFormatError(f"its {ABOUT} table names no format", _AGAIN)
-    if int(version) > FORMAT:
-        raise TraceFormatError(
-            f"it has format {version}, and this traceview reads up to {FORMAT}", "update traceview"
-        )
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:

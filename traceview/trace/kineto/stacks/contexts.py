@@ -99,19 +99,14 @@ class _Thread:
         parent = _parents(calls.end)
         for each in self.series:
             rows = each.until(reached)
-            each.contexts[rows] = _contexts(calls, parent, each.times[rows], tree)
-
-
-def _contexts(
-    calls: CallRows, parent: RowNumbers, times: Integers, tree: ContextTree
-) -> RowNumbers:
-    inner = _innermost(calls, parent, times)
-    result = np.full(len(times), -1, np.int32)
-    inside = np.flatnonzero(inner >= 0)
-    used, which = np.unique(inner[inside], return_inverse=True)
-    if len(used):
-        result[inside] = tree.of(list(_levels(calls.name, parent, used)))[which.reshape(-1)]
-    return result
+            times = each.times[rows]
+            inner = _innermost(calls, parent, times)
+            result = np.full(len(times), -1, np.int32)
+            inside = np.flatnonzero(inner >= 0)
+            used, which = np.unique(inner[inside], return_inverse=True)
+            if len(used):
+                result[inside] = tree.of(list(_levels(calls.name, parent, used)))[which.reshape(-1)]
+            each.contexts[rows] = result
 
 
 def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers:

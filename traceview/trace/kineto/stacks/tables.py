@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
-from traceview.trace.kineto.gpu_work import Staged, numbers_of
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts
 from traceview.trace.kineto.stacks.calls import CallBlocks, PythonCalls
 from traceview.trace.kineto.stacks.contexts import ContextTree, contexts_at
 from traceview.trace.kineto.values import ABSENT, INT32
 from traceview.trace.nsys.names import filled
 from traceview.trace.program_files import is_library
+from traceview.trace.staged import Staged, absent_texts, numbers_of
 
 # Names of Python calls parsed: file, line and function, and whether it is the program's own.
 
@@ -115,9 +115,21 @@ def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> 
     contexts, tree = contexts_at(blocks, wanted, len(calls.names.index))
     sampled = {number: some for number, (some, _) in contexts.items()}
     used, samples = _samples(times, sampled)
+    levels = tree.levels(used)
+    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int32)
+    stack, depth = np.nonzero(names >= 0)
+    name = names[stack, depth]
+    file, function = Texts.of(frames.file), Texts.of(frames.function)
     return {
         "python_samples": samples,
-        "python_frames": _frame_table(frames, tree.levels(used)),
+        "python_frames": {
+            "stack": stack.astype(np.int32),
+            "depth": depth.astype(np.int32),
+            "file": file.take(name),
+            "line": frames.line[name],
+            "function": function.take(name),
+            "source": absent_texts(len(name)),
+        },
         "call_sites": _call_sites(
             api_calls,
             np.concatenate([_NO_ROWS, *waits.values()]),
@@ -156,22 +168,7 @@ def _samples(
         "time_ns": time,
         "thread": thread,
         "stack": stack,
-        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
-    }
-
-
-def _frame_table(frames: Frames, levels: list[Array]) -> Staged:
-    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int32)
-    stack, depth = np.nonzero(names >= 0)
-    name = names[stack, depth]
-    file, function = Texts.of(frames.file), Texts.of(frames.function)
-    return {
-        "stack": stack.astype(np.int32),
-        "depth": depth.astype(np.int32),
-        "file": file.take(name),
-        "line": frames.line[name],
-        "function": function.take(name),
-        "source": Texts(constant(-1, len(name), np.int32), object_array([])),
+        "state": absent_texts(len(time)),
     }
 
 

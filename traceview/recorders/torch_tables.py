@@ -13,14 +13,14 @@ import numpy as np
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.recorders.injected.traceview_injected.torch_profile import mirrored_ranges, session
-from traceview.recorders.tables.python_sample_tables import SampledProcess, sampled_process
-from traceview.tables import Array, Mask, Table, Texts, constant, object_array, rows_of
+from traceview.recorders.written_tables import SampledProcess, sampled_process
+from traceview.tables import Array, Mask, Table, Texts, object_array, rows_of
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.rows import INT32, Staged
 from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.program import THREADS
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 
 def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
@@ -96,7 +96,12 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
     """The trace with the Python stacks that the sampler in the program took."""
     origin = int(trace.run.get("clock_origin_ns", "0"))
     clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
-    last = _last_ns(trace)
+    ends = [
+        int(table["end_ns"].max())
+        for table in trace.tables.values()
+        if len(table) and any(column.name == "end_ns" for column in table.columns)
+    ]
+    last = max(ends, default=0)
     kept = [sample for sample in clocked if 0 <= sample[0] <= last]
     frames = [frame for frame in sampled.frames if frame]
     if not kept or not frames:
@@ -109,7 +114,7 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         "process": threads["process"][row],
         "thread": row.astype(np.int32),
         "stack": number,
-        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
+        "state": absent_texts(len(time)),
     }
     order = np.flatnonzero(number >= 0)
     order = order[np.argsort(time[order], kind="stable")]
@@ -122,15 +127,6 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         "python_frames": _frames(known, frames),
     }
     return replace(trace, tables=tables)
-
-
-def _last_ns(trace: Trace) -> int:
-    ends = [
-        int(table["end_ns"].max())
-        for table in trace.tables.values()
-        if len(table) and any(column.name == "end_ns" for column in table.columns)
-    ]
-    return max(ends, default=0)
 
 
 def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, Array]:
