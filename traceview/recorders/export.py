@@ -88,7 +88,7 @@ def _content_key(path: Path) -> str:
 
 def _remove_oldest(keep: Path) -> None:
     stats = []
-    for path in _exports(keep.parent):
+    for path in filter(Path.is_file, keep.parent.glob("*.sqlite")):
         # Another process may have removed it.
         with suppress(FileNotFoundError):
             stats.append((path, path.stat()))
@@ -99,7 +99,3 @@ def _remove_oldest(keep: Path) -> None:
         if path != keep:
             path.unlink(missing_ok=True)
             total -= stat.st_size
-
-
-def _exports(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*.sqlite") if path.is_file()]

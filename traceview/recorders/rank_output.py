@@ -49,18 +49,17 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     kind = "task" if starts_ranks(words) else "rank"
     rank = place if kind == "rank" else None
     if _FIELD in str(out) or not RANKS.isdisjoint(_VARIABLE.findall(str(out))):
-        return RankOutput(path, rank, _quoted(_starred(str(out), environment)))
+        # A star for each part that differs between ranks.
+        starred = _VARIABLE.sub(
+            lambda found: "*" if found[1] in RANKS else environment[found[1]],
+            str(out).replace(_FIELD, "*"),
+        )
+        return RankOutput(path, rank, _quoted(starred))
     if re.search(rf"rank[._-]?0*{place.rank}$", path.stem):
         # A shell script in each rank chose the name.
         return RankOutput(path, rank)
     named = path.with_name(f"{path.stem}.{kind}{label}{path.suffix}")
     return RankOutput(named, rank, _quoted(path.with_name(f"{path.stem}.{kind}*{path.suffix}")))
-
-
-def _starred(name: str, environment: Mapping[str, str]) -> str:
-    """The name with a star for each part that differs between ranks."""
-    name = name.replace(_FIELD, "*")
-    return _VARIABLE.sub(lambda found: "*" if found[1] in RANKS else environment[found[1]], name)
 
 
 def _quoted(pattern: Path | str) -> str:

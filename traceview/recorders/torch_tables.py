@@ -66,19 +66,18 @@ def _named(staged: Staged, texts: Sequence[tuple[str | None, str, str]]) -> Stag
     """The ranges, with text, domain and kind filled in where a mirrored range has a number."""
     names = staged["name"]
     assert isinstance(names, Texts)
-    number_of = np.array([_number(str(name), len(texts)) for name in names.values] + [-1], np.int64)
+    prefix = mirrored_ranges.PREFIX
+    number_of = np.full(len(names.values) + 1, -1, np.int64)
+    for code, name in enumerate(map(str, names.values)):
+        digits = name.removeprefix(prefix)
+        if digits != name and digits.isdecimal() and len(digits) < 10 and int(digits) < len(texts):
+            number_of[code] = int(digits)
     number = number_of[names.codes]
     mirrored = number >= 0
     if not mirrored.any():
         return staged
     columns = zip(("domain", "name", "kind"), zip(*texts, strict=True), strict=True)
     return {**staged, **{c: _replaced(staged[c], mirrored, number, new) for c, new in columns}}
-
-
-def _number(name: str, count: int) -> int:
-    number = name.removeprefix(mirrored_ranges.PREFIX)
-    own = number != name and number.isdecimal() and len(number) < 10
-    return int(number) if own and int(number) < count else -1
 
 
 def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[str | None]) -> Texts:

@@ -195,12 +195,7 @@ def _bounded(texts: Texts) -> list[str]:
     names: list[str] = texts.decode().tolist()
     if (texts.codes < 0).any():
         names = [name or "" for name in names]
-    return (
-        names if max(map(len, names), default=0) <= NAME_CHARACTERS else list(map(_clipped, names))
-    )
-
-
-def _clipped(text: str) -> str:
-    if len(text) <= NAME_CHARACTERS:
-        return text
-    return f"{text[: NAME_CHARACTERS // 2]}…{text[-NAME_CHARACTERS // 2 :]}"
+    if max(map(len, names), default=0) <= NAME_CHARACTERS:
+        return names
+    half = NAME_CHARACTERS // 2
+    return [n if len(n) <= NAME_CHARACTERS else f"{n[:half]}…{n[-half:]}" for n in names]

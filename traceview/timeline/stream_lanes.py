@@ -149,16 +149,13 @@ def copy_names(copies: Table, names: RowNames) -> RowNumbers:
     each = groups.group(*(column.codes for column in columns))
     directions, sources, targets = (column.take(each.first).decode() for column in columns)
     texts = [f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)]
-    classes = np.array([_copy_class(str(direction)) for direction in directions], np.int64)
+    kinds = [
+        "migration" if d.startswith(UNIFIED) else d.lower() if d.lower() in COPIES else "other"
+        for d in map(str, directions)
+    ]
+    classes = np.array([NUMBER[f"copy-{kind}"] for kind in kinds], np.int64)
     labels = Texts(row_numbers(each.ids), object_array(texts))
     return names.add(labels, classes[each.ids] if len(each.ids) else 0)
-
-
-def _copy_class(direction: str) -> int:
-    if direction.startswith(UNIFIED):
-        return NUMBER["copy-migration"]
-    key = direction.lower()
-    return NUMBER[f"copy-{key if key in COPIES else 'other'}"]
 
 
 def _graph_names(trace: Trace, names: RowNames) -> RowNumbers:

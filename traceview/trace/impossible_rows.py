@@ -93,13 +93,14 @@ def window(tables: Mapping[str, Staged | None], length_ns: int | None) -> Window
     first = min((int(start.min()) for start in times), default=0)
     last = max((int(start.max()) for start in times), default=0)
     if length_ns is None:
-        silent = Window(first, last) if last - first <= _SILENCE_NS else _point(_middle(times))
-        return silent.wider(_SILENCE_NS)
+        if last - first > _SILENCE_NS:
+            first = last = _middle(times)
+        return Window(first, last).wider(_SILENCE_NS)
     slack = _CLOCKS_APART_NS + int(_CLOCKS_APART_FRACTION * length_ns)
     whole = Window(0, length_ns).wider(slack)
     if (whole.holds(first) and whole.holds(last)) or whole.holds(middle := _middle(times)):
         return whole
-    return _point(middle).wider(length_ns + slack)
+    return Window(middle, middle).wider(length_ns + slack)
 
 
 def without_impossible(
@@ -129,13 +130,12 @@ def warnings_of(impossible: Sequence[ImpossibleRows]) -> tuple[str, ...]:
     """One warning of all that was left out of a recording; none if nothing was."""
     if not impossible:
         return ()
-    listed = [f"{each.rows:,} of {each.of:,} {_of(each)}" for each in impossible]
+    listed = [
+        f"{left_out.rows:,} of {left_out.of:,} "
+        f"{_ROWS.get(left_out.table, left_out.table.replace('_', ' '))} ({_WORDS[left_out.reason]})"
+        for left_out in impossible
+    ]
     return (f"rows that cannot be true are left out: {', '.join(listed)}",)
-
-
-def _of(each: ImpossibleRows) -> str:
-    rows = _ROWS.get(each.table, each.table.replace("_", " "))
-    return f"{rows} ({_WORDS[each.reason]})"
 
 
 def _times(name: str, staged: Staged) -> Integers | None:
@@ -147,10 +147,6 @@ def _times(name: str, staged: Staged) -> Integers | None:
         return start
     known = start[start != NULL]
     return known if len(known) else None
-
-
-def _point(time_ns: int) -> Window:
-    return Window(time_ns, time_ns)
 
 
 def _middle(times: Sequence[Integers]) -> int:
@@ -208,7 +204,9 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     if not {"start_ns", "end_ns"} <= staged.keys():
         return _NO_ROWS
     start, end = numbers_of(staged, "start_ns"), numbers_of(staged, "end_ns")
-    rows = _of_equal_start(start)
+    # In the order of a table, equal rows are neighbours, which start at the same time.
+    together = np.flatnonzero(start[1:] == start[:-1])
+    rows: Integers = groups.different(np.concatenate([together, together + 1]))
     single = end[rows] > start[rows]
     if "correlation_id" in staged:
         single |= numbers_of(staged, "correlation_id")[rows] > 0
@@ -221,13 +219,6 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     order = np.lexsort((rows, *keys))
     equal = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
     return np.sort(rows[order][1:][equal])
-
-
-def _of_equal_start(start: Integers) -> Integers:
-    """The rows that start when a neighbor does: in the order of a table, equal rows do."""
-    together = np.flatnonzero(start[1:] == start[:-1])
-    rows: Integers = groups.different(np.concatenate([together, together + 1]))
-    return rows
 
 
 _TESTS: Mapping[Reason, Callable[[str, Staged, Window], Integers]] = {

@@ -176,21 +176,15 @@ def estimated_bytes(path: Path) -> int:
     try:
         size = path.stat().st_size
         if suffix == ".sqlite" and path.suffix not in ARCHIVE_SUFFIXES and size > _HEADER_BYTES:
-            return _of_tables(path)
-        return PROGRAM_BYTES + round(size * _per_byte(path, suffix))
+            with opened(path) as database:
+                counts = row_counts(database)
+                return needed_bytes(counts) + text_bytes(database, counts)
+        if suffix == ".json":
+            per_byte = JSON_RATIO * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
+        else:
+            plain = _SQLITE if suffix == ".sqlite" else _REPORT
+            per_byte = plain * _UNPACKED.get(path.suffix, 1)
+        return PROGRAM_BYTES + round(size * per_byte)
     except (OSError, TraceFormatError, sqlite3.Error):
         # `load` reports what is wrong with the file.
         return PROGRAM_BYTES
-
-
-def _of_tables(path: Path) -> int:
-    with opened(path) as database:
-        counts = row_counts(database)
-        return needed_bytes(counts) + text_bytes(database, counts)
-
-
-def _per_byte(path: Path, suffix: str) -> float:
-    if suffix == ".json":
-        return JSON_RATIO * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
-    plain = _SQLITE if suffix == ".sqlite" else _REPORT
-    return plain * _UNPACKED.get(path.suffix, 1)

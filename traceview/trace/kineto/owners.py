@@ -80,12 +80,31 @@ class KinetoOwners:
             {(row_of[pid], tid) for pid, tid in pairs}, key=lambda t: (t[0], _order(t[1]))
         )
         thread_row = {pair: row for row, pair in enumerate(threads)}
+        known: dict[int, Mapping[str, Any]] = {}
+        for one in properties:
+            number = one.get("id") if isinstance(one, Mapping) else None
+            if type(number) is int and 0 <= number <= INT32.max:
+                known.setdefault(number, one)
+        others = [gpu for gpu in used.tolist() if gpu not in known]
+        if (
+            others
+            and len(others) == len(used)
+            and len({_without_id(one) for one in known.values()}) == 1
+        ):
+            # ROCm numbers the GPUs of the machine there, and those that the process sees here.
+            one = next(iter(known.values()))
+            known = dict.fromkeys(others, one)
+        unknown: dict[str, Cell] = {c.name: None for c in DEVICES.columns if c.nullable}
+        rows = [
+            {"host_id": 0, "device_id": gpu, **unknown, **_described(known.get(gpu, {}), amd)}
+            for gpu in sorted({*known, *used.tolist()})
+        ]
         return SettledOwners(
             np.array([thread_row[row_of[pid], tid] for pid, tid in pairs], np.int32),
             np.array([row_of[pid] for pid, _ in pairs], np.int32),
             self._processes(processes),
             self._threads(threads, processes),
-            _devices(properties, used, amd),
+            Table.from_rows(DEVICES.columns, rows),
         )
 
     def _processes(self, processes: Sequence[Id]) -> Table:
@@ -153,29 +172,6 @@ _PROPERTIES = {
     "max_shared_memory_per_block_bytes": ("sharedMemPerBlockOptin", "sharedMemPerBlock"),
     "total_memory_bytes": ("totalGlobalMem",),
 }
-
-
-def _devices(properties: Sequence[Any], used: Integers, amd: bool) -> Table:
-    known: dict[int, Mapping[str, Any]] = {}
-    for one in properties:
-        number = one.get("id") if isinstance(one, Mapping) else None
-        if type(number) is int and 0 <= number <= INT32.max:
-            known.setdefault(number, one)
-    others = [gpu for gpu in used.tolist() if gpu not in known]
-    if (
-        others
-        and len(others) == len(used)
-        and len({_without_id(one) for one in known.values()}) == 1
-    ):
-        # ROCm numbers the GPUs of the machine there, and those that the process sees here.
-        one = next(iter(known.values()))
-        known = dict.fromkeys(others, one)
-    unknown: dict[str, Cell] = {c.name: None for c in DEVICES.columns if c.nullable}
-    rows = [
-        {"host_id": 0, "device_id": gpu, **unknown, **_described(known.get(gpu, {}), amd)}
-        for gpu in sorted({*known, *used.tolist()})
-    ]
-    return Table.from_rows(DEVICES.columns, rows)
 
 
 def _without_id(one: Mapping[str, Any]) -> str:

@@ -111,6 +111,10 @@ def counted_launch(
     if total == 0 and _PRODUCT.search(name):
         # A GEMM with 0 FLOP ran on units that were not counted.
         total = None
+    read, written = (_moved(metrics, f"dram__bytes_{way}.sum") for way in ("read", "write"))
+    moved = _moved(metrics, "dram__bytes.sum")
+    if read is not None and written is not None:
+        moved = read + written
     sides = {f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)}
     sides |= {f"block_{axis}": side for axis, side in zip("xyz", block, strict=True)}
     return {
@@ -118,7 +122,7 @@ def counted_launch(
         # Columns are int64, and a damaged file may hold anything.
         **{axis: min(side, _LARGEST) for axis, side in sides.items()},
         "process_id": min(process, _LARGEST),
-        "bytes": _bytes(metrics),
+        "bytes": moved,
         "flop": total,
         "flop_kind": max(flop, key=lambda kind: flop[kind]) if total else None,
     }
@@ -139,13 +143,6 @@ def remarks(file: str, metrics: Collection[str], table: Table) -> tuple[str, ...
             f"{file} has no sm__ops_path_tensor_src_* metrics, so tensor-core FLOP are missing",
         )
     return ()
-
-
-def _bytes(metrics: Metrics) -> float | None:
-    read, written = (_moved(metrics, f"dram__bytes_{way}.sum") for way in ("read", "write"))
-    if read is not None and written is not None:
-        return read + written
-    return _moved(metrics, "dram__bytes.sum")
 
 
 def _moved(metrics: Metrics, metric: str) -> float | None:

@@ -118,17 +118,14 @@ def rank_of_program(database: Database) -> dict[str, str]:
             variable, _, text = str(value).partition("=")
             if variable in VARIABLES:
                 values[variable] = text.strip('"')
-    rank = launched_rank(values if len(programs) == 1 else {}) or _rank_in_mpi(database)
+    rank = launched_rank(values if len(programs) == 1 else {})
     if rank is None:
-        return {}
+        ranks = [number for (number,) in set(database.lines("MPI_RANKS", ("rank",)))]
+        if len(ranks) != 1 or not isinstance(ranks[0], int) or ranks[0] < 0:
+            return {}
+        rank = RankIdentity(ranks[0])
     host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
     return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
-
-
-def _rank_in_mpi(database: Database) -> RankIdentity | None:
-    ranks = {rank for (rank,) in database.lines("MPI_RANKS", ("rank",))}
-    rank = ranks.pop() if len(ranks) == 1 else None
-    return RankIdentity(rank) if isinstance(rank, int) and rank >= 0 else None
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:
@@ -150,14 +147,14 @@ def _capture(database: Database) -> dict[str, str]:
     length_ns = max(known, default=None)
     if length_ns is not None:
         pairs[LENGTH] = str(length_ns)
-    return {name: value for name, value in pairs.items() if not _of_environment(name, value)}
+    return {
+        name: value
+        for name, value in pairs.items()
+        if not _ENVIRONMENT_NAME.search(name) and not _ENVIRONMENT_VALUE.match(value)
+    }
 
 
 def length_of(capture: Mapping[str, str]) -> int | None:
     """Length of the recording in ns, from `Trace.capture`; None if unknown."""
     length = capture.get(LENGTH, "")
     return int(length) if length.isdecimal() and len(length) <= _LONGEST_DIGITS else None
-
-
-def _of_environment(name: str, value: str) -> bool:
-    return bool(_ENVIRONMENT_NAME.search(name) or _ENVIRONMENT_VALUE.match(value))

@@ -235,7 +235,7 @@ def _process_table(global_ids: Sequence[int], database: Database) -> Table:
         {
             "host_id": host_of(global_id),
             "process_id": process_of(global_id),
-            "name": _text(named.get(global_id)),
+            "name": None if named.get(global_id) is None else str(named[global_id]),
         }
         for global_id in global_ids
     ]
@@ -259,10 +259,6 @@ def _thread_table(
         for (process, thread), global_id in zip(threads, wanted, strict=True)
     ]
     return Table.from_rows(THREADS.columns, rows)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _picked(of_distinct: Codes, codes: Codes) -> Codes:

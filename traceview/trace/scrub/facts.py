@@ -68,25 +68,12 @@ def _recorder_command(value: str, texts: TextRules) -> str | None:
 
 
 _OF_RUN: Mapping[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "driver",
-            "cuda",
-            "python",
-            "torch",
-            "triton",
-            "jax",
-            "numpy",
-            "nvtx",
-            "traceview_version",
-        ),
-        _VERSION,
-    ),
+    **dict.fromkeys(("driver", "cuda", "python", "torch", "triton", "jax", "numpy"), _VERSION),
+    **dict.fromkeys(("nvtx", "traceview_version", "nsys_version"), _VERSION),
     **dict.fromkeys(("rank", "world_size", "local_rank", "local_world_size"), _COUNT),
     **dict.fromkeys(("cpu_count", "exit_status", "record_shapes", "profile_memory"), _COUNT),
     **dict.fromkeys(("with_stack", "with_flops", "with_modules"), _COUNT),
     **dict.fromkeys(("backend", "gpu", "gpu_vendor", "launcher", "sync_sites"), _public),
-    "nsys_version": _VERSION,
     "clock_origin_ns": _form(r"0|\d{16,19}"),
     "started_utc": _TIME,
     "git_commit": _form(r"[0-9a-f]{40}"),

@@ -178,8 +178,13 @@ _TEXTS_OF_TABLE: Mapping[tuple[str, str], TextKind] = {
 }
 
 
-def _of_stored() -> dict[str, dict[str, Kept]]:
-    return {
+KEPT: Mapping[str, Mapping[str, Kept]] = {
+    **_of_exports(),
+    **_LISTED,
+    added_tables.KERNELS_TABLE: _CODE,
+    added_tables.EXCERPTS_TABLE: _LINES,
+    added_tables.SOURCE_LINES: _LINES,
+    **{
         name: {
             column.name: Kept(_TEXTS_OF_TABLE.get((name, column.name), TextKind.WORDS), True)
             if column.dtype == "text"
@@ -187,16 +192,7 @@ def _of_stored() -> dict[str, dict[str, Kept]]:
             for column in TABLES[name].columns
         }
         for name in NUMBERED
-    }
-
-
-KEPT: Mapping[str, Mapping[str, Kept]] = {
-    **_of_exports(),
-    **_LISTED,
-    added_tables.KERNELS_TABLE: _CODE,
-    added_tables.EXCERPTS_TABLE: _LINES,
-    added_tables.SOURCE_LINES: _LINES,
-    **_of_stored(),
+    },
 }
 """Kept columns by table, except those of PAIRS and of the tables of texts."""
 STRINGS = ("StringIds", TEXTS)

@@ -310,20 +310,17 @@ def _plain(value: object) -> object:
     """Names, numbers and types of JSON; any other text is removed."""
     if isinstance(value, dict):
         named = {k: v for k, v in value.items() if _IDENTIFIER.fullmatch(k)}
-        return {k: v if _is_parameter(k, v) else _plain(v) for k, v in named.items()}
+        # The name of a parameter stays.
+        name = named.get("name")
+        parameter = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
+        plain = {key: _plain(v) for key, v in named.items()}
+        return {**plain, "name": name} if parameter else plain
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, str):
-        return value if _is_code_word(value) else REMOVED
+        is_word = _TYPE.fullmatch(value) or _ARCH.fullmatch(value) or is_public(value)
+        return value if is_word else REMOVED
     return value
-
-
-def _is_parameter(key: str, value: object) -> bool:
-    return key == "name" and isinstance(value, str) and bool(_IDENTIFIER.fullmatch(value))
-
-
-def _is_code_word(text: str) -> bool:
-    return bool(_TYPE.fullmatch(text) or _ARCH.fullmatch(text) or is_public(text))
 
 
 def _elided(token: str) -> str:

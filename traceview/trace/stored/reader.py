@@ -56,7 +56,13 @@ def read(database: Database, path: str) -> Trace:
     tables, impossible = _tables(database, capture)
     for name in _ALWAYS:
         tables.setdefault(name, Table.empty(TABLES[name].columns))
-    _check_rows(tables)
+    # Row numbers of processes, threads and GPUs must exist: all code indexes by them.
+    for table in tables.values():
+        for name, owner in _ROW_OF.items():
+            if any(column.name == name for column in table.columns):
+                numbers = table[name][~table.is_null(name)]
+                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(tables[owner]):
+                    raise TraceFormatError(f"a {name} is not in table {owner}", _AGAIN)
     return Trace(
         path=path,
         recorder=about.get("recorder", "unknown"),
@@ -176,13 +182,3 @@ def _numbers(columns: Columns, name: str) -> Numbers:
     column = columns[name]
     assert isinstance(column, Numbers)
     return column
-
-
-def _check_rows(tables: Mapping[str, Table]) -> None:
-    """Row numbers of processes, threads and GPUs must exist: all code indexes by them."""
-    for table in tables.values():
-        for name, owner in _ROW_OF.items():
-            if any(column.name == name for column in table.columns):
-                numbers = table[name][~table.is_null(name)]
-                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(tables[owner]):
-                    raise TraceFormatError(f"a {name} is not in table {owner}", _AGAIN)

@@ -12,8 +12,8 @@ from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
-from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.values import Codes, integers
+from traceview.trace.kineto.events import Events
+from traceview.trace.kineto.values import Codes
 
 _COLUMNS = ("start_ns", "length_ns", "name", "id", "thread")
 
@@ -26,15 +26,14 @@ class PythonCalls:
     names: Codes = field(default_factory=Codes)
 
     def add(self, events: Events, work: CpuWork) -> None:
-        events, start, end = work.timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
+        timed = work.timed(events)
         self.parts.add(
-            start_ns=start,
-            length_ns=end - start,
-            thread=work.owners.of(events),
-            name=self.names.of([event.name for event in events]),
+            start_ns=timed.start_ns,
+            length_ns=timed.end_ns - timed.start_ns,
+            thread=work.owners.of(timed.events),
+            name=self.names.of(timed.names),
             # Absent and invalid ids become −1.
-            id=np.maximum(integers([one.python_id for one in args]), -1),
+            id=np.maximum(timed.integers("python_id"), -1),
         )
 
 
@@ -55,24 +54,17 @@ class CallRows:
 
     def then(self, later: CallRows) -> CallRows:
         """These calls and the `later` ones, sorted."""
-        joined = CallRows(
-            np.concatenate((self.start, later.start)),
-            np.concatenate((self.end, later.end)),
-            np.concatenate((self.name, later.name)),
-            np.concatenate((self.id, later.id)),
-        )
-        return joined if joined._is_sorted() else joined.take(joined._order())
-
-    def _is_sorted(self) -> bool:
-        start, end = self.start, self.end
+        columns = ((getattr(part, name) for part in (self, later)) for name in _OF_CALL)
+        joined = CallRows(*(np.concatenate(tuple(parts)) for parts in columns))
+        start, end = joined.start, joined.end
         inside = (start[1:] == start[:-1]) & (end[1:] < end[:-1])
-        return bool(((start[1:] > start[:-1]) | inside).all())
+        if ((start[1:] > start[:-1]) | inside).all():
+            return joined
+        # By start, longest first, then id: ids count up, so the caller has the smallest.
+        return joined.take(np.lexsort((joined.id, -end, start)))
 
-    def _order(self) -> Integers:
-        """By start, longest first, then id: ids count up, so the caller has the smallest."""
-        return np.lexsort((self.id, -self.end, self.start))
 
-
+_OF_CALL = ("start", "end", "name", "id")
 NO_CALLS = CallRows(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
