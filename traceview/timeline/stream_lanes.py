@@ -11,15 +11,9 @@ from traceview import groups
 from traceview.analyses.wave_quantization.configurations import every_configuration
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_labels import kernel_labels
+from traceview.facts.operations import operations as gpu
 from traceview.facts.operations.kernel_classes import kernel_classes
-from traceview.facts.operations.operations import (
-    Kind,
-    Operations,
-    migrations,
-    operations,
-    operations_by_device,
-    operations_by_stream,
-)
+from traceview.facts.operations.operations import Kind, Operations
 from traceview.records import record
 from traceview.tables import (
     Integers,
@@ -85,9 +79,9 @@ def _kernels_alike(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
 
 def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> Iterator[Lane]:
     """A lane per stream, by device, those with the longest work first."""
-    ops = operations(trace)
+    ops = gpu.operations(trace)
     name = _operation_names(trace, ops, names, launches)
-    amount, rows = _amounts(trace, ops), operations_by_stream(trace)
+    amount, rows = _amounts(trace, ops), gpu.operations_by_stream(trace)
     at = unbroken(rows) if len(ops.streams) == 1 else rows
     every = Track.of(
         "operations",
@@ -120,13 +114,25 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
 def _operation_names(
     trace: Trace, ops: Operations, names: RowNames, launches: LaunchConfigurations
 ) -> RowNumbers:
+    def kernel_names() -> RowNumbers:
+        some, of = _kernels_alike(trace)
+        classes = picked(kernel_classes(trace), some).astype(np.int64) + FIRST_KERNEL
+        labels, whole = kernel_labels(trace).take(some), trace.kernels.texts("name").take(some)
+        return picked(names.add(labels, classes, whole, picked(launches.of, some)), of)
+
+    def graph_names() -> RowNumbers:
+        graph = groups.group(trace.graph_launches["graph_id"])
+        ids = trace.graph_launches["graph_id"][graph.first].tolist()
+        labels = object_array([f"CUDA graph {number}" for number in ids])
+        return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
+
     by_kind: dict[Kind, Callable[[], RowNumbers]] = {
-        Kind.KERNEL: lambda: _kernel_names(trace, names, launches),
+        Kind.KERNEL: kernel_names,
         Kind.COPY: lambda: copy_names(trace.copies, names),
         Kind.SET: lambda: names.add(
             Texts(np.zeros(len(trace.sets), np.int32), object_array(["memset"])), NUMBER["memset"]
         ),
-        Kind.GRAPH: lambda: _graph_names(trace, names),
+        Kind.GRAPH: graph_names,
     }
     result = np.zeros(len(ops), np.int32)
     for kind, named in by_kind.items():
@@ -134,13 +140,6 @@ def _operation_names(
         if len(rows):
             result[rows] = picked(named(), picked(ops.row, rows))
     return result
-
-
-def _kernel_names(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> RowNumbers:
-    some, of = _kernels_alike(trace)
-    classes = picked(kernel_classes(trace), some).astype(np.int64) + FIRST_KERNEL
-    labels, whole = kernel_labels(trace).take(some), trace.kernels.texts("name").take(some)
-    return picked(names.add(labels, classes, whole, picked(launches.of, some)), of)
 
 
 def copy_names(copies: Table, names: RowNames) -> RowNumbers:
@@ -156,13 +155,6 @@ def copy_names(copies: Table, names: RowNames) -> RowNumbers:
     classes = np.array([NUMBER[f"copy-{kind}"] for kind in kinds], np.int64)
     labels = Texts(row_numbers(each.ids), object_array(texts))
     return names.add(labels, classes[each.ids] if len(each.ids) else 0)
-
-
-def _graph_names(trace: Trace, names: RowNames) -> RowNumbers:
-    graph = groups.group(trace.graph_launches["graph_id"])
-    ids = trace.graph_launches["graph_id"][graph.first].tolist()
-    labels = object_array([f"CUDA graph {number}" for number in ids])
-    return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
 
 
 def _amounts(trace: Trace, ops: Operations) -> Integers:
@@ -181,7 +173,7 @@ def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSE_NAMES))
     name = names.add(causes, gaps.cause.astype(np.int64) + FIRST_CAUSE)
     of_device = groups.rows_of(gaps.device)
-    for device in operations_by_device(trace):
+    for device in gpu.operations_by_device(trace):
         rows = of_device.get(device, groups.NO_ROWS)
         track = Track.of("gaps", gaps.start_ns[rows], gaps.end_ns[rows], name[rows], rows)
         yield Lane("idle", "Idle, by cause", spread(track), device)
@@ -189,7 +181,7 @@ def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 
 def migration_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per device with the page migrations of unified memory, which no stream runs."""
-    rows = np.flatnonzero(migrations(trace))
+    rows = np.flatnonzero(gpu.migrations(trace))
     if not len(rows):
         return
     copies = trace.copies.take(rows)

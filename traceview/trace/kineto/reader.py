@@ -103,14 +103,7 @@ class Gathered:
 
     def _add(self, events: Events) -> None:
         self._count(len(events))
-        readers = self._readers()
-        for category, some in _by_category(events).items():
-            if read := readers.get(category):
-                self.categories.add(category)
-                read(some)
-
-    def _readers(self) -> Mapping[str, Callable[[Events], None]]:
-        return {
+        readers: Mapping[str, Callable[[Events], None]] = {
             "kernel": self.gpu.add_kernels,
             "gpu_memcpy": self.gpu.add_copies,
             "gpu_memset": self.gpu.add_sets,
@@ -124,6 +117,10 @@ class Gathered:
             "Trace": lambda _: None,
             "M": self._names,
         }
+        for category, some in _by_category(events).items():
+            if read := readers.get(category):
+                self.categories.add(category)
+                read(some)
 
     def _operators(self, events: Events) -> None:
         self.cpu.add_operators(events)
@@ -237,12 +234,9 @@ def _tables(
         )
         impossible += found
         tables[name] = Table(TABLES[name].columns, possible)
-    fixed = {
-        "devices": settled.devices,
-        "processes": settled.processes,
-        "threads": settled.threads,
-    }
-    return {**tables, **fixed}, origin, tuple(impossible)
+    fixed = ("devices", "processes", "threads")
+    tables |= {name: getattr(settled, name) for name in fixed}
+    return tables, origin, tuple(impossible)
 
 
 def _staged(
@@ -255,7 +249,10 @@ def _staged(
     staged: dict[str, Staged] = {}
     if "python_function" in seen:
         # First, because Python calls take the most memory, which is then freed.
-        staged |= _python(gathered, settled, calls)
+        staged |= python_tables(gathered.python, settled.thread, calls)
+        for name in ("python_samples", "call_sites"):
+            thread = numbers_of(staged[name], "thread")
+            staged[name]["process"] = settled.threads["process"][thread]
     if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
         staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)
         staged["copies"] = gpu_work.copies(gathered.gpu, launches, main)
@@ -279,14 +276,6 @@ def _staged(
             gathered.collectives, settled, distributed if isinstance(distributed, Mapping) else {}
         )
         staged["collective_calls"], staged["communicators"] = both
-    return staged
-
-
-def _python(gathered: Gathered, settled: SettledOwners, calls: Staged) -> dict[str, Staged]:
-    staged = python_tables(gathered.python, settled.thread, calls)
-    owner = settled.threads["process"]
-    for name in ("python_samples", "call_sites"):
-        staged[name]["process"] = owner[numbers_of(staged[name], "thread")]
     return staged
 
 
