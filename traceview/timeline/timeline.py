@@ -12,16 +12,11 @@ from traceview.analyses.phases.phases import Phase, phases
 from traceview.facts.steps.steps import pace, steps
 from traceview.records import record
 from traceview.tables import Texts, object_array
+from traceview.timeline import stream_lanes
 from traceview.timeline.counters import Counter, counters
 from traceview.timeline.lanes import Lane
 from traceview.timeline.names import FIRST_PHASE, NUMBER, RowNames
-from traceview.timeline.stream_lanes import (
-    LaunchConfigurations,
-    idle_lanes,
-    launch_configurations,
-    migration_lanes,
-    stream_lanes,
-)
+from traceview.timeline.stream_lanes import LaunchConfigurations
 from traceview.timeline.thread_lanes import thread_lanes
 from traceview.timeline.tracks import Track, spread
 from traceview.trace import Trace
@@ -85,14 +80,14 @@ def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
     with ThreadPoolExecutor(1) as pool:
         # Counters do not depend on the lanes.
         counting = pool.submit(counted_points)
-        names, launches = RowNames(), launch_configurations(trace)
+        names, launches = RowNames(), stream_lanes.launch_configurations(trace)
         lanes = (
             *step_lanes(trace, names),
             *phase_lanes(trace, names),
             *thread_lanes(trace, names),
-            *idle_lanes(trace, names),
-            *stream_lanes(trace, names, launches),
-            *migration_lanes(trace, names),
+            *stream_lanes.idle_lanes(trace, names),
+            *stream_lanes.stream_lanes(trace, names, launches),
+            *stream_lanes.migration_lanes(trace, names),
         )
     lanes, counted = tuple(lane for lane in lanes if lane.rows), counting.result()
     tracks = [track for lane in lanes for track in lane.tracks]

@@ -13,13 +13,7 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, picked
-from traceview.trace.impossible_rows import (
-    ImpossibleRows,
-    Window,
-    warnings_of,
-    window,
-    without_impossible,
-)
+from traceview.trace import impossible_rows
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
@@ -181,7 +175,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin, impossible = _tables(gathered, source.metadata)
-    warnings = (*warnings_of(impossible), *_warnings(source, gathered))
+    warnings = (*impossible_rows.warnings_of(impossible), *_warnings(source, gathered))
     return Trace(
         path=path,
         recorder=TORCH_PROFILER,
@@ -208,7 +202,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 def _tables(
     gathered: Gathered, metadata: Mapping[str, Any]
-) -> tuple[dict[str, Table], int, tuple[ImpossibleRows, ...]]:
+) -> tuple[dict[str, Table], int, tuple[impossible_rows.ImpossibleRows, ...]]:
     """The tables that were recorded, the time that becomes 0, and the rows that are left out.
 
     That is the time of the first event, of those that are possible.
@@ -221,15 +215,15 @@ def _tables(
     )
     staged = _staged(gathered, settled, metadata)
     device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
-    within = window(staged, None)
+    within = impossible_rows.window(staged, None)
     origin = min((_first(columns, within) for columns in staged.values()), default=0)
     tables: dict[str, Table] = {}
-    impossible: list[ImpossibleRows] = []
+    impossible: list[impossible_rows.ImpossibleRows] = []
     for name, columns in staged.items():
         _shift(columns, origin)
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
-        possible, found = without_impossible(
+        possible, found = impossible_rows.without_impossible(
             name, thrifty_columns(ordered(name, columns)), within.since(origin)
         )
         impossible += found
@@ -295,7 +289,7 @@ def _rows(columns: Staged) -> int:
     return len(next(iter(columns.values())))
 
 
-def _first(columns: Staged, within: Window) -> int:
+def _first(columns: Staged, within: impossible_rows.Window) -> int:
     """The first possible time of a table; of one without, a time after all others."""
     name = next((each for each in _TIMES if each in columns), None)
     if name is None or not _rows(columns):
