@@ -12,12 +12,11 @@ from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals
 from traceview.tables import Integers, Mask
 from traceview.timeline import perfetto_packets
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.perfetto_packets import Bytes, columns, interleaved
 from traceview.timeline.stream_lanes import device_title
 from traceview.timeline.timeline import Timeline
-from traceview.timeline.tracks import Track
+from traceview.timeline.tracks import Lane, Track
 from traceview.trace import Trace
 
 # Slices of one Perfetto track: its rows must nest, because a viewer builds a tree of them.

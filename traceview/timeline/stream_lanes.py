@@ -26,9 +26,8 @@ from traceview.tables import (
     row_numbers,
     unbroken,
 )
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER, RowNames
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
 from traceview.vocabulary.causes import CAUSE_NAMES

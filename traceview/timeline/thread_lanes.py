@@ -14,9 +14,8 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.samples import stack_lines
 from traceview.tables import Integers, Texts, picked, unbroken
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER, RowNames
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace
 
 HARMFUL_NS = 5_000

@@ -14,11 +14,10 @@ from traceview.records import record
 from traceview.tables import Texts, object_array
 from traceview.timeline import stream_lanes
 from traceview.timeline.counters import Counter, counters
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import FIRST_PHASE, NUMBER, RowNames
 from traceview.timeline.stream_lanes import LaunchConfigurations
 from traceview.timeline.thread_lanes import thread_lanes
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace
 
 # Lanes of the run as a whole: its steps and the phases of its processes.

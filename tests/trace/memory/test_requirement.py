@@ -31,7 +31,7 @@ def rows_of(path):
         there = {n for (n,) in connection.execute("SELECT name FROM sqlite_master")}
         counts = [
             connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in fits.EVENTS
+            for table in fits.BYTES_PER_ROW
             if table in there
         ]
     connection.close()

@@ -16,11 +16,11 @@ from traceview.render.timeline.packing import (
 )
 from traceview.tables import Integers
 from traceview.timeline.counters import Counter
-from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves
 from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline
+from traceview.timeline.tracks import Lane
 from traceview.trace import Trace
 from traceview.vocabulary.causes import CAUSES
 

@@ -97,6 +97,7 @@ _COUNTED = ("produced:", "collected:")
 _HASH = re.compile(r"(?:nvrtc-)?[0-9a-f]{32,128}|[A-Z2-7]{52}")
 _ARCH = re.compile(r"sm_\d{2,3}[af]?|gfx\d{3,4}[a-z]?")
 _TYPE = re.compile(r"\*?(?:[iuf]\d{1,3}|fp\d{1,2}\w{0,8}|bf16|constexpr|tensordesc<[\w, \[\]]*>)")
+_COUNT = re.compile(r"[0-9]{1,20}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
@@ -259,12 +260,25 @@ class TextRules:
         fields: dict[str, Any] = {}
         for level in levels:
             if isinstance(level, dict):
-                fields |= {name: level[name] for name in FIELDS if _is_count(level.get(name))}
+                # An integer, which JSON may hold as text.
+                fields |= {
+                    name: value
+                    for name in FIELDS
+                    if isinstance(value := level.get(name), int)
+                    or (isinstance(value, str) and _COUNT.fullmatch(value))
+                }
         return json.dumps(fields) if fields else None
 
     def _python(self, sample: dict[str, Any]) -> str:
         state = str(sample.get("Thread state", ""))
-        frames = [self._frame(frame) for frame in sample["Frames"][:MOST_FRAMES]]
+        frames: list[dict[str, object]] = []
+        for frame in sample["Frames"][:MOST_FRAMES]:
+            parts = frame if isinstance(frame, dict) else {}
+            line = parts.get("Line")
+            function = self._named(parts.get("Function"), TextKind.FUNCTION)
+            file = self._named(parts.get("File"), TextKind.FILE)
+            place = line if isinstance(line, int) else 0
+            frames.append({"Function": function, "File": file, "Line": place})
         whole = {
             "Thread state ID": 0,
             "Thread state": state if is_public(state) else "",
@@ -272,15 +286,6 @@ class TextRules:
             "Frames": frames,
         }
         return json.dumps({"Python Periodic Sampling": whole}, separators=(",", ":"))
-
-    def _frame(self, frame: object) -> dict[str, object]:
-        parts = frame if isinstance(frame, dict) else {}
-        line = parts.get("Line")
-        return {
-            "Function": self._named(parts.get("Function"), TextKind.FUNCTION),
-            "File": self._named(parts.get("File"), TextKind.FILE),
-            "Line": line if isinstance(line, int) else 0,
-        }
 
     def _named(self, name: object, kind: TextKind) -> object:
         if isinstance(name, str):
@@ -297,13 +302,6 @@ class TextRules:
         except (ValueError, RecursionError):
             return None
         return json.dumps(_plain(value)) if isinstance(value, (dict, list)) else None
-
-
-def _is_count(value: object) -> bool:
-    """Whether a field of a payload is an integer, which JSON may hold as text."""
-    if isinstance(value, str):
-        return value.isdecimal() and value.isascii() and len(value) <= 20
-    return isinstance(value, int)
 
 
 def _plain(value: object) -> object:
@@ -323,12 +321,6 @@ def _plain(value: object) -> object:
     return value
 
 
-def _elided(token: str) -> str:
-    """A private word; of a path, the name of a public file remains."""
-    folder, _, name = token.rpartition("/")
-    return f"{ELIDED}/{name}" if folder and is_public(name) else ELIDED
-
-
 def message(text: str) -> str:
     """A sentence of the recorder; `…` stands for what is not a public word or a small number."""
     result, last = [], ""
@@ -336,6 +328,9 @@ def message(text: str) -> str:
         core = token.strip(_EDGES)
         counted = last.endswith(_COUNTED) and core.isdecimal()
         kept = token.isspace() or counted or is_public(token)
-        result.append(token if kept else token.replace(core, _elided(core)) if core else ELIDED)
+        # Of a path, the name of a public file remains.
+        folder, _, name = core.rpartition("/")
+        elided = f"{ELIDED}/{name}" if folder and is_public(name) else ELIDED
+        result.append(token if kept else token.replace(core, elided) if core else ELIDED)
         last = token if token.strip() else last
     return "".join(result)

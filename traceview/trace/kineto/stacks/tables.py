@@ -15,8 +15,7 @@ import numpy as np
 
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, RowNumbers, Texts
-from traceview.trace.kineto.stacks.calls import CallBlocks, PythonCalls
-from traceview.trace.kineto.stacks.contexts import ContextTree, contexts_at
+from traceview.trace.kineto.stacks.calls import CallBlocks, ContextTree, PythonCalls, contexts_at
 from traceview.trace.kineto.values import ABSENT, INT32
 from traceview.trace.nsys.names import filled
 from traceview.trace.program_files import is_library
