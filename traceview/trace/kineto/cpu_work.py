@@ -9,15 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import (
-    NULL,
-    RowNumbers,
-    Texts,
-    constant,
-    joined,
-    object_array,
-    picked,
-)
+from traceview.tables import NULL, RowNumbers, Texts, constant, joined, object_array, picked
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NOTHING, Arguments, Events, KinetoEvent
 from traceview.trace.kineto.gpu_work import triples

@@ -46,9 +46,7 @@ ON_THREAD = ExportTable(
     "CUDA_HOST_CALLBACK", ("start", "end"), ("globalTid", "correlationId", "nameId")
 )
 JIT = ExportTable(
-    "CUPTI_ACTIVITY_KIND_JIT",
-    ("start", "end", "jitOperationType"),
-    ("globalTid", "correlationId"),
+    "CUPTI_ACTIVITY_KIND_JIT", ("start", "end", "jitOperationType"), ("globalTid", "correlationId")
 )
 
 

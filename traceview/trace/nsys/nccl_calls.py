@@ -85,10 +85,7 @@ def nccl_tables(reader: Reader, events: NvtxEvents) -> dict[str, Staged]:
     names = first_of(rows.texts("text"), reader.named(rows, "textId", None))
     fields = _payloads(reader, domains, len(rows))
     communicators = _communicators(reader, rows, names, fields)
-    return {
-        "collective_calls": _calls(reader, rows, names, fields),
-        "communicators": communicators,
-    }
+    return {"collective_calls": _calls(reader, rows, names, fields), "communicators": communicators}
 
 
 def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:

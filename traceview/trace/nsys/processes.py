@@ -229,10 +229,7 @@ def _process_table(global_ids: Sequence[int], database: Database) -> Table:
 
 
 def _thread_table(
-    threads: Sequence[tuple[int, int]],
-    global_ids: Sequence[int],
-    database: Database,
-    names: Names,
+    threads: Sequence[tuple[int, int]], global_ids: Sequence[int], database: Database, names: Names
 ) -> Table:
     lines = database.lines("ThreadNames", ("globalTid", "nameId"))
     wanted = [global_ids[process] | thread for process, thread in threads]

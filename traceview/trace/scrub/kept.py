@@ -21,34 +21,20 @@ class TextKind(Enum):
     """What a column may hold, apart from NULL."""
 
     NUMBER = auto()
-    KERNEL = auto()
-    """Name of a kernel."""
-    RANGE = auto()
-    """Name of an NVTX range, mark or domain."""
-    FUNCTION = auto()
-    """Name of a Python function."""
-    SYMBOL = auto()
-    """Name of a C or C++ function."""
-    CALL = auto()
-    """Name of an API function, or of an activity of the recorder."""
-    FILE = auto()
-    """Path of a source file."""
-    MODULE = auto()
-    """Path of an executable or shared library, or the name of a process."""
-    SOURCE = auto()
-    """Text of a source file."""
-    WORDS = auto()
-    """Public words: see vocabulary."""
-    MESSAGE = auto()
-    """A sentence of a recorder, of public words and numbers."""
-    STACK = auto()
-    """JSON of a Python stack, or of a call of NCCL."""
-    PAYLOAD = auto()
-    """Binary payload of a call of NCCL."""
-    FIELD = auto()
-    """Name of a field in such a payload."""
-    CODE_FACT = auto()
-    """A hash, an architecture, or JSON of parameters and options of a kernel."""
+    KERNEL = auto()  # Name of a kernel.
+    RANGE = auto()  # Name of an NVTX range, mark or domain.
+    FUNCTION = auto()  # Name of a Python function.
+    SYMBOL = auto()  # Name of a C or C++ function.
+    CALL = auto()  # Name of an API function, or of an activity of the recorder.
+    FILE = auto()  # Path of a source file.
+    MODULE = auto()  # Path of an executable or shared library, or the name of a process.
+    SOURCE = auto()  # Text of a source file.
+    WORDS = auto()  # Public words: see vocabulary.
+    MESSAGE = auto()  # A sentence of a recorder, of public words and numbers.
+    STACK = auto()  # JSON of a Python stack, or of a call of NCCL.
+    PAYLOAD = auto()  # Binary payload of a call of NCCL.
+    FIELD = auto()  # Name of a field in such a payload.
+    CODE_FACT = auto()  # A hash, an architecture, or JSON of parameters and options of a kernel.
     PTX = auto()
     CUBIN = auto()
 
@@ -125,10 +111,7 @@ _LISTED: Mapping[str, Mapping[str, Kept]] = {
     "MPI_RANKS": _numbers("rank"),
     "PROCESSES": {"globalPid": _NUMBER, "name": Kept(TextKind.MODULE)},
     "ThreadNames": {"globalTid": _NUMBER, "nameId": Kept(TextKind.CALL, True)},
-    ENTRIES: {
-        **_numbers("domainId", "schemaId", "type", "offset"),
-        "name": Kept(TextKind.FIELD),
-    },
+    ENTRIES: {**_numbers("domainId", "schemaId", "type", "offset"), "name": Kept(TextKind.FIELD)},
     **dict.fromkeys(
         (
             *("ENUM_CUDA_MEMCPY_OPER", "ENUM_CUDA_MEM_KIND", "ENUM_CUDA_DEV_MEM_EVENT_OPER"),
