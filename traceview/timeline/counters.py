@@ -59,9 +59,9 @@ def counters(trace: Trace) -> Iterator[Counter]:
         if len(level.time_ns):
             yield Counter("Memory", "bytes", device, level.time_ns, level.bytes)
     samples = trace.recorded("gpu_metrics")
-    each = groups.group(samples["device"], samples.texts("metric").codes)
-    for number, first in enumerate(each.first.tolist()):
-        rows = np.flatnonzero(each.ids == number)
+    sampled = groups.group(samples["device"], samples.texts("metric").codes)
+    for number, first in enumerate(sampled.first.tolist()):
+        rows = np.flatnonzero(sampled.ids == number)
         rows = rows[np.argsort(samples["time_ns"][rows], kind="stable")]
         metric = str(samples.texts("metric")[first])
         value = samples["value_pct"][rows].astype(np.int64)

@@ -118,12 +118,12 @@ class RowNames:
         keys = [texts.codes, classes]
         keys += [whole.codes] if whole is not None else []
         keys += [launch] if launch is not None else []
-        each = groups.group(*keys)
-        none = constant(-1, each.size, np.int64)
-        launches = none if launch is None else launch[each.first].astype(np.int64)
+        distinct = groups.group(*keys)
+        none = constant(-1, distinct.size, np.int64)
+        launches = none if launch is None else launch[distinct.first].astype(np.int64)
         return self._numbered(
-            _Part(each.first, texts, classes[each.first].astype(np.int64), whole, launches),
-            row_numbers(each.ids),
+            _Part(distinct.first, texts, classes[distinct.first].astype(np.int64), whole, launches),
+            row_numbers(distinct.ids),
         )
 
     def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:

@@ -54,13 +54,13 @@ class LaunchConfigurations:
 def launch_configurations(trace: Trace) -> LaunchConfigurations:
     """The configurations of all kernels; none if there are more than MOST_LAUNCHES."""
     kernels, (some, of) = trace.recorded("kernels"), _kernels_alike(trace)
-    each = groups.group(*(picked(kernels[name], some) for name in LAUNCH_COLUMNS))
-    if not len(kernels) or each.size > MOST_LAUNCHES:
+    distinct = groups.group(*(picked(kernels[name], some) for name in LAUNCH_COLUMNS))
+    if not len(kernels) or distinct.size > MOST_LAUNCHES:
         return LaunchConfigurations(
             np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), constant(-1, len(kernels), np.int32)
         )
-    rows = np.stack([kernels[name][some[each.first]] for name in LAUNCH_COLUMNS], axis=1)
-    return LaunchConfigurations(rows.astype(np.int64), picked(row_numbers(each.ids), of))
+    rows = np.stack([kernels[name][some[distinct.first]] for name in LAUNCH_COLUMNS], axis=1)
+    return LaunchConfigurations(rows.astype(np.int64), picked(row_numbers(distinct.ids), of))
 
 
 @fact
@@ -144,16 +144,16 @@ def _operation_names(
 def copy_names(copies: Table, names: RowNames) -> RowNumbers:
     """RowNames of the rows of copies, such as `H2D copy, pageable to device`."""
     columns = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
-    each = groups.group(*(column.codes for column in columns))
-    directions, sources, targets = (column.take(each.first).decode() for column in columns)
+    distinct = groups.group(*(column.codes for column in columns))
+    directions, sources, targets = (column.take(distinct.first).decode() for column in columns)
     texts = [f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)]
     kinds = [
         "migration" if d.startswith(UNIFIED) else d.lower() if d.lower() in COPIES else "other"
         for d in map(str, directions)
     ]
     classes = np.array([NUMBER[f"copy-{kind}"] for kind in kinds], np.int64)
-    labels = Texts(row_numbers(each.ids), object_array(texts))
-    return names.add(labels, classes[each.ids] if len(each.ids) else 0)
+    labels = Texts(row_numbers(distinct.ids), object_array(texts))
+    return names.add(labels, classes[distinct.ids] if len(distinct.ids) else 0)
 
 
 def _amounts(trace: Trace, ops: Operations) -> Integers:

@@ -37,7 +37,7 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     main = trace.threads["thread_id"] == trace.processes["process_id"][trace.threads["process"]]
     most = int(calls.max(initial=0))
     used = main & (calls >= most // _LEAST_MAIN)
-    for thread in sorted(tracks, key=lambda each: (not used[each], -int(calls[each]))):
+    for thread in sorted(tracks, key=lambda row: (not used[row], -int(calls[row]))):
         process = int(trace.threads["process"][thread])
         yield Lane(
             "thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread
@@ -67,7 +67,7 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
                 at += np.int32(first)
                 track = Track.some("ranges", nesting.start, nesting.end, name, at)
                 apart = thread not in nesting.walked
-                yield from ((thread, each) for each in ((track,) if apart else spread(track)))
+                yield from ((thread, part) for part in ((track,) if apart else spread(track)))
 
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
@@ -86,7 +86,7 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         track = Track.of("calls", start, end, picked(name, at), own)
         if (start[1:] < start[:-1]).any():
             track = track.take(np.argsort(start, kind="stable"))
-        yield from ((thread, each) for each in spread(track))
+        yield from ((thread, part) for part in spread(track))
 
 
 def harmful_calls(trace: Trace) -> Integers:

@@ -40,7 +40,7 @@ def step_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 def phase_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per process with GPU work, which shows its phases."""
     every = phases(trace)
-    labels = Texts(every.phase.astype(np.int32), object_array([each.label for each in Phase]))
+    labels = Texts(every.phase.astype(np.int32), object_array([phase.label for phase in Phase]))
     name = names.add(labels, every.phase.astype(np.int64) + FIRST_PHASE)
     processes = groups.different(every.process).tolist()
     for process in processes:
@@ -74,7 +74,9 @@ def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
     """
 
     def counted_points() -> tuple[Counter, ...]:
-        return tuple(each.reduced(most_points) if most_points else each for each in counters(trace))
+        return tuple(
+            counter.reduced(most_points) if most_points else counter for counter in counters(trace)
+        )
 
     with ThreadPoolExecutor(1) as pool:
         # Counters do not depend on the lanes.

@@ -158,7 +158,7 @@ def _middle(times: Sequence[Integers]) -> int:
 
 
 def _without_time(name: str, staged: Staged, _: Window) -> Integers:
-    columns = [numbers_of(staged, each) for each in _TIMES if each in _required(name)]
+    columns = [numbers_of(staged, column) for column in _TIMES if column in _required(name)]
     return _where_any(values == NULL for values in columns if int(values.min()) == NULL)
 
 
@@ -238,5 +238,5 @@ def _required(name: str) -> frozenset[str]:
 
 def _where_any(masks: Iterable[Mask]) -> Integers:
     """The rows where any of the masks is True."""
-    each = list(masks)
-    return np.flatnonzero(np.logical_or.reduce(each)) if each else _NO_ROWS
+    listed = list(masks)
+    return np.flatnonzero(np.logical_or.reduce(listed)) if listed else _NO_ROWS

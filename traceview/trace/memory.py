@@ -125,8 +125,8 @@ def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
     # Short tables need little; and few unique names in the sample are merely rare ones.
     if len(sample) < _SAMPLE or len(once) < _SAMPLE / 4:
         return 0
-    each = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
-    return counts["NVTX_EVENTS"] * sum(each) // len(sample)
+    sizes = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
+    return counts["NVTX_EVENTS"] * sum(sizes) // len(sample)
 
 
 # Memory that the report of a file needs, estimated from its size or its tables.

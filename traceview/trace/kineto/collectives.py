@@ -180,7 +180,7 @@ def collective_tables(
     parts = collectives.parts
     provisional, group = parts.take("thread", np.int32), parts.take("group")
     listed = [_Group.of(key, distributed.get("rank")) for key in collectives.groups]
-    number = np.array([each.number for each in listed], np.int64)
+    number = np.array([process_group.number for process_group in listed], np.int64)
     process = settled.process[provisional]
     # The columns of bytes; an all-to-all with splits is sized for the own rank in its group.
     sizes = np.stack([collectives.parts.take(name) for name in _SIZES], axis=1)
@@ -235,11 +235,11 @@ class _Group:
 def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
     """The rank of each peer within its group; torch records its rank within the whole job."""
     result = np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32)
-    for place, each in enumerate(listed):
-        if each.members != tuple(range(len(each.members))):
+    for place, process_group in enumerate(listed):
+        if process_group.members != tuple(range(len(process_group.members))):
             rows = np.flatnonzero((group == place) & (result != ABSENT))
-            order = np.argsort(each.members)
-            ordered = np.array(each.members, np.int64)[order]
+            order = np.argsort(process_group.members)
+            ordered = np.array(process_group.members, np.int64)[order]
             at = np.minimum(np.searchsorted(ordered, result[rows]), len(ordered) - 1)
             result[rows] = np.where(ordered[at] == result[rows], order[at], ABSENT)
     return result
@@ -248,17 +248,20 @@ def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
 def _communicators(
     collectives: Collectives, listed: Sequence[_Group], group: Integers, process: Any
 ) -> Staged:
-    places = [place for place, each in enumerate(listed) if each.own >= 0]
+    places = [place for place, process_group in enumerate(listed) if process_group.own >= 0]
     chosen = [listed[place] for place in places]
     used = [int(process[group == place][0]) for place in places]
     return {
         "process": np.array(used, np.int32),
-        "communicator": np.array([each.number for each in chosen], np.int64),
-        "ranks": np.array([each.size for each in chosen], np.int32),
-        "rank": np.array([each.own for each in chosen], np.int32),
+        "communicator": np.array([process_group.number for process_group in chosen], np.int64),
+        "ranks": np.array([process_group.size for process_group in chosen], np.int32),
+        "rank": np.array([process_group.own for process_group in chosen], np.int32),
         "name": Texts.of([collectives.descriptions.get(place) for place in places]),
         "members": Texts.of(
-            [",".join(map(str, each.members)) if each.is_whole else None for each in chosen]
+            [
+                ",".join(map(str, process_group.members)) if process_group.is_whole else None
+                for process_group in chosen
+            ]
         ),
     }
 

@@ -177,18 +177,18 @@ def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
     """The ranges table: ranges of the program, then operators of torch in the domain OPERATORS."""
     both = (work.annotations, work.operators)
     first = work.annotations.parts.rows
-    provisional = joined([each.parts.take("thread", np.int32) for each in both])
+    provisional = joined([part.parts.take("thread", np.int32) for part in both])
     count = len(provisional)
-    names = [str(name) or "(unnamed)" for each in both for name in each.names.index]
-    of_annotations, of_operators = (each.parts.take("name", np.int32) for each in both)
+    names = [str(name) or "(unnamed)" for part in both for name in part.names.index]
+    of_annotations, of_operators = (part.parts.take("name", np.int32) for part in both)
     later = np.int32(len(work.annotations.names.index))
     codes = np.concatenate((of_annotations, of_operators + later))
     # In traces of 2021 the profiler's steps are listed among the operators.
     steps = np.array([name.startswith("ProfilerStep#") for name in names], bool)
     operator = (np.arange(count) >= first) & ~steps[codes]
     return {
-        "start_ns": joined([each.parts.take("start_ns") for each in both]),
-        "end_ns": joined([each.parts.take("end_ns") for each in both]),
+        "start_ns": joined([part.parts.take("start_ns") for part in both]),
+        "end_ns": joined([part.parts.take("end_ns") for part in both]),
         "thread": _of_threads(thread, provisional),
         "process": _of_threads(process, provisional),
         "end_thread": constant(ABSENT, count, np.int32),

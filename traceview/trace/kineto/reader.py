@@ -81,7 +81,7 @@ class Gathered:
     ) -> None:
         operators = [event for table, _, event in details if table == ScannedTable.OPERATORS]
         self.collectives.add(operators, self.cpu)
-        calls = [each for each in details if each[0] == ScannedTable.CALLS]
+        calls = [detail for detail in details if detail[0] == ScannedTable.CALLS]
         self.cpu.add_shapes(
             [event.args or NO_ARGUMENTS for _, _, event in calls],
             [first[ScannedTable.CALLS] + row for _, row, _ in calls],
@@ -291,7 +291,7 @@ def _rows(columns: Staged) -> int:
 
 def _first(columns: Staged, within: impossible_rows.Window) -> int:
     """The first possible time of a table; of one without, a time after all others."""
-    name = next((each for each in _TIMES if each in columns), None)
+    name = next((column for column in _TIMES if column in columns), None)
     if name is None or not _rows(columns):
         return within.last_ns
     times = numbers_of(columns, name)
@@ -317,9 +317,11 @@ def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array
     assert not isinstance(numbers, Texts)
     if not len(numbers):
         return numbers.astype(np.int32)
-    each = groups.group(numbers)
-    rows = np.array([row_of.get(number, 0) for number in numbers[each.first].tolist()], np.int32)
-    return picked(rows, each.ids)
+    distinct = groups.group(numbers)
+    rows = np.array(
+        [row_of.get(number, 0) for number in numbers[distinct.first].tolist()], np.int32
+    )
+    return picked(rows, distinct.ids)
 
 
 def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def version_warnings(meta: ExportMeta) -> list[str]:
     number = meta.schema_number
     if number is None:
         return [f"the export has no schema version; {_READ}; if an answer is missing, {REEXPORT}"]
-    oldest, newest = (".".join(map(str, each)) for each in (OLDEST_SCHEMA, NEWEST_SCHEMA))
+    oldest, newest = (".".join(map(str, version)) for version in (OLDEST_SCHEMA, NEWEST_SCHEMA))
     if number < OLDEST_SCHEMA:
         what = f"the export has schema {meta.schema}, older than the supported {oldest}"
         return [f"{what}; {_READ}; if an answer is missing, {REEXPORT}"]

@@ -146,7 +146,7 @@ class _Stacks:
 
         distinct, codes = numbered(ids)
         stored = reader.names.of(distinct[distinct >= 0])
-        own = [self._names[-1 - each] for each in distinct[distinct < 0].tolist()]
+        own = [self._names[-1 - name_id] for name_id in distinct[distinct < 0].tolist()]
         names = [unescape(name) for name in (*own, *stored)]
         return Texts(codes, np.array([*names, None], object)[:-1]).map(names)
 

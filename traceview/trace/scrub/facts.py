@@ -152,8 +152,8 @@ def _of_about(name: str, value: str, texts: TextRules) -> str | None:
     except (ValueError, RecursionError):
         return None
     if name == "warnings" and isinstance(whole, list):
-        return json.dumps([message(str(each)) for each in whole])
+        return json.dumps([message(str(entry)) for entry in whole])
     if name != "capture" or not isinstance(whole, dict):
         return None
-    kept = {key: _of_capture(key, str(each), texts) for key, each in whole.items()}
-    return json.dumps({key: each for key, each in kept.items() if each is not None})
+    kept = {key: _of_capture(key, str(entry), texts) for key, entry in whole.items()}
+    return json.dumps({key: entry for key, entry in kept.items() if entry is not None})

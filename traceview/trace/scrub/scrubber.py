@@ -218,9 +218,9 @@ class _Copying:
         self._counts["columns"] += len(there) - len(kept)
         if not kept:
             return
-        declared = ", ".join(f"{quoted(name)} {_type(each)}" for name, each in kept.items())
+        declared = ", ".join(f"{quoted(name)} {_type(column)}" for name, column in kept.items())
         self._connection.execute(f"CREATE TABLE main.{quoted(table)} ({declared})")
-        chosen = ", ".join(_chosen(name, each) for name, each in kept.items())
+        chosen = ", ".join(_chosen(name, column) for name, column in kept.items())
         where = f" WHERE {_OF_THE_MACHINE[table]}" if self._is_limited(table, there) else ""
         self._connection.execute(
             f"INSERT INTO main.{quoted(table)} SELECT {chosen} FROM source.{quoted(table)}{where}"  # noqa: S608
@@ -228,9 +228,9 @@ class _Copying:
         if where:
             (copied,) = self._connection.execute("SELECT changes()").fetchone()
             self._counts["rows of other processes"] += self._rows(table) - int(copied)
-        for name, each in kept.items():
-            if each.by_number:
-                self._numbered.setdefault(each.kind, set()).update(self._distinct(table, name))
+        for name, column in kept.items():
+            if column.by_number:
+                self._numbered.setdefault(column.kind, set()).update(self._distinct(table, name))
 
     def _is_limited(self, table: str, there: list[str]) -> bool:
         """Whether a table is one of the machine; finds the processes that are used, once."""
@@ -240,7 +240,7 @@ class _Copying:
             return "COMPOSITE_EVENTS" in self._tables and "id" in there
         used = self._used()
         self._connection.create_function(
-            "is_used", 1, lambda each: isinstance(each, int) and each >> 24 in used
+            "is_used", 1, lambda global_id: isinstance(global_id, int) and global_id >> 24 in used
         )
         return bool({"globalPid", "globalTid"} & set(there))
 

@@ -71,11 +71,11 @@ def of_library(name: str, is_known: Callable[[str], object]) -> bool:
     if not is_known(name):
         return False
     found = _QUALIFIED.findall(name)
-    first = next((each for each in found if each not in _WORDS), "")
+    first = next((word for word in found if word not in _WORDS), "")
     return all(
-        each in _WORDS or each.partition("::")[0] in _NAMESPACES or (each == first)
-        for each in found
-        if not each.startswith("::")
+        word in _WORDS or word.partition("::")[0] in _NAMESPACES or (word == first)
+        for word in found
+        if not word.startswith("::")
     )
 
 

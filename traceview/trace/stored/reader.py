@@ -172,7 +172,7 @@ def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) ->
     if (code < 0).any():
         raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
     own = {code: place for place, code in enumerate(dict.fromkeys(code.tolist()))}
-    place_of = np.array([own[each] for each in code.tolist()], np.int32)
+    place_of = np.array([own[value] for value in code.tolist()], np.int32)
     codes = np.full(len(number), -1, np.int32)
     codes[~null] = place_of[places.reshape(-1)] if len(code) else 0
     return Texts(codes, texts.values[np.array([*own], np.int64)]).thrifty()

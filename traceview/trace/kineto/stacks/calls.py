@@ -152,7 +152,7 @@ class ContextTree:
             rows = np.flatnonzero(level >= 0)
             key = (context[rows] + np.int64(1)) * self.functions + level[rows]
             distinct, which = np.unique(key, return_inverse=True)
-            numbers = [self._of_key(each) for each in distinct.tolist()]
+            numbers = [self._of_key(pair) for pair in distinct.tolist()]
             context[rows] = np.array(numbers, np.int32)[which.reshape(-1)]
         return context
 
@@ -166,7 +166,7 @@ class ContextTree:
 
     def levels(self, contexts: Array) -> list[Array]:
         """Per level from the innermost out, the function of each context, −1 beyond the root."""
-        name, caller = (np.array(each, np.int32) for each in (self.name, self.caller))
+        name, caller = (np.array(column, np.int32) for column in (self.name, self.caller))
         return list(_levels(name, caller, contexts))
 
 
@@ -175,7 +175,9 @@ def contexts_at(
 ) -> tuple[dict[int, list[RowNumbers]], ContextTree]:
     """The contexts of each thread at its series of rising times; −1 where no call runs."""
     tree = ContextTree(max(functions, 1))
-    threads = {number: _Thread([_Series(each) for each in some]) for number, some in times.items()}
+    threads = {
+        number: _Thread([_Series(series) for series in some]) for number, some in times.items()
+    }
     for number, some in calls:
         if number in threads:
             threads[number].add(some, tree)
@@ -212,20 +214,20 @@ class _Thread:
 
     def finished(self, tree: ContextTree) -> list[RowNumbers]:
         self._answer(self.running, None, tree)
-        return [each.contexts for each in self.series]
+        return [series.contexts for series in self.series]
 
     def _answer(self, calls: CallRows, reached: np.int64 | None, tree: ContextTree) -> None:
         parent = _parents(calls.end)
-        for each in self.series:
-            rows = each.until(reached)
-            times = each.times[rows]
+        for series in self.series:
+            rows = series.until(reached)
+            times = series.times[rows]
             inner = _innermost(calls, parent, times)
             result = np.full(len(times), -1, np.int32)
             inside = np.flatnonzero(inner >= 0)
             used, which = np.unique(inner[inside], return_inverse=True)
             if len(used):
                 result[inside] = tree.of(list(_levels(calls.name, parent, used)))[which.reshape(-1)]
-            each.contexts[rows] = result
+            series.contexts[rows] = result
 
 
 def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers:

@@ -57,13 +57,13 @@ class Frames:
 
 def frames_of(names: Sequence[str]) -> Frames:
     parsed = [parse_frame(name) for name in names] or [("", ABSENT, "", False)]
-    file = [each[0] for each in parsed]
+    file = [frame[0] for frame in parsed]
     return Frames(
         file,
-        np.array([each[1] for each in parsed], np.int32),
-        [each[2] for each in parsed],
-        np.array([each[3] for each in parsed], bool),
-        np.array([not is_library(each) for each in file], bool),
+        np.array([frame[1] for frame in parsed], np.int32),
+        [frame[2] for frame in parsed],
+        np.array([frame[3] for frame in parsed], bool),
+        np.array([not is_library(path) for path in file], bool),
     )
 
 
@@ -154,7 +154,7 @@ def _samples(
     inside = {number: some >= 0 for number, some in contexts.items()}
     time = np.concatenate([_NO_ROWS, *(times[number][rows] for number, rows in inside.items())])
     no_codes = np.zeros(0, np.int32)
-    stack = np.concatenate([no_codes, *(contexts[each][rows] for each, rows in inside.items())])
+    stack = np.concatenate([no_codes, *(contexts[number][rows] for number, rows in inside.items())])
     counts = [int(np.count_nonzero(rows)) for rows in inside.values()]
     thread = np.repeat(np.array([*inside], np.int32), counts)
     occurs = np.zeros(int(stack.max(initial=-1)) + 1, bool)
