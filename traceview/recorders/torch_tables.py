@@ -107,7 +107,10 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         return trace
     time, thread, stack = np.array(kept, np.int64).T
     threads, row = _thread_rows(trace, sampled.process_id, thread)
-    known, number = _stack_numbers(stack, frames)
+    # New numbers of the stacks with frames that were sampled; −1 for those without frames.
+    used = {frame[0] for frame in frames}.intersection(stack.tolist())
+    number_of = {old: new for new, old in enumerate(sorted(used))}
+    number = np.array([number_of.get(old, -1) for old in stack.tolist()], np.int32)
     samples: dict[str, Any] = {
         "time_ns": time,
         "process": threads["process"][row],
@@ -123,7 +126,7 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         "python_samples": Table(
             TABLES["python_samples"].columns, {c: rows_of(v, order) for c, v in samples.items()}
         ),
-        "python_frames": _frames(known, frames),
+        "python_frames": _frames(number_of, frames),
     }
     return replace(trace, tables=tables)
 
@@ -143,28 +146,15 @@ def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, A
     return Table.from_rows(THREADS.columns, rows), np.array(numbers, np.int64)[codes.reshape(-1)]
 
 
-def _stack_numbers(
-    stack: Array, frames: Sequence[tuple[int, int, str, str]]
-) -> tuple[dict[int, int], Array]:
-    """New numbers of the stacks with frames, and each sample's stack (−1 without frames)."""
-    described = np.unique(np.array([frame[0] for frame in frames], np.int64))
-    used = np.intersect1d(described, stack)
-    known = {int(old): new for new, old in enumerate(used.tolist())}
-    place = np.searchsorted(used, stack).clip(0, max(len(used) - 1, 0))
-    number = np.where(used[place] == stack, place, -1) if len(used) else np.full(len(stack), -1)
-    return known, number.astype(np.int32)
-
-
-def _frames(known: Mapping[int, int], frames: Sequence[tuple[int, int, str, str]]) -> Table:
+def _frames(number_of: Mapping[int, int], frames: Sequence[tuple[int, int, str, str]]) -> Table:
     rows: list[dict[str, Any]] = []
     depth: dict[int, int] = {}
     for old, line, file, function in frames:
-        stack = known.get(old)
+        stack = number_of.get(old)
         if stack is not None:
             place = depth[stack] = depth.get(stack, -1) + 1
             where = {"file": file, "line": line if 0 < line <= INT32.max else None}
-            rows.append({"stack": stack, "depth": place, **where, "function": function})
+            named = {**where, "function": function, "source": None}
+            rows.append({"stack": stack, "depth": place, **named})
     rows.sort(key=lambda row: (row["stack"], row["depth"]))
-    return Table.from_rows(
-        TABLES["python_frames"].columns, [{**row, "source": None} for row in rows]
-    )
+    return Table.from_rows(TABLES["python_frames"].columns, rows)

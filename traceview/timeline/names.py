@@ -115,10 +115,8 @@ class RowNames:
         if isinstance(classes, int) and whole is None and launch is None:
             return self._add_of_one_class(texts, classes)
         classes = np.broadcast_to(classes, len(texts))
-        keys = [texts.codes, classes]
-        keys += [whole.codes] if whole is not None else []
-        keys += [launch] if launch is not None else []
-        distinct = groups.group(*keys)
+        keys = (texts.codes, classes, None if whole is None else whole.codes, launch)
+        distinct = groups.group(*(key for key in keys if key is not None))
         none = constant(-1, distinct.size, np.int64)
         launches = none if launch is None else launch[distinct.first].astype(np.int64)
         return self._numbered(

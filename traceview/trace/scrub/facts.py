@@ -141,12 +141,10 @@ def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | No
 
 
 def _of_about(name: str, value: str, texts: TextRules) -> str | None:
-    if name == "format":
-        return _COUNT(value, texts)
-    if name == "recorder":
-        return _public(value, texts)
-    if name in ("recorder_version", "export_schema_version"):
-        return _VERSION(value, texts)
+    plain = {"format": _COUNT, "recorder": _public}
+    plain |= dict.fromkeys(("recorder_version", "export_schema_version"), _VERSION)
+    if rule := plain.get(name):
+        return rule(value, texts)
     try:
         whole = json.loads(value)
     except (ValueError, RecursionError):
