@@ -25,7 +25,7 @@ def main(request: str, pipe: str) -> None:
             print(json.dumps(message), file=reports, flush=True)
 
         # JSON has lists for tuples.
-        options = {
+        options: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in job["options"].items()
         }

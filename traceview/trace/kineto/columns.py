@@ -200,9 +200,13 @@ def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColum
         used += _aligned(values.nbytes)
         return copied.reshape(values.shape)
 
-    parts = ("above", "far_rows", "far")
     return {
-        name: replace(column, **{part: copy(getattr(column, part)) for part in parts})
+        name: replace(
+            column,
+            above=copy(column.above),
+            far_rows=copy(column.far_rows),
+            far=copy(column.far),
+        )
         for name, column in columns.items()
     }
 

@@ -12,12 +12,18 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant
-from traceview.trace.kineto import values
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import Events
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
-from traceview.trace.kineto.values import Codes, TimedEvents
+from traceview.trace.kineto.values import (
+    ABSENT,
+    MOST_BYTES,
+    Codes,
+    TimedEvents,
+    amounts,
+    integers,
+)
 from traceview.trace.staged import Staged, absent_texts, numbers_of, same_text
 
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)
@@ -76,8 +82,8 @@ def _on_stream(timed: TimedEvents) -> dict[str, Array]:
     missing = (device == NULL) | (stream == NULL)
     if missing.any():
         # Such events use the GPU as process and the stream as thread.
-        device = np.where(device == NULL, values.integers([e.pid for e in timed.events]), device)
-        stream = np.where(stream == NULL, values.integers([e.tid for e in timed.events]), stream)
+        device = np.where(device == NULL, integers([e.pid for e in timed.events]), device)
+        stream = np.where(stream == NULL, integers([e.tid for e in timed.events]), stream)
     return {
         "start_ns": timed.start_ns,
         "end_ns": timed.end_ns,
@@ -90,7 +96,7 @@ def _on_stream(timed: TimedEvents) -> dict[str, Array]:
 
 def _sized(timed: TimedEvents) -> dict[str, Array]:
     """Bytes of copies and memsets, −1 where the event has none, as on ROCm; and graph nodes."""
-    size = timed.integers("bytes", -1).clip(-1, values.MOST_BYTES)
+    size = timed.integers("bytes", -1).clip(-1, MOST_BYTES)
     return {"bytes": size, "node": timed.integers("graph_node")}
 
 
@@ -99,7 +105,7 @@ def triples(values: Sequence[Any]) -> RowNumbers:
     if set(map(type, values)) == {type(None)}:
         return np.zeros((len(values), 3), np.int32)
     listed = [value if type(value) is list and len(value) == 3 else (0, 0, 0) for value in values]
-    return values.amounts([*chain.from_iterable(listed)]).reshape(-1, 3)
+    return amounts([*chain.from_iterable(listed)]).reshape(-1, 3)
 
 
 def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Staged, Integers]:
@@ -126,7 +132,7 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         [str(name) or "(unnamed)" for name in work.names.index]
     )
     names = Texts(np.maximum(names.codes, 0), names.values) if len(names.values) else names
-    absent32 = constant(values.ABSENT, count, np.int32)
+    absent32 = constant(ABSENT, count, np.int32)
     return {
         **staged,
         **_shapes(parts, launches, launch),

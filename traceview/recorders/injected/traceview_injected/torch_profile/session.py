@@ -152,7 +152,7 @@ def _without_inductor(torch: Any) -> Iterator[None]:
 
     Before Inductor is imported, only the environment can have set that option.
     """
-    lazy = getattr(torch, "_lazy_modules", None)
+    lazy: Any = getattr(torch, "_lazy_modules", None)
     uses_graphs = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
     awaited = isinstance(lazy, set) and "_inductor" in lazy and "_inductor" not in vars(torch)
     if uses_graphs or not awaited:
