@@ -108,6 +108,11 @@ def _declared(column: Column) -> str:
     return f"{column.name}{kinds.get(column.dtype, '')}{'' if column.nullable else '!'}"
 
 
+def without(trace: Trace, *names: str) -> Trace:
+    """The trace without these tables, as if they had not been recorded."""
+    return trace.but(tables={n: table for n, table in trace.tables.items() if n not in names})
+
+
 class Export(ExportFile):
     """An nsys SQLite export under construction: the tables of one schema version.
 

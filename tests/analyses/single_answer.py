@@ -14,7 +14,7 @@ from traceview.trace import Selection
 def ask(analysis: Analysis, export: Export, folder: Path, **selection: tuple[str, ...]) -> Result:
     """The result of an analysis; `include` and `exclude` restrict it to ranges."""
     with TemporaryDirectory(dir=folder) as own:
-        trace = export.load(Path(own)).restricted(Selection(**selection))
+        trace = export.load(Path(own)).but(selection=Selection(**selection))
     outcome = analysis.run(trace)
     assert isinstance(outcome, Result)
     return outcome

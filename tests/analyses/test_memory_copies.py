@@ -60,7 +60,7 @@ def test_copies_against_the_link(tmp_path):
 def test_a_given_link_rate_comes_first(tmp_path):
     trace = Export().copy((0, 1), (10, 110), bytes=3200, source="pinned").load(tmp_path)
 
-    result = ANALYSIS.run(trace.with_peaks({"link": 40e9}))
+    result = ANALYSIS.run(trace.but(peaks={"link": 40e9}))
 
     assert rows(result, "copies", "link_pct") == [(80.0,)]
     assert result.notes == ("link_pct is relative to 40.0 GB/s per direction (--peak).",)

@@ -300,7 +300,7 @@ def test_an_unknown_gpu_and_the_figures_that_make_it_known(tmp_path):
     assert outcome.reason == "the peak rates of Mystery are not known"
     assert "--peak bandwidth=" in outcome.remedy
 
-    known = ANALYSIS.run(trace.with_peaks(parse_figures(["bandwidth=1e12", "fp32=1e12"])))
+    known = ANALYSIS.run(trace.but(peaks=parse_figures(["bandwidth=1e12", "fp32=1e12"])))
     assert rows(known, "kernels", "memory_peak_pct", "compute_peak_pct", "bound") == [
         (pytest.approx(100.0), pytest.approx(100.0), "memory")
     ]

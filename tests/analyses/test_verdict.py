@@ -156,7 +156,7 @@ def test_little_sleep_is_not_said_apart(slept, said):
 
 
 def test_a_selection_without_work_has_no_verdict():
-    trace = traceview.load(DATA / "cupy.sqlite.xz").restricted(Selection(include=("nothing",)))
+    trace = traceview.load(DATA / "cupy.sqlite.xz").but(selection=Selection(include=("nothing",)))
     assert verdict(trace).text == "No GPU work in the selection."
 
 

@@ -66,7 +66,7 @@ def test_a_report_does_not_search_for_garbage(name, monkeypatch):
     assert gc.isenabled()
 
 
-UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "sqlite_utils", "backports.zstd"}
+UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "backports.zstd"}
 # numpy imports its masked arrays, which take 30 ms, for np.unique and np.quantile.
 SLOW = {"traceview.trace.kineto.reader", "traceview.ptx.parser", "traceview.inspect", "numpy.ma"}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import traceview.analyses
-from tests.build import Export
+from tests.build import Export, without
 from tests.conftest import SHIPPED
 from traceview.analyses import ALL
 from traceview.analyses.base import Result, Skipped
@@ -152,7 +152,7 @@ def digest(trace) -> str:
 @each
 def test_says_why_when_a_table_is_missing(analysis, built):
     for name in analysis.needs:
-        outcome = analysis.run(built.without(name))
+        outcome = analysis.run(without(built, name))
         assert isinstance(outcome, Skipped)
         assert name in outcome.reason
         assert TABLES[name].how_to_record in outcome.remedy
@@ -161,7 +161,7 @@ def test_says_why_when_a_table_is_missing(analysis, built):
 @each
 def test_needs_no_table_but_those_it_names(analysis, built):
     others = set(TABLES) - set(analysis.needs) - {"devices", "processes", "threads"}
-    outcome = analysis.run(built.without(*others))
+    outcome = analysis.run(without(built, *others))
     assert isinstance(outcome, Result) or analysis.name in NEEDS_A_SOURCE
 
 
@@ -230,7 +230,7 @@ def test_some_recording_gives_a_finding(built):
 
 @each
 def test_a_range_around_everything_changes_nothing(analysis, built):
-    whole, within = analysis.run(built), analysis.run(built.restricted(Selection(("all",))))
+    whole, within = analysis.run(built), analysis.run(built.but(selection=Selection(("all",))))
     if isinstance(whole, Skipped):
         assert within == whole
         return
@@ -243,7 +243,7 @@ def test_a_range_around_everything_changes_nothing(analysis, built):
 @each
 def test_a_range_of_nothing_leaves_nothing(analysis, built):
     """Excluding everything gives no figure of the GPU's work; trace-health is of the recording."""
-    outcome = analysis.run(built.restricted(Selection((), ("all",))))
+    outcome = analysis.run(built.but(selection=Selection((), ("all",))))
     if analysis.name != "trace-health":
         assert not any(len(table) for table in outcome.tables.values())
         assert not outcome.findings

@@ -202,7 +202,7 @@ def selection_agrees(both: Both, asked: Selection) -> tuple[int, int, int]:
     theirs = brute_force.selection(
         both.recording, brute_force.Selected(asked.include, asked.exclude)
     )
-    chosen = Both(both.trace.restricted(asked), both.recording) if asked else both
+    chosen = Both(both.trace.but(selection=asked), both.recording) if asked else both
     tables = chosen.tables(gpu_idle)
     devices = {row["device_id"]: row for row in tables["devices"].rows()}
     assert devices.keys() == theirs["devices"].keys()

@@ -168,7 +168,7 @@ def test_on_random_recordings(ranges, launches, registered, strict):
     with tempfile.TemporaryDirectory() as folder:
         path = written(unique(ranges), launches, registered).write(Path(folder) / "random.sqlite")
         trace = load(path)
-        trace = trace.strictly() if strict else trace
+        trace = trace.but(strict=True) if strict else trace
         oracle = Attributed.of(path, strict=strict)
         attribution_agrees(trace, oracle)
         steps_agree(trace, oracle)

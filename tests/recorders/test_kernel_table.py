@@ -3,15 +3,13 @@
 import binascii
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
 
 from tests.build import Export
 from traceview.errors import RecordingError
-from traceview.recorders.tables.kernel_table import write_kernels
+from traceview.recorders.written_tables import write_kernels
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import unpacked
 
@@ -102,19 +100,6 @@ def test_little_is_needed(written):
 )
 def test_a_file_that_is_damaged_is_left_out(written, content):
     assert [row["hash"] for row in written(bad=content, good=KERNEL)] == ["abc"]
-
-
-def test_sqlite_utils_comes_without_pandas_and_is_whole_for_others(tmp_path):
-    path = Export().write(tmp_path / "t.sqlite")
-    program = (
-        "import sys, pathlib; from traceview.recorders.tables.kernel_table import write_kernels; "
-        f"path = pathlib.Path({str(path)!r}); write_kernels(path, path.parent); "
-        "print('pandas' in sys.modules); import sqlite_utils.db; print(bool(sqlite_utils.db.pd))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True"]
 
 
 def test_a_database_that_is_none(tmp_path):

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_said(tmp_path, body, reason):
 def test_one_that_hangs(tmp_path, monkeypatch):
     hangs = fake_nsys.script(tmp_path / "nsys", "exec /bin/sleep 60")
     run_briefly = functools.partial(processes.run_process, timeout_s=0.2)
-    monkeypatch.setattr(nsys_tool, "run_process", run_briefly)
+    monkeypatch.setattr(processes, "run_process", run_briefly)
     assert "is broken (it did not end within 0.2 s)" in probe(hangs).reason
 
 

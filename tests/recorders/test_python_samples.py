@@ -14,8 +14,8 @@ from tests.recorders import fake_nsys
 from traceview.recorders import gathering
 from traceview.recorders.nsys import Nsys
 from traceview.recorders.options import Abilities, RecordOptions, abilities, profile_command
-from traceview.recorders.tables.python_sample_tables import write_python_samples
-from traceview.recorders.tables.source_tables import write_source_tables
+from traceview.recorders.source_tables import write_source_tables
+from traceview.recorders.written_tables import write_python_samples
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import SAMPLES
 from traceview.trace.nsys.sample_clock import SampleClock

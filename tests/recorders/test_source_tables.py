@@ -5,8 +5,8 @@ import pytest
 from tests.build import Export
 from tests.recorders.fake_nsys import traceview
 from tests.recorders.test_recording import environment  # noqa: F401 (a fixture)
-from traceview.recorders.tables import source_tables
-from traceview.recorders.tables.source_tables import AROUND, MOST_LINES, write_source_tables
+from traceview.recorders import source_tables
+from traceview.recorders.source_tables import AROUND, MOST_LINES, write_source_tables
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub
 

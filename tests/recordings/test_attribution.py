@@ -31,7 +31,7 @@ def test_every_kernel_is_in_one_range_or_told_to_be_in_none(trace):
     if "kernels" not in trace.tables:
         pytest.skip("a recording of ranges alone")
     adds_up(trace)
-    adds_up(trace.strictly())
+    adds_up(trace.but(strict=True))
 
 
 @each
@@ -65,7 +65,7 @@ def test_the_parts_of_each_step_are_its_time(trace):
 @pytest.mark.parametrize("trace", GPU_RECORDINGS, indirect=True)
 def test_as_by_brute_force(trace, strict):
     oracle = Attributed.of(Path(trace.path), strict=strict)
-    attribution_agrees(trace.strictly() if strict else trace, oracle)
+    attribution_agrees(trace.but(strict=True) if strict else trace, oracle)
 
 
 def test_steps_of_a_real_loop_as_by_brute_force(unpack):
@@ -76,7 +76,7 @@ def test_autograd_launches_most_of_the_backward_pass(unpack):
     """What a tool that only looks at the launching thread's own ranges loses."""
     usual = load(unpack("mlp_nosync"))
     share = {}
-    for how, trace in (("usual", usual), ("strict", usual.strictly())):
+    for how, trace in (("usual", usual), ("strict", usual.but(strict=True))):
         summary = kernel_share.compute(trace).summary
         share[how] = summary["attributed_ns"] / summary["kernel_total_ns"]
         inferred = summary["inferred_ns"] / summary["kernel_total_ns"]

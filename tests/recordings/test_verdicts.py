@@ -30,7 +30,7 @@ def path_of(name: str) -> Path:
 @cache
 def report(name: str, *include: str) -> Report:
     trace = traceview.load(path_of(name))
-    return traceview.analyze(trace.restricted(Selection(include=include)) if include else trace)
+    return traceview.analyze(trace.but(selection=Selection(include=include)) if include else trace)
 
 
 def findings(found: Report, analysis: str, *words: str) -> list[Finding]:

@@ -89,16 +89,17 @@ def analyzed(
         for names in (options.only, options.ranges, options.exclude_ranges)
     )
     if options.strict:
-        trace = trace.strictly()
+        trace = trace.but(strict=True)
     if options.peaks:
-        trace = trace.with_peaks(parse_figures(options.peaks))
+        trace = trace.but(peaks=parse_figures(options.peaks))
     if options.ncu is not None:
         from traceview.trace.ncu.counters_csv import read_counters
         from traceview.trace.ncu.report_file import is_report, read_report
 
-        counters = Path(options.ncu)
-        read = read_report if is_report(counters) else read_counters
-        trace = trace.with_counters(*read(counters))
+        path = Path(options.ncu)
+        counters, remarks = (read_report if is_report(path) else read_counters)(path)
+        tables_read = {**trace.tables, "kernel_counters": counters}
+        trace = trace.but(tables=tables_read, warnings=(*trace.warnings, *remarks))
     if cubins := options.cubins:
         from traceview.facts.code.user_binaries import with_code
         from traceview.inspect.targets.embedded import binary_kernels
@@ -107,7 +108,7 @@ def analyzed(
         trace = with_code(trace, binary_kernels(files))
     trace = with_steps(trace, () if only else report.STARTED_WITH_STEPS)
     if ranges or exclude_ranges:
-        trace = trace.restricted(Selection(ranges, exclude_ranges))
+        trace = trace.but(selection=Selection(ranges, exclude_ranges))
         selection.check(trace)
     return report.analyze(trace, only, tables=tables, beside=beside)
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import warnings
 from _thread import start_new_thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,7 +59,12 @@ def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> It
     output = rank_output((str(_script()),), out, os.environ)
     out = output.path
     check_trace_output(out, force=force)
-    torch = _torch()
+    try:
+        import torch
+    except ImportError as error:
+        raise ToolNotFoundError(
+            f"torch cannot be imported ({error})", "install torch, or use traceview record"
+        ) from error
     if getattr(torch.autograd.profiler, "_is_profiler_enabled", False):
         raise RecordingError(
             "a profiler is running in this process already", "record one block at a time"
@@ -69,30 +74,14 @@ def record_block(out: Path, options: BlockOptions, *, force: bool = False) -> It
         try:
             yield out
         except BaseException:
-            with _warned():
+            try:
                 recorded.write(out)
+            except TraceviewError as error:
+                # Only a warning: the block has raised an error already.
+                what = f"the block was not recorded: {error}"
+                warnings.warn(what, RuntimeWarning, stacklevel=3)
             raise
         recorded.write(out)
-
-
-def _torch() -> ModuleType:
-    try:
-        import torch
-    except ImportError as error:
-        raise ToolNotFoundError(
-            f"torch cannot be imported ({error})", "install torch, or use traceview record"
-        ) from error
-    module: ModuleType = torch
-    return module
-
-
-@contextmanager
-def _warned() -> Iterator[None]:
-    """Turn an error of the recording into a warning: the block has raised one already."""
-    try:
-        yield
-    except TraceviewError as error:
-        warnings.warn(f"the block was not recorded: {error}", RuntimeWarning, stacklevel=5)
 
 
 class _Block:
@@ -106,7 +95,13 @@ class _Block:
         self._gathered, self._options = gathered, options
         self._started = datetime.now(UTC)
         self._session = TorchSession(torch, str(gathered), shapes=options.shapes)
-        _hook(torch, self._session, options)
+        # The requested hooks, each once per process. Outside blocks they record nothing.
+        _once("nvtx", lambda: nvtx_calls.wrap(torch, self._session.ranges))
+        _once("kernels", lambda: _kernels.append(_KernelFolder()))
+        if options.sync_sites:
+            _once("sync", sync_hooks.install)
+        if options.annotate != "off":
+            _once("annotate", lambda: add_ranges(options.annotate))
         self._sampler = Sampler(str(gathered)) if options.python_samples else None
         self._session.start()
         if self._sampler:
@@ -171,17 +166,7 @@ _kernels: list[_KernelFolder] = []
 _hooked: set[str] = set()
 
 
-def _hook(torch: ModuleType, session: TorchSession, options: BlockOptions) -> None:
-    """Install the requested hooks, each once per process. Outside blocks they record nothing."""
-    if "nvtx" not in _hooked:
-        nvtx_calls.wrap(torch, session.ranges)
-        _kernels.append(_KernelFolder())
-    if options.sync_sites and "sync" not in _hooked:
-        sync_hooks.install()
-    if options.annotate != "off" and "annotate" not in _hooked:
-        add_ranges(options.annotate)
-    _hooked.update(
-        {"nvtx"}
-        | ({"sync"} if options.sync_sites else set())
-        | ({"annotate"} if options.annotate != "off" else set())
-    )
+def _once(name: str, install: Callable[[], object]) -> None:
+    if name not in _hooked:
+        _hooked.add(name)
+        install()

@@ -46,15 +46,12 @@ def check_machine(root: Path = Path("/")) -> list[MachineCheck]:
     python = f"{sys.version.split()[0]} ({sys.executable})"
     tools = list(probe_all(root))
     working = [tool for tool in tools if isinstance(tool, Nsys)]
+    best = sorted(working, key=lambda tool: tool.defect is not None)[:1]
     return [
-        MachineCheck("traceview", "ok", __version__),
-        MachineCheck("python", "ok", python),
-        _library(),
-        *_gpu(),
-        *_nsys(tools),
-        *(_trial(min(working, key=lambda tool: tool.defect is not None)) if working else ()),
+        *(MachineCheck("traceview", "ok", __version__), MachineCheck("python", "ok", python)),
+        *(_library(), *_gpu(), *_nsys(tools)),
+        *(check for tool in best for check in _trial(tool)),
         *_packages(working),
-        *_frames_and_charts(),
     ]
 
 
@@ -114,10 +111,7 @@ def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
     except TraceviewError as error:
         yield MachineCheck("nsys export", "broken", error.what, error.remedy)
         return
-    yield from _call_chains(blind_spots(RecordOptions(), able))
-
-
-def _call_chains(missing: list[str]) -> Iterator[MachineCheck]:
+    missing = blind_spots(RecordOptions(), able)
     for line in missing:
         detail, _, remedy = line.partition("; ")
         yield MachineCheck("call chains", "missing", detail, remedy)
@@ -131,16 +125,11 @@ def _packages(working: list[Nsys]) -> Iterator[MachineCheck]:
         if name not in installed:
             yield MachineCheck(name, "missing", f"needed only {purpose}", remedy)
             continue
-        problem = (
-            nsys.incompatibility(installed[name], working[0])
-            if name == "nvtx" and working
-            else None
-        )
+        problem = None
+        if name == "nvtx" and working:
+            problem = nsys.incompatibility(installed[name], working[0])
         detail, _, fix = (problem or installed[name]).partition(": ")
         yield MachineCheck(name, "broken" if problem else "ok", detail, fix)
-
-
-def _frames_and_charts() -> Iterator[MachineCheck]:
     for name, purpose in _FRAMES_AND_CHARTS.items():
         if find_spec(name):
             yield MachineCheck(name, "ok", version(name))

@@ -28,7 +28,6 @@ for place in metadata.distributions():
         found["cuda"] = place.version
 print(json.dumps(found))
 """
-_GPU_FIELDS = "name,driver_version"
 _STATE_FIELDS: Mapping[str, str] = {
     "clocks.sm": "sm_clock_mhz",
     "clocks.mem": "memory_clock_mhz",
@@ -60,7 +59,7 @@ def python_versions(python: Path | None) -> dict[str, str]:
 
 def gpu_versions() -> dict[str, str]:
     """GPU names and driver version; empty without an NVIDIA driver."""
-    query = run_process(["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"])
+    query = run_process(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = [line.split(", ") for line in query.out.splitlines() if ", " in line]
     if not query.ok or not rows:
         return {}
@@ -112,9 +111,7 @@ def _is_visible(index: str, uuid: str) -> bool:
     if visible is None:
         return True
     names = [name.strip() for name in visible.split(",")]
-    return any(
-        name == index or (name.startswith("GPU-") and uuid.startswith(name)) for name in names
-    )
+    return index in names or any(n.startswith("GPU-") and uuid.startswith(n) for n in names)
 
 
 def _is_number(text: str) -> bool:

@@ -60,7 +60,14 @@ def export_report(path: Path) -> Path:
             private_file(cached)
             cached.touch()
         else:
-            _fill(nsys, path, cached)
+            # Exported elsewhere and renamed: other processes see the whole file or none.
+            with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
+                fresh = Path(folder, "export.sqlite")
+                export(nsys, path, fresh, include_json=can_include_json(nsys))
+                remove_environment(fresh)
+                fresh.chmod(0o600)
+                fresh.replace(cached)
+            _remove_oldest(cached)
     except OSError as error:
         what = f"cannot write to the export cache: {error}"
         raise RecordingError(what, "set XDG_CACHE_HOME to a writable folder") from error
@@ -79,20 +86,9 @@ def _content_key(path: Path) -> str:
     return f"{size}-{digest}"
 
 
-def _fill(nsys: Nsys, report: Path, cached: Path) -> None:
-    # Exported elsewhere and renamed: other processes see the whole file or none.
-    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
-        fresh = Path(folder, "export.sqlite")
-        export(nsys, report, fresh, include_json=can_include_json(nsys))
-        remove_environment(fresh)
-        fresh.chmod(0o600)
-        fresh.replace(cached)
-    _remove_oldest(cached)
-
-
 def _remove_oldest(keep: Path) -> None:
     stats = []
-    for path in _exports(keep.parent):
+    for path in filter(Path.is_file, keep.parent.glob("*.sqlite")):
         # Another process may have removed it.
         with suppress(FileNotFoundError):
             stats.append((path, path.stat()))
@@ -103,7 +99,3 @@ def _remove_oldest(keep: Path) -> None:
         if path != keep:
             path.unlink(missing_ok=True)
             total -= stat.st_size
-
-
-def _exports(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*.sqlite") if path.is_file()]

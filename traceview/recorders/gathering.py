@@ -11,15 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from traceview.recorders.injected.traceview_injected import start
 from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
-from traceview.recorders.injected.traceview_injected.start import (
-    ANNOTATE,
-    GATHER,
-    PYTHON_SAMPLES,
-    STEPS,
-    SYNC_SITES,
-    TORCH,
-)
 from traceview.recorders.injected.traceview_injected.torch_profile import SETTINGS
 from traceview.recorders.options import RecordOptions
 from traceview.recorders.program import python_of
@@ -48,17 +41,17 @@ def environment(
     if options.kernels or sample_python or torch_settings:
         folder.mkdir(exist_ok=True)
     if options.kernels:
-        wanted[GATHER] = str(folder)
+        wanted[start.GATHER] = str(folder)
     if sample_python:
-        wanted[PYTHON_SAMPLES] = str(folder)
+        wanted[start.PYTHON_SAMPLES] = str(folder)
     if torch_settings:
-        wanted |= {TORCH: str(folder), SETTINGS: torch_settings}
+        wanted |= {start.TORCH: str(folder), SETTINGS: torch_settings}
     elif options.steps:
-        wanted[STEPS] = "{}:{}".format(*options.steps)
+        wanted[start.STEPS] = "{}:{}".format(*options.steps)
     if options.sync_sites:
-        wanted[SYNC_SITES] = "1"
+        wanted[start.SYNC_SITES] = "1"
     if options.annotate != "off":
-        wanted[ANNOTATE] = options.annotate
+        wanted[start.ANNOTATE] = options.annotate
     if not wanted:
         return {}
     # An empty entry would be the current folder.
@@ -93,10 +86,7 @@ def remarks(options: RecordOptions, folder: Path, command: Sequence[str]) -> lis
 
 def gathered_notes(folder: Path) -> list[str]:
     """Notes of the hooks in a gathered folder, one line each."""
-    return _lines(folder / NOTES)
-
-
-def _lines(path: Path) -> list[str]:
+    path = folder / NOTES
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:

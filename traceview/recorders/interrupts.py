@@ -78,27 +78,19 @@ class StopSignals:
 def handled(patience_s: float | None = None) -> Iterator[StopSignals]:
     """Handle termination signals in the block: the first stops the program, the second aborts."""
     requests = StopSignals(patience_s)
-    before = {number: signal.signal(number, requests.take) for number in _handled_signals()}
-    if signal.SIGINT not in before and threading.current_thread() is threading.main_thread():
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    # None outside the main thread, and not those ignored by nohup.
+    numbers = [n for n in ENDING if on_main_thread and signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, requests.take) for number in numbers}
+    if signal.SIGINT not in before and on_main_thread:
         # `&` in a script makes the shell ignore SIGINT. The program would inherit that and not
         # stop when interrupted; a handler is not inherited.
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, _ignore)
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield requests
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _ignore(_: int, __: FrameType | None) -> None:
-    """Do nothing."""
-
-
-def _handled_signals() -> list[signal.Signals]:
-    """Signals to handle: none outside the main thread, and not those ignored by nohup."""
-    if threading.current_thread() is not threading.main_thread():
-        return []
-    return [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def run(
@@ -117,7 +109,14 @@ def run(
     except Aborted:
         # nsys starts the program in a process group of its own.
         requests.send(signal.SIGKILL)
-        _stop(process)
+        # Stop an interrupted nsys: a second signal makes it discard its session.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         raise
     finally:
         requests.running.remove(process)
@@ -130,14 +129,3 @@ def _marked(marker: str) -> Iterator[int]:
         with suppress(OSError):
             if os.fsencode(marker) in path.read_bytes():
                 yield int(path.parent.name)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop an interrupted nsys: a second signal makes it discard its session."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

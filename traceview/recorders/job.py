@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -104,15 +104,12 @@ def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, st
     if rank is None:
         return {}
     host = platform.node()
-    return replace(rank, host=host if keep_host else pseudonym(_boot_id() or host)).as_run()
-
-
-def _boot_id() -> str | None:
-    """The random id that Linux gives to each boot of a host; None if it cannot be read."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip() or None
-    except OSError:
-        return None
+    if not keep_host:
+        # Linux gives each boot of a host a random id.
+        with suppress(OSError):
+            host = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip() or host
+        host = pseudonym(host)
+    return replace(rank, host=host).as_run()
 
 
 @contextmanager

@@ -75,7 +75,10 @@ def record_ranks(
         raise InputError("another launcher has started several ranks", "leave out --nproc")
     command_of(words)
     target = out or Path(f"{script_of(words).stem}.sqlite")
-    port = _free_port()
+    with socket.socket() as listening:
+        # A free port, for the rendezvous of the ranks.
+        listening.bind(("127.0.0.1", 0))
+        port = int(listening.getsockname()[1])
     environments = [_environment(rank, ranks, port) for rank in range(ranks)]
     outputs = [rank_output(words, target, environment) for environment in environments]
     _check(outputs, target, force=force, keep_rep=keep_rep)
@@ -113,12 +116,6 @@ def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
     group = {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_NAME": "default"}
     master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), STARTED_BY_RECORD: str(ranks)}
     return {"OMP_NUM_THREADS": "1", **os.environ, **of_rank, **sizes, **group, **master}
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 class _Run:
@@ -193,33 +190,22 @@ class _Run:
 
     def _take(self, rank: int, message: Message) -> None:
         if "note" in message:
-            self._repeat(rank, message["note"])
+            # All notes of rank 0, and from other ranks the warnings not seen before.
+            line = message["note"]
+            if rank == 0 or (line.startswith("warning: ") and line not in self._noted):
+                self._note(f"rank {rank}: {line}" if rank else line)
+            self._noted.add(line)
         elif "ended" in message:
             self._ended[rank] = message["ended"]
         elif "error" in message:
             self._errors[rank] = (message["error"]["what"], message["error"]["remedy"])
         else:
-            self._recordings[rank] = self._recording(rank, message["recording"])
-
-    def _repeat(self, rank: int, line: str) -> None:
-        """Pass on all notes of rank 0, and from other ranks the warnings not seen before."""
-        if rank == 0 or (line.startswith("warning: ") and line not in self._noted):
-            self._note(f"rank {rank}: {line}" if rank else line)
-        self._noted.add(line)
-
-    def _recording(self, rank: int, written: Message) -> Recording:
-        path, report = (
-            Path(name) if name else None for name in (written["path"], written["report"])
-        )
-        output = self._outputs[rank]
-        return Recording(
-            path,
-            written["exit_status"],
-            written["interrupted"],
-            report,
-            output.rank,
-            output.pattern,
-        )
+            written, output = message["recording"], self._outputs[rank]
+            path, report = (
+                Path(written[name]) if written[name] else None for name in ("path", "report")
+            )
+            ending = written["exit_status"], written["interrupted"]
+            self._recordings[rank] = Recording(path, *ending, report, output.rank, output.pattern)
 
     def _died(self, rank: int) -> None:
         """Handle the end of a rank's recorder, which reports nothing if it was killed."""
@@ -233,12 +219,12 @@ class _Run:
         if not self._ended.get(rank):
             return
         self._failed = rank
-        others = [each for each in range(len(self._processes)) if each not in self._ended]
+        others = [other for other in range(len(self._processes)) if other not in self._ended]
         if others and rank not in self._errors:
             status = self._ended[rank]
             self._note(f"rank {rank} failed with exit status {status}; the others are stopped")
-        for each in others:
-            self._processes[each].send_signal(signal.SIGTERM)
+        for other in others:
+            self._processes[other].send_signal(signal.SIGTERM)
 
     def _abort(self) -> None:
         for process in self._processes:

@@ -61,12 +61,32 @@ class Nsys:
     @property
     def importer(self) -> Path | None:
         """The program that turns a raw recording into a report, if it is where nsys expects it."""
-        return _importer(_importer_folder(self.path))
+        path = _importer_folder(self.path) / "QdstrmImporter"
+        return path if path.exists() else None
 
     @cached_property
     def defect(self) -> Defect | None:
-        """What keeps this nsys from importing its own recordings; None if nothing is known."""
-        return _importer_defect(self.path)
+        """What keeps this nsys from importing its own recordings; None if nothing is known.
+
+        The importer, a second program, turns the raw recording into a report.
+        """
+        folder = _importer_folder(self.path)
+        if folder.is_dir():
+            importer = self.importer
+            answer = processes.run_process([importer, "--help"]) if importer else None
+            library = _SHARED_LIBRARY.search(answer.text) if answer and not answer.ok else None
+            if answer is None or library is None:
+                return None
+            return Defect(
+                f"the importer of nsys does not start ({answer.evidence})",
+                f"install the package {_PACKAGES.get(library[1], library[1])}",
+            )
+        shipped = sorted(folder.parent.glob("linux-desktop-*-x64"))
+        if not shipped:
+            return None
+        link = f"ln -s {shlex.quote(shipped[-1].name)} {shlex.quote(str(folder))}"
+        what = f"{self.path} cannot find its importer (folder {folder} does not exist)"
+        return Defect(what, f"run: {link}")
 
 
 @record
@@ -91,7 +111,10 @@ def find(root: Path = Path("/")) -> Nsys:
             return tool
     if working:
         return working[0]
-    raise _none_works([tool for tool in candidates if isinstance(tool, Broken)])
+    broken = [tool for tool in candidates if isinstance(tool, Broken)]
+    if broken:
+        raise ToolNotFoundError("; ".join(tool.reason for tool in broken), broken[0].remedy)
+    raise ToolNotFoundError("nsys was not found on PATH or in the usual install folders", GET_IT)
 
 
 def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
@@ -108,16 +131,13 @@ def probe(path: Path) -> Nsys | Broken:
     answer = processes.run_process([path, "--version"])
     match = _VERSION.search(answer.out)
     if not answer.ok or not match:
-        return Broken(path, f"{path} is broken ({_why_no_version(answer)})")
+        why = "`nsys --version` shows no version: " if answer.ok else ""
+        return Broken(path, f"{path} is broken ({why}{answer.evidence})")
     version = int(match[2]), int(match[3])
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         return Broken(path, f"{path} is version {match[1]}, but {oldest} or newer is needed")
     return Nsys(path, match[1], version)
-
-
-def _why_no_version(answer: processes.ProcessResult) -> str:
-    return f"`nsys --version` shows no version: {answer.evidence}" if answer.ok else answer.evidence
 
 
 def _places(root: Path) -> Iterator[Path]:
@@ -131,44 +151,8 @@ def _places(root: Path) -> Iterator[Path]:
         yield from processes.newest_first(root.glob(pattern))
 
 
-def _none_works(broken: list[Broken]) -> ToolNotFoundError:
-    if broken:
-        return ToolNotFoundError("; ".join(tool.reason for tool in broken), broken[0].remedy)
-    return ToolNotFoundError("nsys was not found on PATH or in the usual install folders", GET_IT)
-
-
-def _importer_defect(tool: Path) -> Defect | None:
-    """Check the importer, a second program, which turns the raw recording into a report."""
-    folder = _importer_folder(tool)
-    if folder.is_dir():
-        importer = _importer(folder)
-        return _library_defect(processes.run_process([importer, "--help"])) if importer else None
-    shipped = sorted(folder.parent.glob("linux-desktop-*-x64"))
-    if not shipped:
-        return None
-    link = f"ln -s {shlex.quote(shipped[-1].name)} {shlex.quote(str(folder))}"
-    return Defect(
-        f"{tool} cannot find its importer (folder {folder} does not exist)", f"run: {link}"
-    )
-
-
 def _importer_folder(tool: Path) -> Path:
     return tool.resolve().parent.parent / "host-linux-x64"
-
-
-def _importer(folder: Path) -> Path | None:
-    path = folder / "QdstrmImporter"
-    return path if path.exists() else None
-
-
-def _library_defect(answer: processes.ProcessResult) -> Defect | None:
-    library = _SHARED_LIBRARY.search(answer.text)
-    if answer.ok or not library:
-        return None
-    package = _PACKAGES.get(library[1], library[1])
-    return Defect(
-        f"the importer of nsys does not start ({answer.evidence})", f"install the package {package}"
-    )
 
 
 # Compatibility of the nvtx package with nsys: newer packages record no range in older nsys.
@@ -179,14 +163,11 @@ LAST_OLD_NSYS = (2024, 2)
 
 def incompatibility(nvtx: str | None, nsys: Nsys) -> str | None:
     """Warning if ranges of this nvtx will not be recorded; None if they will."""
-    if not nvtx or nsys.version > LAST_OLD_NSYS or _numbers(nvtx) < FIRST_NEW_NVTX:
+    numbers = tuple(map(int, re.findall(r"\d+", nvtx or "")[:3]))
+    if not nvtx or nsys.version > LAST_OLD_NSYS or numbers < FIRST_NEW_NVTX:
         return None
     newest = ".".join(map(str, LAST_OLD_NSYS))
     return (
         f"nvtx {nvtx} records no ranges under nsys {nsys.version_text} (nor any nsys up to "
         f"{newest}): pip install 'nvtx<0.2.12' or use a newer nsys"
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

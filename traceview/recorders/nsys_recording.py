@@ -12,25 +12,13 @@ from pathlib import Path
 
 from traceview.errors import RecordingError
 from traceview.recorders import environment as surroundings
-from traceview.recorders import gathering, interrupts
+from traceview.recorders import gathering, interrupts, source_tables, written_tables
+from traceview.recorders import options as profile
 from traceview.recorders.export import export
-from traceview.recorders.job import (
-    GATHERED,
-    MARKER,
-    Recording,
-    RecordingJob,
-    work_folder,
-)
+from traceview.recorders.job import GATHERED, MARKER, Recording, RecordingJob, work_folder
 from traceview.recorders.nsys import ATTEMPTS, Nsys, incompatibility
-from traceview.recorders.options import (
-    RecordOptions,
-    abilities,
-    blind_spots,
-    bounds,
-    profile_command,
-)
+from traceview.recorders.options import RecordOptions
 from traceview.recorders.program import python_of, script_of
-from traceview.recorders.tables import kernel_table, python_sample_tables, run_table, source_tables
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 
@@ -42,9 +30,9 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
     if options.steps and options.annotate == "off":
         # The hooks that add a range to each step also count the steps.
         options = replace(options, annotate="auto")
-    able = abilities(nsys)
+    able = profile.abilities(nsys)
     facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
-    for line in (incompatibility(facts.get("nvtx"), nsys), *blind_spots(options, able)):
+    for line in (incompatibility(facts.get("nvtx"), nsys), *profile.blind_spots(options, able)):
         if line:
             job.note(f"warning: {line}")
     try:
@@ -52,7 +40,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
         with interrupts.handled(job.patience_s) as requests, work_folder(job.out) as folder:
             requests.marker = f"{MARKER}={folder.name}"
             report = folder / "recording.nsys-rep"
-            command = profile_command(nsys, able, options, report, job.command, job.rank)
+            command = profile.profile_command(nsys, able, options, report, job.command, job.rank)
             in_process = options.python_samples and not able.samples_python
             added = gathering.environment(options, folder / GATHERED, sample_python=in_process)
             added = {**added, "TMPDIR": str(folder)}
@@ -61,7 +49,8 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             started = datetime.now(UTC)
             status = job.run(command, requests, added)
             for _ in range(ATTEMPTS - 1):
-                if requests.signals or not _never_ran(job, options, folder):
+                never_ran = gathering.never_ran(options, folder / GATHERED, job.command)
+                if requests.signals or not never_ran or any(folder.glob("recording.*")):
                     break
                 job.note("warning: nsys failed before the program started; retrying")
                 status = job.run(command, requests, added)
@@ -73,7 +62,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
                 job.note(f"warning: {line}")
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
-            facts |= {**job.run_facts(ended, started), **bounds(options)}
+            facts |= {**job.run_facts(ended, started), **profile.bounds(options)}
             facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
             if options.sync_sites and python_of(job.command):
                 # Then a recording without marks means that nothing waited.
@@ -84,11 +73,6 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             return Recording(job.out, ended, requests.status is not None, job.report)
     except interrupts.Aborted as aborted:
         return Recording(None, aborted.status, interrupted=True)
-
-
-def _never_ran(job: RecordingJob, options: RecordOptions, folder: Path) -> bool:
-    recorded = any(folder.glob("recording.*"))
-    return not recorded and gathering.never_ran(options, folder / GATHERED, job.command)
 
 
 def _import_again(
@@ -111,38 +95,24 @@ def _raw_recording(report: Path) -> Path | None:
 def _check_report(report: Path, options: RecordOptions, status: int, out: Path) -> None:
     if report.is_file():
         return
-    if options.steps:
-        raise RecordingError(
-            f"nothing was recorded: the program did not reach step {options.steps[0]} on a GPU "
-            f"(exit status {status})",
-            "steps are counted by torch optimizers, from 0; choose earlier ones, or --range",
-        )
-    if options.range_name:
-        raise RecordingError(
-            f"nothing was recorded: the program opened no NVTX range named "
-            f"{options.range_name!r} (exit status {status})",
-            "check the name; it is compared as a whole",
-        )
+    if bound := profile.missed(options, " on a GPU"):
+        what = f"nothing was recorded: {bound[0]} (exit status {status})"
+        raise RecordingError(what, bound[1])
     doctor = "run traceview doctor, which tests nsys on an empty program"
     raw = _raw_recording(report)
     if raw is None:
         what = f"nsys left no recording (exit status {status}; see its message above)"
         raise RecordingError(what, doctor)
-    kept = _kept_raw(raw, out)
-    raise RecordingError(
-        f"nsys could not import its raw recording (see its message above), kept as {kept}",
-        f"{doctor}, then import it: QdstrmImporter -i {shlex.quote(str(kept))}",
-    )
-
-
-def _kept_raw(raw: Path, out: Path) -> Path:
-    """Move the raw recording beside the output: the program may have run for hours."""
+    # Moved beside the output, because the program may have run for hours.
     names = (f"{out.stem}{number or ''}.qdstrm" for number in count())
     kept = next(path for path in map(out.with_name, names) if not path.exists())
     # It contains the environment: readable by the user only.
     raw.chmod(0o600)
     raw.replace(kept)
-    return kept
+    raise RecordingError(
+        f"nsys could not import its raw recording (see its message above), kept as {kept}",
+        f"{doctor}, then import it: QdstrmImporter -i {shlex.quote(str(kept))}",
+    )
 
 
 def _export(
@@ -158,11 +128,11 @@ def _export(
     raw, gathered = report.with_name("raw.sqlite"), report.with_name(GATHERED)
     export(nsys, report, raw, include_json=include_json)
     # Before scrubbing: the command line may contain values of the environment.
-    run_table.write_run(raw, facts)
+    written_tables.write_run(raw, facts)
     # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if gathering.has_started(gathered):
-        kernel_table.write_kernels(raw, gathered)
-    python_sample_tables.write_python_samples(raw, gathered)
+        written_tables.write_kernels(raw, gathered)
+    written_tables.write_python_samples(raw, gathered)
     folders = (Path.cwd(), script_of(job.words).absolute().parent)
     source_tables.write_source_tables(raw, folders, excerpts=options.source_lines)
 

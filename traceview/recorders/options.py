@@ -78,8 +78,8 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
     default = RecordOptions()
     names = ("trace", "graph_trace", "backtrace", "gpu_metrics", "native_samples", "nsys_options")
     changed = [name for name in names if getattr(options, name) != getattr(default, name)]
-    shown = [f"--{name.replace('_', '-').removesuffix('s' * (name == 'nsys_options'))}"
-             for name in changed]  # fmt: skip
+    shown = [f"--{name.replace('_', '-')}" for name in changed]
+    shown = [name.replace("--nsys-options", "--nsys-option") for name in shown]
     return [*shown, *(["--keep-rep"] if keep_rep else [])]
 
 
@@ -134,8 +134,9 @@ def profile_command(
     rank: RankIdentity | None = None,
 ) -> list[str]:
     """The whole command line that records `command`, which may be a rank, into `report`."""
+    adds_osrt = options.native_samples and "osrt" not in options.trace.split(",")
     wanted = [
-        f"--trace={options.trace}{',osrt' if _adds_osrt(options) else ''}",
+        f"--trace={options.trace}{',osrt' if adds_osrt else ''}",
         "--cuda-memory-usage=true",
         f"--cuda-graph-trace={options.graph_trace}",
         *_call_chains(options, able),
@@ -147,7 +148,7 @@ def profile_command(
     ]
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
-    known = [word for word in wanted if _name(word) in able.options - replaced]
+    passed = [word for word in wanted if _name(word) in able.options - replaced]
     # nsys writes its raw recording, which contains the environment, to $TMPDIR: our folder, which
     # is removed afterwards. The program still sees the TMPDIR of its caller.
     if "--env-var" in able.options - replaced:
@@ -157,16 +158,30 @@ def profile_command(
         if options.range_name:
             # Else nsys sees only ranges whose names were registered; torch registers none.
             variables.append("NSYS_NVTX_PROFILER_REGISTER_ONLY=0")
-        known.append(f"--env-var={','.join(variables)}")
+        passed.append(f"--env-var={','.join(variables)}")
     # nsys expands %q{NAME} in the name of its output.
     output = f"--output={str(report).replace('%', '%%')}"
-    return [str(nsys.path), "profile", *known, *options.nsys_options, output, *command]
+    return [str(nsys.path), "profile", *passed, *options.nsys_options, output, *command]
 
 
 def bounds(options: RecordOptions) -> Mapping[str, str]:
     """The `steps` or `range` that bounds a recording, as facts for TRACEVIEW_RUN."""
     steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
     return {**steps, **({"range": options.range_name} if options.range_name else {})}
+
+
+def missed(options: RecordOptions, where: str = "") -> tuple[str, str] | None:
+    """Why no step or range that bounds the recording came, and the remedy; None if unbounded."""
+    if options.steps:
+        what = f"the program did not reach step {options.steps[0]}{where}"
+        return (
+            what,
+            "steps are counted by torch optimizers, from 0; choose earlier ones, or --range",
+        )
+    if options.range_name:
+        what = f"the program opened no NVTX range named {options.range_name!r}"
+        return what, "check the name; it is compared as a whole"
+    return None
 
 
 def _capture_range(options: RecordOptions, able: Abilities) -> list[str]:
@@ -181,10 +196,6 @@ def _capture_range(options: RecordOptions, able: Abilities) -> list[str]:
     else:
         started = ["--capture-range=cudaProfilerApi"]
     return [*started, "--capture-range-end=stop"]
-
-
-def _adds_osrt(options: RecordOptions) -> bool:
-    return bool(options.native_samples) and "osrt" not in options.trace.split(",")
 
 
 def _name(option: str) -> str:

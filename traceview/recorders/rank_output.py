@@ -38,32 +38,28 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     """
     place = launched_rank(environment)
     label = str(place.rank).zfill(len(str(place.world_size or 0))) if place else "0"
-    path = Path(_expanded(str(out).replace(_FIELD, label), environment))
+    name = str(out).replace(_FIELD, label)
+    missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
+    if missing:
+        what = f"{name} names the variable {missing[0]}, which is not set"
+        raise InputError(what, "set it, or use {rank}")
+    path = Path(_VARIABLE.sub(lambda found: environment[found[1]], name))
     if place is None:
         return RankOutput(path)
     kind = "task" if starts_ranks(words) else "rank"
     rank = place if kind == "rank" else None
     if _FIELD in str(out) or not RANKS.isdisjoint(_VARIABLE.findall(str(out))):
-        return RankOutput(path, rank, _quoted(_starred(str(out), environment)))
+        # A star for each part that differs between ranks.
+        starred = _VARIABLE.sub(
+            lambda found: "*" if found[1] in RANKS else environment[found[1]],
+            str(out).replace(_FIELD, "*"),
+        )
+        return RankOutput(path, rank, _quoted(starred))
     if re.search(rf"rank[._-]?0*{place.rank}$", path.stem):
         # A shell script in each rank chose the name.
         return RankOutput(path, rank)
     named = path.with_name(f"{path.stem}.{kind}{label}{path.suffix}")
     return RankOutput(named, rank, _quoted(path.with_name(f"{path.stem}.{kind}*{path.suffix}")))
-
-
-def _expanded(name: str, environment: Mapping[str, str]) -> str:
-    missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
-    if missing:
-        what = f"{name} names the variable {missing[0]}, which is not set"
-        raise InputError(what, "set it, or use {rank}")
-    return _VARIABLE.sub(lambda found: environment[found[1]], name)
-
-
-def _starred(name: str, environment: Mapping[str, str]) -> str:
-    """The name with a star for each part that differs between ranks."""
-    name = name.replace(_FIELD, "*")
-    return _VARIABLE.sub(lambda found: "*" if found[1] in RANKS else environment[found[1]], name)
 
 
 def _quoted(pattern: Path | str) -> str:

@@ -24,12 +24,17 @@ def main(request: str, pipe: str) -> None:
         def report(**message: Any) -> None:
             print(json.dumps(message), file=reports, flush=True)
 
+        # JSON has lists for tuples.
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in job["options"].items()
+        }
         try:
             recording = record(
                 job["words"],
                 Path(job["out"]),
                 backend=job["backend"],
-                options=_options(job["options"]),
+                options=RecordOptions(**options),
                 **job["flags"],
                 note=lambda line: report(note=line),
                 ended=lambda status: report(ended=status),
@@ -41,9 +46,3 @@ def main(request: str, pipe: str) -> None:
         written = {name: path and str(path) for name, path in names.items()}
         ending = {"exit_status": recording.exit_status, "interrupted": recording.interrupted}
         report(recording={**written, **ending})
-
-
-def _options(given: dict[str, Any]) -> RecordOptions:
-    """The options parsed from JSON, whose lists become tuples."""
-    listed = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-    return RecordOptions(**{**given, **listed})

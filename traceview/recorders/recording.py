@@ -72,15 +72,11 @@ def _nsys(job: RecordingJob, *, required: bool) -> Nsys | None:
         if nsys.defect:
             raise ToolNotFoundError(nsys.defect.what, nsys.defect.remedy)
     except ToolNotFoundError as error:
-        if required or not _has_torch(job):
+        if required or "torch" not in surroundings.python_versions(python_of(job.command)):
             raise
         job.note(f"recording with torch.profiler, since {error.what}")
         return None
     return nsys
-
-
-def _has_torch(job: RecordingJob) -> bool:
-    return "torch" in surroundings.python_versions(python_of(job.command))
 
 
 def _torch_version(job: RecordingJob) -> str:

@@ -12,19 +12,12 @@ from pathlib import Path
 
 from traceview.errors import RecordingError
 from traceview.recorders import environment as surroundings
-from traceview.recorders import gathering, interrupts
+from traceview.recorders import gathering, interrupts, source_tables, torch_tables, written_tables
 from traceview.recorders.injected.traceview_injected.torch_profile import CLAIMED
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE, WRITING
-from traceview.recorders.job import (
-    GATHERED,
-    MARKER,
-    Recording,
-    RecordingJob,
-    work_folder,
-)
-from traceview.recorders.options import RecordOptions, bounds
+from traceview.recorders.job import GATHERED, MARKER, Recording, RecordingJob, work_folder
+from traceview.recorders.options import RecordOptions, bounds, missed
 from traceview.recorders.program import python_of, script_of
-from traceview.recorders.tables import kernel_table, run_table, source_tables, torch_tables
 from traceview.trace.nsys.sync_sites import NOTED
 from traceview.trace.scrub.scrubber import scrub
 from traceview.trace.stored.writer import write_trace
@@ -46,7 +39,8 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             requests.marker = f"{MARKER}={folder.name}"
             gathered = folder / GATHERED
             gathered.mkdir()
-            requests.is_writing = lambda: _is_writing(gathered)
+            written, writing = gathered / TRACE, gathered / WRITING
+            requests.is_writing = lambda: writing.exists() and not written.exists()
             # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
@@ -91,32 +85,19 @@ def _environment(
     return {**added, **quiet}
 
 
-def _is_writing(gathered: Path) -> bool:
-    return (gathered / WRITING).exists() and not (gathered / TRACE).exists()
-
-
 def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: list[str]) -> None:
     if (gathered / TRACE).is_file():
         return
     again = "record with --backend nsys"
     if not (gathered / CLAIMED).exists():
         ignored = not gathering.has_started(gathered) and options.kernels
-        what = (
-            "its Python ignored PYTHONPATH (python -I, -E or -S)"
-            if ignored
-            else ("the program did not import torch")
-        )
+        what = "the program did not import torch"
+        if ignored:
+            what = "its Python ignored PYTHONPATH (python -I, -E or -S)"
         raise RecordingError(f"nothing was recorded (exit status {status}): {what}", again)
-    if options.steps:
-        what = f"the program did not reach step {options.steps[0]}"
-        remedy = "steps are counted by torch optimizers, from 0; choose earlier ones, or --range"
-    elif options.range_name:
-        what = f"the program opened no NVTX range named {options.range_name!r}"
-        remedy = "check the name; it is compared as a whole"
-    else:
-        killed = status == 128 + signal.SIGKILL
-        what = "the program was killed" if killed else "torch.profiler left no trace"
-        remedy = again
+    killed = status == 128 + signal.SIGKILL
+    ended = "the program was killed" if killed else "torch.profiler left no trace"
+    what, remedy = missed(options) or (ended, again)
     reason = f" ({notes[0]})" if notes else ""
     raise RecordingError(f"nothing was recorded: {what}; exit status {status}{reason}", remedy)
 
@@ -137,9 +118,9 @@ def write_recording(
     raw, clean = gathered / "raw.sqlite", gathered / "clean.sqlite"
     trace = torch_tables.torch_trace(gathered, facts)
     write_trace(trace, raw)
-    run_table.write_run(raw, {**trace.run, **facts})
+    written_tables.write_run(raw, {**trace.run, **facts})
     if gathering.has_started(gathered):
-        kernel_table.write_kernels(raw, gathered)
+        written_tables.write_kernels(raw, gathered)
     source_tables.write_source_tables(raw, folders, excerpts=excerpts)
     if not keep_env:
         scrub(raw, clean, own=True, environment=dict(os.environb))

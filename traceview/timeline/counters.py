@@ -57,7 +57,15 @@ def counters(trace: Trace) -> Iterator[Counter]:
     for device, level in levels(trace).items():
         if len(level.time_ns):
             yield Counter("Memory", "bytes", device, level.time_ns, level.bytes)
-    yield from _metrics(trace)
+    samples = trace.recorded("gpu_metrics")
+    sampled = groups.group(samples["device"], samples.texts("metric").codes)
+    for number, first in enumerate(sampled.first.tolist()):
+        rows = np.flatnonzero(sampled.ids == number)
+        rows = rows[np.argsort(samples["time_ns"][rows], kind="stable")]
+        metric = str(samples.texts("metric")[first])
+        value = samples["value_pct"][rows].astype(np.int64)
+        title = _METRICS.get(metric, metric)
+        yield Counter(title, "pct", int(samples["device"][first]), samples["time_ns"][rows], value)
 
 
 def queue_depths(trace: Trace) -> Iterator[Counter]:
@@ -69,21 +77,4 @@ def queue_depths(trace: Trace) -> Iterator[Counter]:
             continue
         launched = intervals.ascending(picked(calls.start_ns, picked(ops.call, rows)))
         ended = intervals.ascending(picked(ops.end_ns, rows))
-        yield _running("Queue depth", "operations", device, launched, ended)
-
-
-def _running(title: str, unit: str, device: int, begun: Integers, ended: Integers) -> Counter:
-    """A counter of the intervals that have begun and not ended."""
-    return Counter(title, unit, device, *intervals.running(begun, ended))
-
-
-def _metrics(trace: Trace) -> Iterator[Counter]:
-    samples = trace.recorded("gpu_metrics")
-    each = groups.group(samples["device"], samples.texts("metric").codes)
-    for number, first in enumerate(each.first.tolist()):
-        rows = np.flatnonzero(each.ids == number)
-        rows = rows[np.argsort(samples["time_ns"][rows], kind="stable")]
-        metric = str(samples.texts("metric")[first])
-        value = samples["value_pct"][rows].astype(np.int64)
-        title = _METRICS.get(metric, metric)
-        yield Counter(title, "pct", int(samples["device"][first]), samples["time_ns"][rows], value)
+        yield Counter("Queue depth", "operations", device, *intervals.running(launched, ended))

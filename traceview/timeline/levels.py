@@ -76,14 +76,10 @@ class Leaves(Timed):
 def leaves(timeline: Timeline) -> list[Leaves]:
     """The leaves of each track of a timeline, in the order of its tracks."""
     tracks = list(timeline.tracks)
-    result: dict[int, Leaves] = {}
-    for part, most in (
-        ([t for t in tracks if t.content in _WORK], MOST_WORK),
-        ([t for t in tracks if t.content not in _WORK], MOST_OTHER),
-    ):
-        for track, of_track in zip(part, within(part, most), strict=True):
-            result[id(track)] = of_track
-    return [result[id(track)] for track in tracks]
+    work = within([track for track in tracks if track.content in _WORK], MOST_WORK)
+    other = within([track for track in tracks if track.content not in _WORK], MOST_OTHER)
+    of_track = {id(leaves.track): leaves for leaves in (*work, *other)}
+    return [of_track[id(track)] for track in tracks]
 
 
 def within(tracks: Sequence[Track], most: int) -> list[Leaves]:

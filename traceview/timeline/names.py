@@ -115,15 +115,13 @@ class RowNames:
         if isinstance(classes, int) and whole is None and launch is None:
             return self._add_of_one_class(texts, classes)
         classes = np.broadcast_to(classes, len(texts))
-        keys = [texts.codes, classes]
-        keys += [whole.codes] if whole is not None else []
-        keys += [launch] if launch is not None else []
-        each = groups.group(*keys)
-        none = constant(-1, each.size, np.int64)
-        launches = none if launch is None else launch[each.first].astype(np.int64)
+        keys = (texts.codes, classes, None if whole is None else whole.codes, launch)
+        distinct = groups.group(*(key for key in keys if key is not None))
+        none = constant(-1, distinct.size, np.int64)
+        launches = none if launch is None else launch[distinct.first].astype(np.int64)
         return self._numbered(
-            _Part(each.first, texts, classes[each.first].astype(np.int64), whole, launches),
-            row_numbers(each.ids),
+            _Part(distinct.first, texts, classes[distinct.first].astype(np.int64), whole, launches),
+            row_numbers(distinct.ids),
         )
 
     def _add_of_one_class(self, texts: Texts, kind: int) -> RowNumbers:
@@ -195,12 +193,7 @@ def _bounded(texts: Texts) -> list[str]:
     names: list[str] = texts.decode().tolist()
     if (texts.codes < 0).any():
         names = [name or "" for name in names]
-    return (
-        names if max(map(len, names), default=0) <= NAME_CHARACTERS else list(map(_clipped, names))
-    )
-
-
-def _clipped(text: str) -> str:
-    if len(text) <= NAME_CHARACTERS:
-        return text
-    return f"{text[: NAME_CHARACTERS // 2]}…{text[-NAME_CHARACTERS // 2 :]}"
+    if max(map(len, names), default=0) <= NAME_CHARACTERS:
+        return names
+    half = NAME_CHARACTERS // 2
+    return [n if len(n) <= NAME_CHARACTERS else f"{n[:half]}…{n[-half:]}" for n in names]

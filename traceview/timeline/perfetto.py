@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 import numpy as np
@@ -10,15 +10,13 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations.operations import operations
 from traceview.intervals import Intervals
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Integers, Mask
 from traceview.timeline import perfetto_packets
-from traceview.timeline.counters import Counter
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.perfetto_packets import Bytes, columns, interleaved
-from traceview.timeline.stream_lanes import LaunchConfigurations, device_title
+from traceview.timeline.stream_lanes import device_title
 from traceview.timeline.timeline import Timeline
-from traceview.timeline.tracks import Track
+from traceview.timeline.tracks import Lane, Track
 from traceview.trace import Trace
 
 # Slices of one Perfetto track: its rows must nest, because a viewer builds a tree of them.
@@ -114,22 +112,13 @@ _CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls",
 def perfetto_pieces(trace: Trace, timeline: Timeline) -> Iterator[bytes]:
     """The bytes of the trace file, in order."""
     names = timeline.names.table(track.name for track in timeline.tracks)
-    yield from _head(trace, timeline.launches, names)
-    uuids = count(_FIRST_OTHER)
-    writer = _Slices(trace, names)
-    for rank, lane in enumerate(timeline.lanes):
-        if lane.kind == "thread":
-            yield from _thread(trace, lane, writer, uuids, rank)
-        else:
-            yield from _lane(lane, writer, uuids, rank)
-    for counter in timeline.counters:
-        yield from _counter(counter, next(uuids))
-
-
-def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Iterator[bytes]:
     texts = names.texts()
     whole = [text or short for text, short in zip(names.whole, texts, strict=True)]
-    launched = map(_launch_text, launches.rows.tolist())
+    launched = (
+        f"grid {gx}×{gy}×{gz}, block {bx}×{by}×{bz}, {registers} registers per thread, "
+        f"{fixed + dynamic} bytes of shared memory per block"
+        for gx, gy, gz, bx, by, bz, registers, fixed, dynamic in timeline.launches.rows.tolist()
+    )
     yield perfetto_packets.interned(texts, CLASSES, _KEYS, [*whole, *launched])
     yield perfetto_packets.track(_RUN, 0, "Run", rank=0)
     for device in range(len(trace.devices)):
@@ -140,14 +129,22 @@ def _head(trace: Trace, launches: LaunchConfigurations, names: NameTable) -> Ite
     for process, (pid, name) in enumerate(processes):
         owner = int(str(pid)), str(name or "")
         yield perfetto_packets.track(_FIRST_PROCESS + process, 0, "", process=owner)
-
-
-def _launch_text(row: Sequence[int]) -> str:
-    gx, gy, gz, bx, by, bz, registers, fixed, dynamic = row
-    return (
-        f"grid {gx}×{gy}×{gz}, block {bx}×{by}×{bz}, {registers} registers per thread, "
-        f"{fixed + dynamic} bytes of shared memory per block"
-    )
+    uuids = count(_FIRST_OTHER)
+    writer = _Slices(trace, names)
+    for rank, lane in enumerate(timeline.lanes):
+        if lane.kind == "thread":
+            yield from _thread(trace, lane, writer, uuids, rank)
+            continue
+        parent = _FIRST_DEVICE + lane.device if lane.device >= 0 else _RUN
+        for track in lane.tracks:
+            uuid = next(uuids)
+            yield perfetto_packets.track(uuid, parent, lane.title, rank=rank)
+            yield from writer.slices(uuid, [track])
+    for counter in timeline.counters:
+        uuid = next(uuids)
+        parent = _FIRST_DEVICE + counter.device
+        yield perfetto_packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
+        yield perfetto_packets.counted(uuid, counter.time_ns, counter.value).tobytes()
 
 
 def _thread(
@@ -170,27 +167,17 @@ def _thread(
         yield from writer.slices(below, [track])
 
 
-def _lane(lane: Lane, writer: _Slices, uuids: Iterator[int], rank: int) -> Iterator[bytes]:
-    parent = _FIRST_DEVICE + lane.device if lane.device >= 0 else _RUN
-    for track in lane.tracks:
-        uuid = next(uuids)
-        yield perfetto_packets.track(uuid, parent, lane.title, rank=rank)
-        yield from writer.slices(uuid, [track])
-
-
-def _counter(counter: Counter, uuid: int) -> Iterator[bytes]:
-    parent = _FIRST_DEVICE + counter.device
-    yield perfetto_packets.track(uuid, parent, counter.title, unit=_UNITS[counter.unit])
-    yield perfetto_packets.counted(uuid, counter.time_ns, counter.value).tobytes()
-
-
 class _Slices:
     """Writes rows of tracks as slices, with their flows and arguments."""
 
     def __init__(self, trace: Trace, names: NameTable) -> None:
         self._names = names
         self._call = operations(trace).call
-        self._flows, self._first = _flows(self._call, len(trace.recorded("api_calls")))
+        # The operations in order of their launch calls, and the index of each call's first one.
+        launched = np.flatnonzero(self._call >= 0)
+        self._flows = launched[np.argsort(self._call[launched], kind="stable")]
+        calls = np.arange(len(trace.recorded("api_calls")) + 1)
+        self._first = np.searchsorted(self._call[self._flows], calls)
 
     def slices(self, uuid: int, tracks: Sequence[Track]) -> Iterator[bytes]:
         """The packets that begin and end rows that nest, in order of time, a block at a time."""
@@ -205,12 +192,8 @@ class _Slices:
         for first in range(0, len(order), _BLOCK):
             edges = order[first : first + _BLOCK]
             is_end = edges >= len(start)
-            parts = [
-                (
-                    np.flatnonzero(is_end),
-                    perfetto_packets.ends(uuid, end[edges[is_end] - len(start)]),
-                )
-            ]
+            ended = perfetto_packets.ends(uuid, end[edges[is_end] - len(start)])
+            parts = [(np.flatnonzero(is_end), ended)]
             for number, track in enumerate(tracks):
                 begun = np.flatnonzero(~is_end)
                 begun = begun[which[edges[begun]] == number]
@@ -219,23 +202,19 @@ class _Slices:
             yield interleaved(parts, len(edges))
 
     def _begins(self, uuid: int, track: Track) -> Iterator[tuple[Integers, Bytes]]:
-        """The packets that begin the rows of a track, by shape."""
-        for rows, more in self._shapes(track):
-            name = self._names.place[track.name[rows]].astype(np.int64)
-            kind = self._names.classes[name]
-            yield (
-                rows,
-                perfetto_packets.begins(uuid, track.start_ns[rows], name + 1, kind + 1, *more),
-            )
+        """The packets that begin the rows of a track, by shape.
 
-    def _shapes(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
-        """Rows whose packets have the same shape, and the fields of these beyond name and class."""
+        Packets of one shape have the same fields beyond name and class.
+        """
+        shapes: Iterable[tuple[Integers, list[Bytes]]] = [(np.arange(len(track)), [])]
         if track.content == "operations":
-            yield from self._operations(track)
+            shapes = self._operations(track)
         elif track.content == "calls":
-            yield from self._calls(track)
-        else:
-            yield np.arange(len(track)), []
+            shapes = self._calls(track)
+        for rows, more in shapes:
+            name = self._names.place[track.name[rows]].astype(np.int64)
+            kind, start = self._names.classes[name], track.start_ns[rows]
+            yield rows, perfetto_packets.begins(uuid, start, name + 1, kind + 1, *more)
 
     def _operations(self, track: Track) -> Iterator[tuple[Integers, list[Bytes]]]:
         launched = (track.source >= 0) & (np.append(self._call, -1)[track.source] >= 0)
@@ -262,13 +241,5 @@ class _Slices:
         for flows in groups.different(number).tolist():
             rows = np.flatnonzero(number == flows)
             first = self._first[track.source[rows]]
-            each = [perfetto_packets.flow(self._flows[first + at] + 1) for at in range(flows)]
-            yield rows, [columns(*each)] if each else []
-
-
-def _flows(call: RowNumbers, calls: int) -> tuple[Integers, Integers]:
-    """The operations in order of their launch calls, and the index of each call's first one."""
-    launched = np.flatnonzero(call >= 0)
-    ordered = launched[np.argsort(call[launched], kind="stable")]
-    first = np.searchsorted(call[ordered], np.arange(calls + 1))
-    return ordered, first
+            parts = [perfetto_packets.flow(self._flows[first + n] + 1) for n in range(flows)]
+            yield rows, [columns(*parts)] if parts else []

@@ -10,20 +10,16 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_labels import kernel_labels
+from traceview.facts.operations import operations as gpu
 from traceview.facts.operations.kernel_classes import kernel_classes
 from traceview.facts.operations.operations import (
     Kind,
     Operations,
-    migrations,
-    operations,
-    operations_by_device,
-    operations_by_stream,
 )
 from traceview.facts.waves.configurations import every_configuration
 from traceview.records import record
 from traceview.tables import (
     Integers,
-    Mask,
     RowNumbers,
     Table,
     Texts,
@@ -33,9 +29,8 @@ from traceview.tables import (
     row_numbers,
     unbroken,
 )
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import COPIES, FIRST_CAUSE, FIRST_KERNEL, NUMBER, RowNames
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
 from traceview.vocabulary.causes import CAUSE_NAMES
@@ -62,13 +57,13 @@ class LaunchConfigurations:
 def launch_configurations(trace: Trace) -> LaunchConfigurations:
     """The configurations of all kernels; none if there are more than MOST_LAUNCHES."""
     kernels, (some, of) = trace.recorded("kernels"), _kernels_alike(trace)
-    each = groups.group(*(picked(kernels[name], some) for name in LAUNCH_COLUMNS))
-    if not len(kernels) or each.size > MOST_LAUNCHES:
+    distinct = groups.group(*(picked(kernels[name], some) for name in LAUNCH_COLUMNS))
+    if not len(kernels) or distinct.size > MOST_LAUNCHES:
         return LaunchConfigurations(
             np.zeros((0, len(LAUNCH_COLUMNS)), np.int64), constant(-1, len(kernels), np.int32)
         )
-    rows = np.stack([kernels[name][some[each.first]] for name in LAUNCH_COLUMNS], axis=1)
-    return LaunchConfigurations(rows.astype(np.int64), picked(row_numbers(each.ids), of))
+    rows = np.stack([kernels[name][some[distinct.first]] for name in LAUNCH_COLUMNS], axis=1)
+    return LaunchConfigurations(rows.astype(np.int64), picked(row_numbers(distinct.ids), of))
 
 
 @fact
@@ -86,9 +81,9 @@ def _kernels_alike(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
 
 def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> Iterator[Lane]:
     """A lane per stream, by device, those with the longest work first."""
-    ops = operations(trace)
+    ops = gpu.operations(trace)
     name = _operation_names(trace, ops, names, launches)
-    amount, rows = _amounts(trace, ops), operations_by_stream(trace)
+    amount, rows = _amounts(trace, ops), gpu.operations_by_stream(trace)
     at = unbroken(rows) if len(ops.streams) == 1 else rows
     every = Track.of(
         "operations",
@@ -99,7 +94,14 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         picked(amount, at) if amount.any() else None,
     )
     ends = np.cumsum(np.bincount(ops.stream, minlength=len(ops.streams)))
-    apart = _apart(every, ends)
+    # The streams whose rows do not overlap; `ends` has the end row of each stream.
+    follows = every.end_ns > every.start_ns
+    follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
+    # The first row of a stream follows none.
+    first = ends[:-1][ends[:-1] < len(every)]
+    follows[first] = every.end_ns[first] > every.start_ns[first]
+    apart = np.ones(len(ends), bool)
+    apart[np.searchsorted(ends, np.flatnonzero(~follows), "right")] = False
     total = groups.added(ops.stream, ops.duration_ns, len(ops.streams))
     order = np.lexsort((-total, ops.streams[:, 1])).tolist()
     processes = len(groups.different(ops.process)) > 1
@@ -111,26 +113,28 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
         yield Lane("stream", f"Stream {number}{owner}", tracks, device, process, -1, number)
 
 
-def _apart(every: Track, ends: Integers) -> Mask:
-    """True for the streams whose rows do not overlap; `ends` has the end row of each stream."""
-    follows = every.end_ns > every.start_ns
-    follows[1:] &= every.start_ns[1:] >= every.end_ns[:-1]
-    # The first row of a stream follows none.
-    first = ends[:-1][ends[:-1] < len(every)]
-    follows[first] = every.end_ns[first] > every.start_ns[first]
-    result = np.ones(len(ends), bool)
-    result[np.searchsorted(ends, np.flatnonzero(~follows), "right")] = False
-    return result
-
-
 def _operation_names(
     trace: Trace, ops: Operations, names: RowNames, launches: LaunchConfigurations
 ) -> RowNumbers:
+    def kernel_names() -> RowNumbers:
+        some, of = _kernels_alike(trace)
+        classes = picked(kernel_classes(trace), some).astype(np.int64) + FIRST_KERNEL
+        labels, whole = kernel_labels(trace).take(some), trace.kernels.texts("name").take(some)
+        return picked(names.add(labels, classes, whole, picked(launches.of, some)), of)
+
+    def graph_names() -> RowNumbers:
+        graph = groups.group(trace.graph_launches["graph_id"])
+        ids = trace.graph_launches["graph_id"][graph.first].tolist()
+        labels = object_array([f"CUDA graph {number}" for number in ids])
+        return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
+
     by_kind: dict[Kind, Callable[[], RowNumbers]] = {
-        Kind.KERNEL: lambda: _kernel_names(trace, names, launches),
+        Kind.KERNEL: kernel_names,
         Kind.COPY: lambda: copy_names(trace.copies, names),
-        Kind.SET: lambda: _constant(names, "memset", "memset", len(trace.sets)),
-        Kind.GRAPH: lambda: _graph_names(trace, names),
+        Kind.SET: lambda: names.add(
+            Texts(np.zeros(len(trace.sets), np.int32), object_array(["memset"])), NUMBER["memset"]
+        ),
+        Kind.GRAPH: graph_names,
     }
     result = np.zeros(len(ops), np.int32)
     for kind, named in by_kind.items():
@@ -140,40 +144,19 @@ def _operation_names(
     return result
 
 
-def _kernel_names(trace: Trace, names: RowNames, launches: LaunchConfigurations) -> RowNumbers:
-    some, of = _kernels_alike(trace)
-    classes = picked(kernel_classes(trace), some).astype(np.int64) + FIRST_KERNEL
-    labels, whole = kernel_labels(trace).take(some), trace.kernels.texts("name").take(some)
-    return picked(names.add(labels, classes, whole, picked(launches.of, some)), of)
-
-
 def copy_names(copies: Table, names: RowNames) -> RowNumbers:
     """RowNames of the rows of copies, such as `H2D copy, pageable to device`."""
     columns = [copies.texts(n) for n in ("direction", "source_memory", "destination_memory")]
-    each = groups.group(*(column.codes for column in columns))
-    directions, sources, targets = (column.take(each.first).decode() for column in columns)
+    distinct = groups.group(*(column.codes for column in columns))
+    directions, sources, targets = (column.take(distinct.first).decode() for column in columns)
     texts = [f"{d} copy, {s} to {t}" for d, s, t in zip(directions, sources, targets, strict=True)]
-    classes = np.array([_copy_class(str(direction)) for direction in directions], np.int64)
-    labels = Texts(row_numbers(each.ids), object_array(texts))
-    return names.add(labels, classes[each.ids] if len(each.ids) else 0)
-
-
-def _copy_class(direction: str) -> int:
-    if direction.startswith(UNIFIED):
-        return NUMBER["copy-migration"]
-    key = direction.lower()
-    return NUMBER[f"copy-{key if key in COPIES else 'other'}"]
-
-
-def _graph_names(trace: Trace, names: RowNames) -> RowNumbers:
-    graph = groups.group(trace.graph_launches["graph_id"])
-    ids = trace.graph_launches["graph_id"][graph.first].tolist()
-    labels = object_array([f"CUDA graph {number}" for number in ids])
-    return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
-
-
-def _constant(names: RowNames, text: str, kind: str, rows: int) -> RowNumbers:
-    return names.add(Texts(np.zeros(rows, np.int32), object_array([text])), NUMBER[kind])
+    kinds = [
+        "migration" if d.startswith(UNIFIED) else d.lower() if d.lower() in COPIES else "other"
+        for d in map(str, directions)
+    ]
+    classes = np.array([NUMBER[f"copy-{kind}"] for kind in kinds], np.int64)
+    labels = Texts(row_numbers(distinct.ids), object_array(texts))
+    return names.add(labels, classes[distinct.ids] if len(distinct.ids) else 0)
 
 
 def _amounts(trace: Trace, ops: Operations) -> Integers:
@@ -192,7 +175,7 @@ def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     causes = Texts(gaps.cause.astype(np.int32), object_array(CAUSE_NAMES))
     name = names.add(causes, gaps.cause.astype(np.int64) + FIRST_CAUSE)
     of_device = groups.rows_of(gaps.device)
-    for device in operations_by_device(trace):
+    for device in gpu.operations_by_device(trace):
         rows = of_device.get(device, groups.NO_ROWS)
         track = Track.of("gaps", gaps.start_ns[rows], gaps.end_ns[rows], name[rows], rows)
         yield Lane("idle", "Idle, by cause", spread(track), device)
@@ -200,7 +183,7 @@ def idle_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 
 def migration_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per device with the page migrations of unified memory, which no stream runs."""
-    rows = np.flatnonzero(migrations(trace))
+    rows = np.flatnonzero(gpu.migrations(trace))
     if not len(rows):
         return
     copies = trace.copies.take(rows)

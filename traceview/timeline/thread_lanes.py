@@ -10,13 +10,12 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations import blocking_calls, cuda_api
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
-from traceview.facts.ranges.ranges import RangeTree, range_tree
+from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.samples import stack_lines
 from traceview.facts.waits.stalls import stalls
-from traceview.tables import Integers, RowNumbers, Texts, picked, unbroken
-from traceview.timeline.lanes import Lane
+from traceview.tables import Integers, Texts, picked, unbroken
 from traceview.timeline.names import CLASS_OF_CALL, FIRST_DOING, HARMFUL, NUMBER, RowNames
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace
 
 HARMFUL_NS = 5_000
@@ -38,7 +37,7 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     main = trace.threads["thread_id"] == trace.processes["process_id"][trace.threads["process"]]
     most = int(calls.max(initial=0))
     used = main & (calls >= most // _LEAST_MAIN)
-    for thread in sorted(tracks, key=lambda each: (not used[each], -int(calls[each]))):
+    for thread in sorted(tracks, key=lambda row: (not used[row], -int(calls[row]))):
         process = int(trace.threads["process"][thread])
         yield Lane(
             "thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread
@@ -58,21 +57,17 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         return
     nesting = tree.nesting
     name = names.add(ranges.texts("name").take(tree.row), NUMBER["range"])
-    depths = _shown_depths(trace, tree)
+    # The depth of each range of the tree, −1 for inferred steps.
+    inferred = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
+    depth = tree.nesting.depth
+    depths = np.where(inferred[tree.row], np.int32(-1), depth) if inferred.any() else depth
     for thread, (first, last) in enumerate(pairwise(nesting.bounds.tolist())):
         for deep, at in groups.rows_of(depths[first:last]).items():
             if 0 <= deep < MOST_DEPTH:
                 at += np.int32(first)
                 track = Track.some("ranges", nesting.start, nesting.end, name, at)
                 apart = thread not in nesting.walked
-                yield from ((thread, each) for each in ((track,) if apart else spread(track)))
-
-
-def _shown_depths(trace: Trace, tree: RangeTree) -> RowNumbers:
-    """The depth of each range of the tree, −1 for inferred steps."""
-    inferred = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
-    depth = tree.nesting.depth
-    return np.where(inferred[tree.row], np.int32(-1), depth) if inferred.any() else depth
+                yield from ((thread, part) for part in ((track,) if apart else spread(track)))
 
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
@@ -91,7 +86,7 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         track = Track.of("calls", start, end, picked(name, at), own)
         if (start[1:] < start[:-1]).any():
             track = track.take(np.argsort(start, kind="stable"))
-        yield from ((thread, each) for each in spread(track))
+        yield from ((thread, part) for part in spread(track))
 
 
 def harmful_calls(trace: Trace) -> Integers:
@@ -107,7 +102,15 @@ def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]
     if not len(samples):
         return
     lines = stack_lines(trace)
-    line = _line_names(trace, lines.frame)
+    # Texts such as `train.py:42 in step`, for the frame (row in python_frames) of each stack.
+    frames = trace.recorded("python_frames")
+    rows = np.maximum(lines.frame, 0)
+    file, function = (frames.texts(n).take(rows).decode() for n in ("file", "function"))
+    numbers = frames["line"][rows].tolist()
+    line = Texts.of(
+        f"{str(path).rpartition('/')[2]}:{number} in {of}"
+        for path, number, of in zip(file, numbers, function, strict=True)
+    )
     for thread in groups.different(samples["thread"]).tolist():
         own = np.flatnonzero(samples["thread"] == thread)
         stack = samples["stack"][own]
@@ -116,28 +119,13 @@ def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]
             continue
         kind = lines.doing[stack].astype(np.int64) + FIRST_DOING
         name = names.add(line.take(stack), kind)
-        yield thread, _runs(samples["time_ns"][own], name, own)
-
-
-def _line_names(trace: Trace, frame: Integers) -> Texts:
-    """Texts such as `train.py:42 in step`, for the frame (row in python_frames) of each stack."""
-    frames = trace.recorded("python_frames")
-    rows = np.maximum(frame, 0)
-    file, function = (frames.texts(n).take(rows).decode() for n in ("file", "function"))
-    numbers = frames["line"][rows].tolist()
-    return Texts.of(
-        f"{str(path).rpartition('/')[2]}:{number} in {of}"
-        for path, number, of in zip(file, numbers, function, strict=True)
-    )
-
-
-def _runs(time: Integers, name: RowNumbers, source: Integers) -> Track:
-    """A track in which consecutive samples with the same name, and no gap, form one row."""
-    period = max(int(np.median(np.diff(time))), 1)
-    opens = np.append(True, name[1:] != name[:-1])
-    opens[1:] |= np.diff(time) > _MERGED_PERIODS * period
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], len(time)) - 1
-    following = np.append(time[first[1:]], time[-1] + period)
-    end = np.minimum(time[last] + period, np.maximum(following, time[last] + 1))
-    return Track.of("python", time[first], end, name[first], source[first])
+        # Consecutive samples with the same name, and no gap, form one row.
+        time = samples["time_ns"][own]
+        period = max(int(np.median(np.diff(time))), 1)
+        opens = np.append(True, name[1:] != name[:-1])
+        opens[1:] |= np.diff(time) > _MERGED_PERIODS * period
+        first = np.flatnonzero(opens)
+        last = np.append(first[1:], len(time)) - 1
+        following = np.append(time[first[1:]], time[-1] + period)
+        end = np.minimum(time[last] + period, np.maximum(following, time[last] + 1))
+        yield thread, Track.of("python", time[first], end, name[first], own[first])

@@ -12,18 +12,12 @@ from traceview.analyses.phases.phases import Phase, phases
 from traceview.facts.steps.steps import pace, steps
 from traceview.records import record
 from traceview.tables import Texts, object_array
+from traceview.timeline import stream_lanes
 from traceview.timeline.counters import Counter, counters
-from traceview.timeline.lanes import Lane
 from traceview.timeline.names import FIRST_PHASE, NUMBER, RowNames
-from traceview.timeline.stream_lanes import (
-    LaunchConfigurations,
-    idle_lanes,
-    launch_configurations,
-    migration_lanes,
-    stream_lanes,
-)
+from traceview.timeline.stream_lanes import LaunchConfigurations
 from traceview.timeline.thread_lanes import thread_lanes
-from traceview.timeline.tracks import Track, spread
+from traceview.timeline.tracks import Lane, Track, spread
 from traceview.trace import Trace
 
 # Lanes of the run as a whole: its steps and the phases of its processes.
@@ -46,7 +40,7 @@ def step_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
 def phase_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     """A lane per process with GPU work, which shows its phases."""
     every = phases(trace)
-    labels = Texts(every.phase.astype(np.int32), object_array([each.label for each in Phase]))
+    labels = Texts(every.phase.astype(np.int32), object_array([phase.label for phase in Phase]))
     name = names.add(labels, every.phase.astype(np.int64) + FIRST_PHASE)
     processes = groups.different(every.process).tolist()
     for process in processes:
@@ -80,19 +74,21 @@ def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
     """
 
     def counted_points() -> tuple[Counter, ...]:
-        return tuple(each.reduced(most_points) if most_points else each for each in counters(trace))
+        return tuple(
+            counter.reduced(most_points) if most_points else counter for counter in counters(trace)
+        )
 
     with ThreadPoolExecutor(1) as pool:
         # Counters do not depend on the lanes.
         counting = pool.submit(counted_points)
-        names, launches = RowNames(), launch_configurations(trace)
+        names, launches = RowNames(), stream_lanes.launch_configurations(trace)
         lanes = (
             *step_lanes(trace, names),
             *phase_lanes(trace, names),
             *thread_lanes(trace, names),
-            *idle_lanes(trace, names),
-            *stream_lanes(trace, names, launches),
-            *migration_lanes(trace, names),
+            *stream_lanes.idle_lanes(trace, names),
+            *stream_lanes.stream_lanes(trace, names, launches),
+            *stream_lanes.migration_lanes(trace, names),
         )
     lanes, counted = tuple(lane for lane in lanes if lane.rows), counting.result()
     tracks = [track for lane in lanes for track in lane.tracks]

@@ -127,6 +127,31 @@ class Track(Timed):
         return Track.of(self.content, start, end, name, source, amount)
 
 
+LaneKind = Literal["steps", "phases", "thread", "stream", "idle", "migrations"]
+
+
+@record
+class Lane:
+    """Tracks under one heading.
+
+    `device`, `process` and `thread` are rows of the devices, processes and threads tables, −1 for
+    none. `stream` is the stream number of CUDA.
+    """
+
+    kind: LaneKind
+    title: str
+    tracks: tuple[Track, ...]
+    device: int = -1
+    process: int = -1
+    thread: int = -1
+    stream: int = -1
+
+    @property
+    def rows(self) -> int:
+        """Rows on all of its tracks."""
+        return sum(map(len, self.tracks))
+
+
 def spread(rows: Track) -> tuple[Track, ...]:
     """Spread rows, in any order, over as few tracks as they need: each to the first free one."""
     ordered, overlapping = intervals.overlapping(rows.start_ns, rows.end_ns)

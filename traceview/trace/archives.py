@@ -8,7 +8,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, BinaryIO
 
@@ -105,49 +105,43 @@ class _GzipDecompressor:
 
 
 @contextmanager
-def ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """Read the pieces in a thread of their own, ahead of the caller."""
-    reader = _Ahead(pieces)
-    thread = threading.Thread(target=reader.read, daemon=True)
-    thread.start()
-    try:
-        yield reader.taken()
-    finally:
-        reader.stop.set()
-        thread.join()
+def ahead(pieces: Iterator[bytes], most: int = 4) -> Iterator[Iterator[bytes]]:
+    """Read the pieces in a thread of their own, up to `most` ahead of the caller.
 
+    Errors of reading them are raised in the caller's thread.
+    """
+    ready: queue.Queue[bytes | Exception | None] = queue.Queue(most)
+    stop = threading.Event()
 
-class _Ahead:
-    """A bounded queue of pieces between two threads; errors go through it as well."""
+    def put(item: bytes | Exception | None) -> None:
+        while not stop.is_set():
+            with suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
 
-    def __init__(self, pieces: Iterator[bytes], most: int = 4) -> None:
-        self._pieces = pieces
-        self._ready: queue.Queue[bytes | Exception | None] = queue.Queue(most)
-        self.stop = threading.Event()
-
-    def read(self) -> None:
+    def read() -> None:
         try:
-            for piece in self._pieces:
-                if not self._put(piece):
+            for piece in pieces:
+                put(piece)
+                if stop.is_set():
                     return
-            self._put(None)
+            put(None)
         except Exception as error:
-            self._put(error)
+            put(error)
 
-    def _put(self, item: bytes | Exception | None) -> bool:
-        while not self.stop.is_set():
-            try:
-                self._ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def taken(self) -> Iterator[bytes]:
-        while (item := self._ready.get()) is not None:
+    def received() -> Iterator[bytes]:
+        while (item := ready.get()) is not None:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield received()
+    finally:
+        stop.set()
+        thread.join()
 
 
 def damage(archive: str | None) -> tuple[type[Exception], ...]:

@@ -13,15 +13,8 @@ _NAMED = (*TRACE_SUFFIXES, ".json")
 
 def recordings_in(folder: Path) -> list[Path]:
     """The recordings directly in a folder, sorted by name, without reports that have an export."""
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    recordings = [file for file in files if unpacked_name(file).endswith(_NAMED)]
-    exports = {_stem(file) for file in recordings if _suffix(file) == ".sqlite"}
-    return [f for f in recordings if _suffix(f) in (".sqlite", ".json") or _stem(f) not in exports]
-
-
-def _stem(file: Path) -> str:
-    return Path(unpacked_name(file)).stem
-
-
-def _suffix(file: Path) -> str:
-    return Path(unpacked_name(file)).suffix
+    plain = {file: Path(unpacked_name(file)) for file in sorted(folder.iterdir()) if file.is_file()}
+    plain = {file: name for file, name in plain.items() if name.name.endswith(_NAMED)}
+    exports = {name.stem for name in plain.values() if name.suffix == ".sqlite"}
+    whole = (".sqlite", ".json")
+    return [f for f, name in plain.items() if name.suffix in whole or name.stem not in exports]

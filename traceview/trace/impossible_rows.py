@@ -16,11 +16,11 @@ import numpy as np
 
 from traceview import groups
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, Mask, Texts, rows_of
+from traceview.tables import NULL, Integers, Mask, Texts, rows_of
 from traceview.tables.quantiles import median
 from traceview.trace.schema import TABLES
+from traceview.trace.staged import Staged, numbers_of
 
-Staged = dict[str, Array | Texts]
 Reason = Literal["no time", "ends early", "outside", "impossible size", "twice"]
 _WORDS: Mapping[Reason, str] = {
     "no time": "no start or end time",
@@ -93,13 +93,14 @@ def window(tables: Mapping[str, Staged | None], length_ns: int | None) -> Window
     first = min((int(start.min()) for start in times), default=0)
     last = max((int(start.max()) for start in times), default=0)
     if length_ns is None:
-        silent = Window(first, last) if last - first <= _SILENCE_NS else _point(_middle(times))
-        return silent.wider(_SILENCE_NS)
+        if last - first > _SILENCE_NS:
+            first = last = _middle(times)
+        return Window(first, last).wider(_SILENCE_NS)
     slack = _CLOCKS_APART_NS + int(_CLOCKS_APART_FRACTION * length_ns)
     whole = Window(0, length_ns).wider(slack)
     if (whole.holds(first) and whole.holds(last)) or whole.holds(middle := _middle(times)):
         return whole
-    return _point(middle).wider(length_ns + slack)
+    return Window(middle, middle).wider(length_ns + slack)
 
 
 def without_impossible(
@@ -129,13 +130,12 @@ def warnings_of(impossible: Sequence[ImpossibleRows]) -> tuple[str, ...]:
     """One warning of all that was left out of a recording; none if nothing was."""
     if not impossible:
         return ()
-    listed = [f"{each.rows:,} of {each.of:,} {_of(each)}" for each in impossible]
+    listed = [
+        f"{left_out.rows:,} of {left_out.of:,} "
+        f"{_ROWS.get(left_out.table, left_out.table.replace('_', ' '))} ({_WORDS[left_out.reason]})"
+        for left_out in impossible
+    ]
     return (f"rows that cannot be true are left out: {', '.join(listed)}",)
-
-
-def _of(each: ImpossibleRows) -> str:
-    rows = _ROWS.get(each.table, each.table.replace("_", " "))
-    return f"{rows} ({_WORDS[each.reason]})"
 
 
 def _times(name: str, staged: Staged) -> Integers | None:
@@ -149,10 +149,6 @@ def _times(name: str, staged: Staged) -> Integers | None:
     return known if len(known) else None
 
 
-def _point(time_ns: int) -> Window:
-    return Window(time_ns, time_ns)
-
-
 def _middle(times: Sequence[Integers]) -> int:
     """The median of the tables' median times: neither a few damaged rows move it nor a whole table.
 
@@ -162,14 +158,14 @@ def _middle(times: Sequence[Integers]) -> int:
 
 
 def _without_time(name: str, staged: Staged, _: Window) -> Integers:
-    columns = [_numbers(staged, each) for each in _TIMES if each in _required(name)]
+    columns = [numbers_of(staged, column) for column in _TIMES if column in _required(name)]
     return _where_any(values == NULL for values in columns if int(values.min()) == NULL)
 
 
 def _ending_early(_: str, staged: Staged, __: Window) -> Integers:
     if "end_ns" not in staged:
         return _NO_ROWS
-    start, end = _numbers(staged, "start_ns"), _numbers(staged, "end_ns")
+    start, end = numbers_of(staged, "start_ns"), numbers_of(staged, "end_ns")
     found = []
     for part in groups.parts(len(start)):
         early = end[part] < start[part]
@@ -181,7 +177,7 @@ def _ending_early(_: str, staged: Staged, __: Window) -> Integers:
 def _outside(_: str, staged: Staged, within: Window) -> Integers:
     wrong = []
     for column in filter(staged.__contains__, _TIMES):
-        values = _numbers(staged, column)
+        values = numbers_of(staged, column)
         if int(values.max()) > within.last_ns:
             wrong.append(values > within.last_ns)
         if int(values.min()) < within.first_ns:
@@ -192,7 +188,7 @@ def _outside(_: str, staged: Staged, within: Window) -> Integers:
 def _of_impossible_size(name: str, staged: Staged, _: Window) -> Integers:
     if _SIZE not in staged:
         return _NO_ROWS
-    size = _numbers(staged, _SIZE)
+    size = numbers_of(staged, _SIZE)
     if 0 <= int(size.min()) <= int(size.max()) <= MOST_BYTES:
         return _NO_ROWS
     wrong = (size < 0) | (size > MOST_BYTES)
@@ -207,11 +203,13 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     """
     if not {"start_ns", "end_ns"} <= staged.keys():
         return _NO_ROWS
-    start, end = _numbers(staged, "start_ns"), _numbers(staged, "end_ns")
-    rows = _of_equal_start(start)
+    start, end = numbers_of(staged, "start_ns"), numbers_of(staged, "end_ns")
+    # In the order of a table, equal rows are neighbours, which start at the same time.
+    together = np.flatnonzero(start[1:] == start[:-1])
+    rows: Integers = groups.different(np.concatenate([together, together + 1]))
     single = end[rows] > start[rows]
     if "correlation_id" in staged:
-        single |= _numbers(staged, "correlation_id")[rows] > 0
+        single |= numbers_of(staged, "correlation_id")[rows] > 0
     rows = rows[single]
     if len(rows) < 2 or not (start[:_CLOCK_ROWS] % _COARSE_TICK_NS).any():
         return _NO_ROWS
@@ -221,13 +219,6 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     order = np.lexsort((rows, *keys))
     equal = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
     return np.sort(rows[order][1:][equal])
-
-
-def _of_equal_start(start: Integers) -> Integers:
-    """The rows that start when a neighbor does: in the order of a table, equal rows do."""
-    together = np.flatnonzero(start[1:] == start[:-1])
-    rows: Integers = groups.different(np.concatenate([together, together + 1]))
-    return rows
 
 
 _TESTS: Mapping[Reason, Callable[[str, Staged, Window], Integers]] = {
@@ -245,13 +236,7 @@ def _required(name: str) -> frozenset[str]:
     return frozenset(column.name for column in TABLES[name].columns if not column.nullable)
 
 
-def _numbers(staged: Staged, column: str) -> Integers:
-    values = staged[column]
-    assert not isinstance(values, Texts)
-    return values
-
-
 def _where_any(masks: Iterable[Mask]) -> Integers:
     """The rows where any of the masks is True."""
-    each = list(masks)
-    return np.flatnonzero(np.logical_or.reduce(each)) if each else _NO_ROWS
+    listed = list(masks)
+    return np.flatnonzero(np.logical_or.reduce(listed)) if listed else _NO_ROWS

@@ -131,13 +131,29 @@ def unpacked(path: Path) -> Iterator[Path]:
     Nothing is written unless the content begins like one, and no more than that says it has.
     """
     archive = _archive(path)
-    header = _header(path, archive)
+    # The first bytes of the content, as many as an SQLite header has.
+    start = b""
+    try:
+        with path.open("rb") as packed:
+            for piece in archives.unpacked_pieces(packed, archive):
+                start += piece
+                if len(start) >= SQLITE_HEADER_BYTES:
+                    break
+    except archives.damage(archive) as error:
+        raise _damaged(archive, error) from error
+    header = start[:SQLITE_HEADER_BYTES]
     if not header.startswith(SQLITE_MAGIC):
         raise _other_kind((path.stem if archive else path.name).lower(), header)
     with _plain(path, archive, _stored_size(header)) as plain:
         # A log lies beside the file itself, not beside a link to it.
         file = plain.resolve()
-        _check_size(file, _stored_size(header) or SQLITE_HEADER_BYTES)
+        stored = _stored_size(header) or SQLITE_HEADER_BYTES
+        size = file.stat().st_size
+        if size < stored and not sqlite_file.has_log(file):
+            raise TraceFormatError(
+                f"the SQLite file is truncated (its header says {stored:,} bytes, it has {size:,})",
+                "copy or export the file again",
+            )
         yield file
 
 
@@ -173,20 +189,6 @@ def _plain(path: Path, archive: str | None, size: int = 0) -> Iterator[Path]:
             raise _no_space(plain)
         _unpack(path, archive, plain, size)
         yield plain
-
-
-def _header(path: Path, archive: str | None) -> bytes:
-    """The first bytes of the content, as many as an SQLite header has."""
-    start = b""
-    try:
-        with path.open("rb") as packed:
-            for piece in archives.unpacked_pieces(packed, archive):
-                start += piece
-                if len(start) >= SQLITE_HEADER_BYTES:
-                    break
-    except archives.damage(archive) as error:
-        raise _damaged(archive, error) from error
-    return start[:SQLITE_HEADER_BYTES]
 
 
 def _archive(path: Path) -> str | None:
@@ -249,15 +251,6 @@ def _damaged(archive: str | None, error: Exception) -> TraceFormatError:
         f"the {archive} archive is damaged or truncated ({error})",
         "copy or download the file again",
     )
-
-
-def _check_size(path: Path, stored: int) -> None:
-    size = path.stat().st_size
-    if size < stored and not sqlite_file.has_log(path):
-        raise TraceFormatError(
-            f"the SQLite file is truncated (its header says {stored:,} bytes, it has {size:,})",
-            "copy or export the file again",
-        )
 
 
 def _stored_size(header: bytes) -> int:

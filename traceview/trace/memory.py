@@ -19,47 +19,23 @@ from traceview.trace.sqlite.file import Database, opened
 # A report holds the columns of all events at once. Their number comes from the last row number of
 # each table, which SQLite finds without reading the rows.
 
-EVENTS = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    "CUDA_CALLCHAINS",
-    "NVTX_EVENTS",
-    "GPU_METRICS",
-    "SCHED_EVENTS",
-    "OSRT_API",
-    "SAMPLING_CALLCHAINS",
-    "OSRT_CALLCHAINS",
-    # Tables of stored traces, from any recorder.
-    "kernels",
-    "copies",
-    "sets",
-    "api_calls",
-    "ranges",
-    "python_samples",
-    "python_frames",
-    "native_samples",
-)
-# Peak memory of a report per row of EVENTS, beyond PROGRAM_BYTES, between that of the terminal
-# and that of the HTML page: see docs/performance.md for the traces it was measured on.
-BYTES_PER_ROW = 150
-BYTES_PER_ROW_OF = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": 320,
-    "kernels": 320,
-    "CUPTI_ACTIVITY_KIND_RUNTIME": 105,
-    "api_calls": 105,
-    "NVTX_EVENTS": 85,
-    "ranges": 85,
-    # Tables whose rows are only looked up or summed.
+# Peak memory of a report per row of a table of events, beyond PROGRAM_BYTES, between that of the
+# terminal and that of the HTML page: see docs/performance.md for the traces it was measured on.
+# Names in lower case are tables of stored traces, from any recorder.
+BYTES_PER_ROW = {
+    **dict.fromkeys(("CUPTI_ACTIVITY_KIND_KERNEL", "kernels"), 320),
+    **dict.fromkeys(("CUPTI_ACTIVITY_KIND_RUNTIME", "api_calls"), 105),
+    **dict.fromkeys(("NVTX_EVENTS", "ranges"), 85),
+    **dict.fromkeys(("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"), 150),
+    **dict.fromkeys(("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "copies", "sets"), 150),
+    **dict.fromkeys(("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "native_samples"), 150),
+    **dict.fromkeys(("python_samples", "python_frames"), 150),
+    # Rows that are only looked up or summed.
     "CUDA_CALLCHAINS": 80,
     "GPU_METRICS": 60,
     "SCHED_EVENTS": 90,
     "OSRT_API": 60,
-    "SAMPLING_CALLCHAINS": 120,
-    "OSRT_CALLCHAINS": 120,
+    **dict.fromkeys(("SAMPLING_CALLCHAINS", "OSRT_CALLCHAINS"), 120),
 }
 # Per range name that occurs once, with its path and pattern: PyTorch's emit_nvtx numbers every op.
 BYTES_PER_TEXT, BYTES_PER_CHARACTER = 100, 2
@@ -84,7 +60,8 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         what = f"{shown} has {rows:,} events, but at most {MOST_ROWS:,} are supported"
         raise TooLargeError(what, f"record less: {_LESS}")
     needed = needed_bytes(counts)
-    most = needed + _most_text_bytes(database, counts)
+    # The most memory that range names can take: as if all of the file were names.
+    most = needed + (counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER)
     # Every machine has this much memory, and small traces should not wait for the check.
     if most < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
         return
@@ -93,7 +70,7 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         return
     needed += text_bytes(database, counts)
     if needed > free.size_bytes:
-        raise _too_large(shown, rows, needed, free)
+        raise _too_large(shown, f"{rows:,} events", needed, free, f"record less: {_LESS}")
 
 
 def check_json_fits(
@@ -108,29 +85,37 @@ def check_json_fits(
         return
     free = free_memory()
     if free is not None and needed > free.size_bytes:
-        raise TooLargeError(
-            f"a report of {shown} does not fit into memory: its {size / 1e9:.1f} GB of JSON need "
-            f"about {needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free "
-            f"{free.bound}",
-            f"use a machine with {_machine_gb(needed)} GB, or record fewer steps: see "
-            f"schedule(active=) ({IGNORE_MEMORY}=1 skips this check)",
-        )
+        less = "record fewer steps: see schedule(active=)"
+        raise _too_large(shown, f"{size / 1e9:.1f} GB of JSON", needed, free, less)
+
+
+def _too_large(shown: str, what: str, needed: int, free: Free, less: str) -> TooLargeError:
+    # The smallest power of two, in GB, of which the report needs at most three quarters.
+    machine = 1 << max(int(needed / 0.75e9), 1).bit_length()
+    return TooLargeError(
+        f"a report of {shown} does not fit into memory: its {what} need about "
+        f"{needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free {free.bound}",
+        f"use a machine with {machine} GB, or {less} ({IGNORE_MEMORY}=1 skips this check)",
+    )
 
 
 def row_counts(database: Database) -> dict[str, int]:
     """Rows of each event table; an upper bound if rows were deleted."""
     left = database.size // _LEAST_ROW_BYTES
     counts = {}
-    for table in EVENTS:
-        counts[table] = min(database.last_row(table), left)
+    for table in BYTES_PER_ROW:
+        try:
+            counts[table] = min(database.last_row(table), left)
+        except sqlite3.DatabaseError:
+            # Damaged: whoever reads it says so, or leaves it out.
+            counts[table] = 0
         left -= counts[table]
     return counts
 
 
 def needed_bytes(counts: Mapping[str, int]) -> int:
     """Peak memory in bytes of a full report with this many events per table."""
-    rows = ((BYTES_PER_ROW_OF.get(table, BYTES_PER_ROW), count) for table, count in counts.items())
-    return PROGRAM_BYTES + sum(each * count for each, count in rows)
+    return PROGRAM_BYTES + sum(BYTES_PER_ROW[table] * count for table, count in counts.items())
 
 
 def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
@@ -140,27 +125,8 @@ def text_bytes(database: Database, counts: Mapping[str, int]) -> int:
     # Short tables need little; and few unique names in the sample are merely rare ones.
     if len(sample) < _SAMPLE or len(once) < _SAMPLE / 4:
         return 0
-    each = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
-    return counts["NVTX_EVENTS"] * sum(each) // len(sample)
-
-
-def _most_text_bytes(database: Database, counts: Mapping[str, int]) -> int:
-    """The most memory that range names can take: as if all of the file were names."""
-    return counts["NVTX_EVENTS"] * BYTES_PER_TEXT + database.size * BYTES_PER_CHARACTER
-
-
-def _too_large(shown: str, rows: int, needed: int, free: Free) -> TooLargeError:
-    return TooLargeError(
-        f"a report of {shown} does not fit into memory: its {rows:,} events need about "
-        f"{needed / 1e9:.1f} GB, and {free.size_bytes / 1e9:.1f} GB are free {free.bound}",
-        f"use a machine with {_machine_gb(needed)} GB, or record less: {_LESS} "
-        f"({IGNORE_MEMORY}=1 skips this check)",
-    )
-
-
-def _machine_gb(needed: int) -> int:
-    """The smallest power of two, in GB, of which the report needs at most three quarters."""
-    return 1 << max(int(needed / 0.75e9), 1).bit_length()
+    sizes = [BYTES_PER_TEXT + BYTES_PER_CHARACTER * len(str(text or "")) for text, _ in once]
+    return counts["NVTX_EVENTS"] * sum(sizes) // len(sample)
 
 
 # Memory that the report of a file needs, estimated from its size or its tables.
@@ -180,21 +146,15 @@ def estimated_bytes(path: Path) -> int:
     try:
         size = path.stat().st_size
         if suffix == ".sqlite" and path.suffix not in ARCHIVE_SUFFIXES and size > _HEADER_BYTES:
-            return _of_tables(path)
-        return PROGRAM_BYTES + round(size * _per_byte(path, suffix))
+            with opened(path) as database:
+                counts = row_counts(database)
+                return needed_bytes(counts) + text_bytes(database, counts)
+        if suffix == ".json":
+            per_byte = JSON_RATIO * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
+        else:
+            plain = _SQLITE if suffix == ".sqlite" else _REPORT
+            per_byte = plain * _UNPACKED.get(path.suffix, 1)
+        return PROGRAM_BYTES + round(size * per_byte)
     except (OSError, TraceFormatError, sqlite3.Error):
         # `load` reports what is wrong with the file.
         return PROGRAM_BYTES
-
-
-def _of_tables(path: Path) -> int:
-    with opened(path) as database:
-        counts = row_counts(database)
-        return needed_bytes(counts) + text_bytes(database, counts)
-
-
-def _per_byte(path: Path, suffix: str) -> float:
-    if suffix == ".json":
-        return JSON_RATIO * (_UNPACKED_JSON if path.suffix in ARCHIVE_SUFFIXES else 1)
-    plain = _SQLITE if suffix == ".sqlite" else _REPORT
-    return plain * _UNPACKED.get(path.suffix, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cached_property, wraps
 from threading import RLock
 from typing import Any, TypeVar, cast
 
@@ -63,6 +63,10 @@ class Facts:
         return Facts(self.without_ranges)
 
 
+def _recorded(name: str) -> cached_property[Table]:
+    return cached_property(lambda trace: cast(Trace, trace).table(name))
+
+
 @dataclass(frozen=True, repr=False)
 class Trace(display.Drawn):
     """One recording.
@@ -119,18 +123,9 @@ class Trace(display.Drawn):
             return self.tables[name]
         return Table.empty(TABLES[name].columns)
 
-    def without(self, *names: str) -> Trace:
-        """The trace without these tables, as if they had not been recorded."""
-        kept = {name: table for name, table in self.tables.items() if name not in names}
-        return replace(self, tables=kept, _facts=Facts())
-
-    def restricted(self, selection: Selection) -> Trace:
-        """The same trace, analyzed for the selected range instances only."""
-        return replace(self, selection=selection, _facts=Facts())
-
-    def strictly(self) -> Trace:
-        """The same trace, analyzed without inferring a range for work of threads without ranges."""
-        return replace(self, strict=True, _facts=Facts())
+    def but(self, **changes: Any) -> Trace:
+        """The same recording with other fields, such as `selection`, `strict` or `peaks`."""
+        return replace(self, **changes, _facts=Facts())
 
     def with_ranges(self, ranges: Table) -> Trace:
         """The same trace with other ranges."""
@@ -138,84 +133,29 @@ class Trace(display.Drawn):
         tables = {**self.tables, "ranges": ranges}
         return replace(self, tables=tables, absent=absent, _facts=self._facts.for_other_ranges())
 
-    def with_counters(self, counters: Table, remarks: tuple[str, ...] = ()) -> Trace:
-        """The same trace with the counters of Nsight Compute from another run of the program."""
-        tables = {**self.tables, "kernel_counters": counters}
-        return replace(self, tables=tables, warnings=(*self.warnings, *remarks), _facts=Facts())
-
-    def with_peaks(self, peaks: Mapping[str, float]) -> Trace:
-        """The same trace with figures of its GPU, by the names of hardware.FIGURES."""
-        return replace(self, peaks=dict(peaks), _facts=Facts())
-
     @property
     def rank(self) -> RankIdentity | None:
         """The rank of the recorded process in a distributed run; None if single or unknown."""
         recorded_rank = RankIdentity.of_run(self.run)
         return recorded_rank or RankIdentity.of_communicators(self.recorded("communicators"))
 
-    @property
-    def kernels(self) -> Table:
-        return self.table("kernels")
-
-    @property
-    def copies(self) -> Table:
-        return self.table("copies")
-
-    @property
-    def sets(self) -> Table:
-        return self.table("sets")
-
-    @property
-    def graph_launches(self) -> Table:
-        return self.table("graph_launches")
-
-    @property
-    def synchronizations(self) -> Table:
-        return self.table("synchronizations")
-
-    @property
-    def memory_events(self) -> Table:
-        return self.table("memory_events")
-
-    @property
-    def overheads(self) -> Table:
-        return self.table("overheads")
-
-    @property
-    def diagnostics(self) -> Table:
-        return self.table("diagnostics")
-
-    @property
-    def kernel_code(self) -> Table:
-        return self.table("kernel_code")
-
-    @property
-    def api_calls(self) -> Table:
-        return self.table("api_calls")
-
-    @property
-    def ranges(self) -> Table:
-        return self.table("ranges")
-
-    @property
-    def call_sites(self) -> Table:
-        return self.table("call_sites")
-
-    @property
-    def callchains(self) -> Table:
-        return self.table("callchains")
-
-    @property
-    def devices(self) -> Table:
-        return self.table("devices")
-
-    @property
-    def processes(self) -> Table:
-        return self.table("processes")
-
-    @property
-    def threads(self) -> Table:
-        return self.table("threads")
+    # The tables that most code reads; each raises MissingTableError if it was not recorded.
+    kernels = _recorded("kernels")
+    copies = _recorded("copies")
+    sets = _recorded("sets")
+    graph_launches = _recorded("graph_launches")
+    synchronizations = _recorded("synchronizations")
+    memory_events = _recorded("memory_events")
+    overheads = _recorded("overheads")
+    diagnostics = _recorded("diagnostics")
+    kernel_code = _recorded("kernel_code")
+    api_calls = _recorded("api_calls")
+    ranges = _recorded("ranges")
+    call_sites = _recorded("call_sites")
+    callchains = _recorded("callchains")
+    devices = _recorded("devices")
+    processes = _recorded("processes")
+    threads = _recorded("threads")
 
 
 Fact = Callable[[Trace], Value]

@@ -93,12 +93,16 @@ def launched_rank(environment: Mapping[str, str]) -> RankIdentity | None:
         if launcher == "torchrun" and local is None:
             # Some clusters set RANK and WORLD_SIZE per node.
             continue
-        if launcher == "srun" and _is_outside_a_step(environment):
+        if launcher == "srun" and (
+            _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
+        ):
             continue
         if launcher == "mpirun" and _is_srun_with_pmi(environment):
             continue
         if rank is not None and size is not None:
-            named = _torch_launcher(environment) if launcher == "torchrun" else launcher
+            named = launcher if launcher != "torchrun" or _ELASTIC in environment else None
+            if launcher == "torchrun" and environment.get(STARTED_BY_RECORD):
+                named = "nproc"
             alone = size <= 1 or rank >= size
             return None if alone else RankIdentity(rank, size, local, local_size, launcher=named)
     # PMIx alone sets no size. Slurm sets the rank for a shell, too.
@@ -114,16 +118,6 @@ def pseudonym(host: str) -> str:
     from hashlib import sha256
 
     return f"host-{sha256(f'traceview host {host}'.encode()).hexdigest()[:8]}"
-
-
-def _torch_launcher(environment: Mapping[str, str]) -> str | None:
-    if environment.get(STARTED_BY_RECORD):
-        return "nproc"
-    return "torchrun" if _ELASTIC in environment else None
-
-
-def _is_outside_a_step(environment: Mapping[str, str]) -> bool:
-    return _ALLOCATION in environment and not _OF_A_STEP & environment.keys()
 
 
 def _is_srun_with_pmi(environment: Mapping[str, str]) -> bool:

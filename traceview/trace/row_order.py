@@ -10,8 +10,8 @@ import numpy.typing as npt
 from traceview import groups
 from traceview.tables import NULL, Array, Texts, rows_of
 from traceview.trace.sqlite.page_reader import THREADS
+from traceview.trace.staged import Staged, numbers_of
 
-Staged = dict[str, Array | Texts]
 MARK_KIND = "mark"
 BY_THREAD = frozenset({"ranges", "call_sites"})
 """Tables in nesting order: see `_nested`."""
@@ -21,10 +21,10 @@ def ordered(name: str, staged: Staged) -> Staged:
     """The rows of a table in its order, which is stable; frees each unordered column."""
     if name in BY_THREAD:
         order = _nested(staged)
-    elif "start_ns" in staged:
-        order = _by_start(staged)
+    elif "start_ns" in staged and not groups.in_order(numbers_of(staged, "start_ns")):
+        order = np.argsort(numbers_of(staged, "start_ns"), kind="stable")
     else:
-        return staged
+        order = None
     if order is None:
         return staged
     with ThreadPoolExecutor(THREADS) as pool:
@@ -32,20 +32,17 @@ def ordered(name: str, staged: Staged) -> Staged:
         return {column: values.result() for column, values in taken.items()}
 
 
-def _by_start(staged: Staged) -> npt.NDArray[np.intp] | None:
-    start = _numbers(staged, "start_ns")
-    if groups.in_order(start):
-        return None
-    return np.argsort(start, kind="stable")
-
-
 def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
     """Order by thread and start, the longest first; an unended range is longest.
 
     Marks come after all ranges, so that the columns of the ranges are slices of the table's.
     """
-    start, end, thread = (_numbers(staged, name) for name in ("start_ns", "end_ns", "thread"))
-    lane = _marks_last(thread, staged.get("kind"))
+    start, end, thread = (numbers_of(staged, name) for name in ("start_ns", "end_ns", "thread"))
+    kind, lane = staged.get("kind"), thread
+    if isinstance(kind, Texts) and MARK_KIND in kind.values:
+        # For marks, the thread plus the number of threads.
+        threads = np.int32(int(thread.max(initial=0)) + 1)
+        lane = np.where(kind.isin([MARK_KIND]), thread + threads, thread)
     order = groups.order_of(lane)
     rows_of_parts = (order[part] for part in groups.overlapping_parts(len(start)))
     if all(
@@ -56,19 +53,5 @@ def _nested(staged: Staged) -> npt.NDArray[np.intp] | None:
     return np.lexsort((_longest_first(end), start, lane))
 
 
-def _marks_last(thread: Array, kind: Array | Texts | None) -> Array:
-    """The thread of each range; for marks, the thread plus the number of threads."""
-    if not isinstance(kind, Texts) or MARK_KIND not in kind.values:
-        return thread
-    threads = int(thread.max(initial=0)) + 1
-    return np.where(kind.isin([MARK_KIND]), thread + np.int32(threads), thread)
-
-
 def _longest_first(end: Array) -> Array:
     return np.where(end == NULL, -np.iinfo(np.int64).max, -end)
-
-
-def _numbers(staged: Staged, name: str) -> Array:
-    values = staged[name]
-    assert not isinstance(values, Texts)
-    return values

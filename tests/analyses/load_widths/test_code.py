@@ -82,9 +82,9 @@ def test_a_range_restricts_the_launches(tmp_path):
     built = launched(export().code("k", ptx()).range("a", 0, 10), 2, took)
     built = launched(built, took + 100, took).range("b", took + 90, took + 110)
     whole = loaded(built, tmp_path)
-    part = ANALYSIS.run(whole.restricted(Selection(("a",))))
+    part = ANALYSIS.run(whole.but(selection=Selection(("a",))))
     assert costs(part, "calls", "total_ns") == [(1, took)]
-    nothing = ANALYSIS.run(whole.restricted(Selection((), ("a", "b"))))
+    nothing = ANALYSIS.run(whole.but(selection=Selection((), ("a", "b"))))
     assert not len(nothing.tables["costs"])
     assert not nothing.findings
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
-from tests.build import Export
+from tests.build import Export, without
 from traceview.analyses.trace_health.analysis import ANALYSIS
 from traceview.report import analyze
 from traceview.trace.load import load
@@ -232,7 +232,7 @@ def test_ranges_with_a_name_that_was_freed_are_no_loss(tmp_path):
 
 
 def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
-    trace = Export().call("cudaLaunchKernel", 0, 10).load(tmp_path).without("kernels")
+    trace = without(Export().call("cudaLaunchKernel", 0, 10).load(tmp_path), "kernels")
 
     messages = [each.message for each in ANALYSIS.run(trace).findings]
 

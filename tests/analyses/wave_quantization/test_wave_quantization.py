@@ -256,7 +256,7 @@ def test_the_figures_of_an_unknown_gpu_can_be_given(tmp_path):
     )
     assert skipped.remedy == "give its figures: --peak capability=9.0 --peak sms=132"
 
-    told = ANALYSIS.run(trace.with_peaks({"capability": 9.0, "sms": 132}))
+    told = ANALYSIS.run(trace.but(peaks={"capability": 9.0, "sms": 132}))
     assert isinstance(told, Result)
     assert only(told)["waves"] == pytest.approx(133 / 132)
 
@@ -313,7 +313,7 @@ def test_a_range_selects_launches(tmp_path):
     export.launch((70, 72), (1020, 2020), gridX=134, **ALONE)
     trace = export.load(tmp_path)
 
-    chosen = ANALYSIS.run(trace.restricted(Selection(("b",))))
+    chosen = ANALYSIS.run(trace.but(selection=Selection(("b",))))
 
     assert rows(chosen, "kernels", "blocks", "calls") == [(134, 1)]
 

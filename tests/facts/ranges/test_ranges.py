@@ -21,7 +21,7 @@ def found(trace: Trace) -> list[tuple[str, bool]]:
 def both(export: Export, folder: Path) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
     """What is found as usual, and strictly."""
     trace = export.load(folder)
-    return found(trace), found(trace.strictly())
+    return found(trace), found(trace.but(strict=True))
 
 
 def test_autograds_launches_are_in_the_range_open_on_the_main_thread(tmp_path):

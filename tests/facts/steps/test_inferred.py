@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import traceview
-from tests.build import Export
+from tests.build import Export, without
 from tests.trace.kineto import traces
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.inferred import with_steps
@@ -18,7 +18,7 @@ MS = 1_000_000
 def test_steps_are_found_again_without_their_ranges(unpack, name):
     trace = traceview.load(unpack(name))
     recorded = steps(trace)
-    found = with_steps(trace.without("ranges"))
+    found = with_steps(without(trace, "ranges"))
     assert steps_source(trace) == "user-ranges"
     assert steps_source(found) == "repetition"
     inferred = steps(found)
@@ -37,7 +37,7 @@ def test_ranges_of_the_program_come_first(unpack):
 
 
 def test_the_report_counts_recorded_ranges_alone(unpack):
-    trace = traceview.load(unpack("mlp_nosync")).without("ranges")
+    trace = without(traceview.load(unpack("mlp_nosync")), "ranges")
     report = traceview.analyze(trace)
     assert "ranges" not in report.trace.row_counts
     assert report.step_count == 8

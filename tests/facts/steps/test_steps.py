@@ -133,7 +133,7 @@ def test_strictly_a_threads_launches_without_a_range_are_in_no_step(tmp_path):
     trace = export.load(tmp_path)
 
     assert steps(trace).operations.tolist() == [2, 2, 2]
-    assert steps(trace.strictly()).operations.tolist() == [1, 1, 1]
+    assert steps(trace.but(strict=True)).operations.tolist() == [1, 1, 1]
 
 
 def paced(works, *, run_ahead=True, gap=0, **where):

@@ -105,11 +105,11 @@ def test_a_synchronization_in_warm_up_is_no_finding(tmp_path):
 
 def test_where_warm_up_alone_was_selected_it_counts(tmp_path):
     trace = program().load(tmp_path)
-    chosen = trace.restricted(Selection(("warm_up",)))
+    chosen = trace.but(selection=Selection(("warm_up",)))
     assert operations_in_warm_up_ranges(chosen) is None
     assert warm_up_notes(chosen) == ()
     assert warm_up_notes(trace)
-    part = trace.restricted(Selection(("phase",)))
+    part = trace.but(selection=Selection(("phase",)))
     assert operations_in_warm_up_ranges(part).sum() == 2
 
 

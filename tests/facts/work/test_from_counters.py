@@ -18,7 +18,9 @@ def of(tmp_path, kernels, *launches):
         start = 100 * number
         export.launch((start, start + 1), (start + 2, start + 90), name=name, **columns)
     rows = [{**GRID, **NOTHING, "short_name": n, "bytes": b, **more} for n, b, more in launches]
-    trace = export.load(tmp_path).with_counters(Table.from_rows(KERNEL_COUNTERS.columns, rows))
+    trace = export.load(tmp_path)
+    counters = Table.from_rows(KERNEL_COUNTERS.columns, rows)
+    trace = trace.but(tables={**trace.tables, "kernel_counters": counters})
     return [None if math.isnan(each) else each for each in from_counters(trace).bytes.tolist()]
 
 

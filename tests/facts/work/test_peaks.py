@@ -8,7 +8,7 @@ from traceview.facts.work.peaks import GIVEN, OF_THE_TRACE, peaks
 
 def known(tmp_path, given=None, **gpu):
     export = Export().kernel_without_launch((0, 10)).gpu(0, **gpu)
-    trace = export.load(tmp_path).with_peaks(given or {})
+    trace = export.load(tmp_path).but(peaks=given or {})
     [found] = peaks(trace)
     return found
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.recorders.recorded_programs import environment, gathered, notes
-from traceview.recorders.tables.kernel_table import _row as row_of
+from traceview.recorders.written_tables import kernel_row as row_of
 from traceview.toolchain import cuda_cpp
 
 TORCH = """

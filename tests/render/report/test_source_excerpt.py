@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from tests.render.example_report import HOSTILE
-from traceview.recorders.tables.python_sample_tables import write_table
+from traceview.recorders.written_tables import write_table
 from traceview.trace.load import load, unpacked
 from traceview.trace.nsys.added_tables import EXCERPTS_TABLE
 
@@ -30,7 +30,7 @@ def page(path):
 
 def add_lines(path, lines):
     rows = [{"file": FILE, "line": number, "text": text} for number, text in lines]
-    write_table(path, EXCERPTS_TABLE, {"file": str, "line": int, "text": str}, rows)
+    write_table(path, EXCERPTS_TABLE, {"file": "TEXT", "line": "INTEGER", "text": "TEXT"}, rows)
 
 
 def source_of(html):

@@ -31,7 +31,7 @@ def rows_of(path):
         there = {n for (n,) in connection.execute("SELECT name FROM sqlite_master")}
         counts = [
             connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in fits.EVENTS
+            for table in fits.BYTES_PER_ROW
             if table in there
         ]
     connection.close()
@@ -161,8 +161,7 @@ def test_a_trace_without_ranges_has_no_texts(tmp_path):
 @pytest.fixture
 def scarce(monkeypatch):
     """As if each row took a megabyte on a machine that has 1 GB to spare."""
-    monkeypatch.setattr(fits, "BYTES_PER_ROW", 10**6)
-    monkeypatch.setattr(fits, "BYTES_PER_ROW_OF", {})
+    monkeypatch.setattr(fits, "BYTES_PER_ROW", dict.fromkeys(fits.BYTES_PER_ROW, 10**6))
     monkeypatch.setattr(fits, "free_memory", lambda: Free(10**9, "on this machine"))
 
 
@@ -212,9 +211,8 @@ def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
     path = tmp_path / "long.sqlite"
     make_trace(path, 40_000, Shape("one stream", processes=1, streams=1), seed=1)
     code = (
-        "import sys; from traceview.trace.memory import requirement; "
-        "each = requirement.BYTES_PER_ROW_OF; "
-        "requirement.BYTES_PER_ROW_OF = dict.fromkeys(each, int(sys.argv[1])); "
+        "import sys; from traceview.trace import memory; "
+        "memory.BYTES_PER_ROW = dict.fromkeys(memory.BYTES_PER_ROW, int(sys.argv[1])); "
         "from traceview.cli import main; main(['report', sys.argv[2]])"
     )
     limit = 3 * 10**9
@@ -228,7 +226,7 @@ def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
             check=False,
         )
 
-    refused, done = report(10**5), report(fits.BYTES_PER_ROW)
+    refused, done = report(10**5), report(150)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("traceview: error: a report of ")
     assert "under the 3.0 GB limit of ulimit -v" in refused.stderr

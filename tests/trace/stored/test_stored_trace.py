@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import without
 from tests.places import DATA
 from tests.trace.kineto.traces import training, write
 from traceview.errors import TraceFormatError
@@ -74,9 +75,9 @@ def test_sql_finds_the_kernels_by_name(stored: Path):
 
 
 def test_an_absent_table_stays_absent_and_an_empty_one_empty(tmp_path: Path):
-    trace = load(DATA / "training.sqlite.xz").without("copies")
+    trace = without(load(DATA / "training.sqlite.xz"), "copies")
     none = trace.kernels.take(trace.kernels["start_ns"] < 0)
-    trace = Trace(**{**vars(trace), "tables": {**trace.tables, "kernels": none}})
+    trace = trace.but(tables={**trace.tables, "kernels": none})
     write_trace(trace, tmp_path / "stored.sqlite")
     again = load(tmp_path / "stored.sqlite")
     assert "copies" not in again.tables

@@ -41,7 +41,7 @@ from traceview.trace import Selection, Trace
 
 def compute(trace: Trace) -> Result:
     # The parts of a step do not depend on which steps are selected.
-    whole = trace.restricted(Selection()) if trace.selection else trace
+    whole = trace.but(selection=Selection()) if trace.selection else trace
     all_steps = steps(whole)
     chosen = selected(trace, all_steps.process, all_steps.cpu_start_ns)
     labels = step_names(whole)

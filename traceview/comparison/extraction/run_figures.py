@@ -152,7 +152,7 @@ def figures_of(trace: Trace) -> RunFigures:
 
     Raises ComparisonRefusedError where no GPU work was recorded.
     """
-    trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
+    trace = with_steps(trace.but(selection=Selection()) if trace.selection else trace)
     window, listed = run_window(trace), _sequence(trace)
     return RunFigures(
         name=Path(trace.path).name,

@@ -115,7 +115,7 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
 
     `verdict`, `limit` and `findings`, which come from the rank's own report, are left empty.
     """
-    trace = with_steps(trace.restricted(Selection()) if trace.selection else trace)
+    trace = with_steps(trace.but(selection=Selection()) if trace.selection else trace)
     owners = rank_owners(trace)
     names = rank_names(trace, owners)
     return tuple(_figures(trace, *pair) for pair in zip(owners, names, strict=True))

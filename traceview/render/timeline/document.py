@@ -27,11 +27,11 @@ from traceview.render.timeline.strip import strip
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.tables.packed_texts import PackedTexts
 from traceview.timeline.counters import Counter
-from traceview.timeline.lanes import Lane
 from traceview.timeline.levels import Leaves, leaves
 from traceview.timeline.names import CLASSES, NameTable
 from traceview.timeline.stream_lanes import LAUNCH_COLUMNS, LaunchConfigurations, device_title
 from traceview.timeline.timeline import Timeline, timeline
+from traceview.timeline.tracks import Lane
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSES
 

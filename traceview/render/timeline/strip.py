@@ -13,9 +13,9 @@ from traceview.intervals import Intervals
 from traceview.render.base.colors import color_class
 from traceview.render.base.safe_text import visible
 from traceview.tables import Integers
-from traceview.timeline.lanes import Lane
 from traceview.timeline.stream_lanes import device_title
 from traceview.timeline.timeline import Timeline
+from traceview.timeline.tracks import Lane
 from traceview.trace import Trace
 
 _WIDTH, _SLOTS = 1000, 500

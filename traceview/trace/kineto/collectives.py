@@ -20,9 +20,9 @@ from traceview.tables import NULL, Array, Integers, Texts
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.values import ABSENT, INT32, Codes, integers
+from traceview.trace.staged import Staged
 
 # Bytes that a collective call moves, from the element counts that torch.distributed notes.
 #
@@ -72,9 +72,10 @@ def item_bytes(dtype: Any) -> int:
 
 def splits_of(args: Any, kind: str | None) -> str:
     """Splits (in, out) and bytes per row of an all-to-all as text; "" if equal, or not known."""
-    splits = [text for text in (args.splits_in, args.splits_out) if _is_uneven(text)]
     both = [args.splits_in, args.splits_out]
-    if kind != "all-to-all" or not splits or not all(map(_is_listed, both)):
+    if kind != "all-to-all" or not any(map(_is_uneven, both)):
+        return ""
+    if not all(type(text) is str and _SPLITS.fullmatch(text) for text in both):
         return ""
     rows = [sum(_parsed(text)) for text in both]
     counts = [args.elements_in, args.elements_out]
@@ -101,10 +102,6 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < _MOST_ELEMENTS
 
 
-def _is_listed(text: Any) -> bool:
-    return type(text) is str and bool(_SPLITS.fullmatch(text))
-
-
 def _is_uneven(text: Any) -> bool:
     """Whether the splits differ, or are too many to be listed completely."""
     return type(text) is str and ("..." in text or len(set(_parsed(text))) > 1)
@@ -114,19 +111,16 @@ def _parsed(text: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d{1,15}", text)]
 
 
+_MOVING = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
+    *("gather", "scatter"),
+)
 _KINDS = (
-    (re.compile(r"_?all_?reduce"), "all-reduce"),
-    (re.compile(r"_?all_?gather"), "all-gather"),
-    (re.compile(r"_?reduce_?scatter"), "reduce-scatter"),
-    (re.compile(r"_?all_?to_?all"), "all-to-all"),
-    (re.compile(r"_?broadcast"), "broadcast"),
-    (re.compile(r"_?reduce"), "reduce"),
-    (re.compile(r"_?gather"), "gather"),
-    (re.compile(r"_?scatter"), "scatter"),
-    (re.compile(r"send"), "send"),
-    (re.compile(r"recv"), "receive"),
+    *((re.compile("_?" + kind.replace("-", "_?")), kind) for kind in _MOVING),
+    *((re.compile("send"), "send"), (re.compile("recv"), "receive")),
 )
 _MOST_RANKS = 1 << 20
+_SIZES = ("bytes", "total_bytes", "bus_bytes")
 
 
 @dataclass
@@ -145,21 +139,22 @@ class Collectives:
         events = [event for event in events if kind_of((event.args or NO_ARGUMENTS).collective)]
         if not events:
             return
-        events, start, end = work.timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
-        kinds = [kind_of(one.collective) for one in args]
-        peers = list(map(_peer, args, kinds))
-        sizes = np.array(list(map(sizes_of, args, kinds)), np.int64).reshape(-1, 3)
+        timed = work.timed(events)
+        kinds = [kind_of(one.collective) for one in timed.args]
+        ends = {"send": "target_rank", "receive": "source_rank"}
+        peers = [
+            getattr(one, ends.get(k or "", ""), None)
+            for one, k in zip(timed.args, kinds, strict=True)
+        ]
+        sizes = np.array(list(map(sizes_of, timed.args, kinds)), np.int64).reshape(-1, 3)
         self.parts.add(
-            start_ns=start,
-            end_ns=end,
-            thread=work.owners.of(events),
+            start_ns=timed.start_ns,
+            end_ns=timed.end_ns,
+            thread=work.owners.of(timed.events),
             kind=self.kinds.of(kinds),
-            group=np.array([self._group(one) for one in args], np.int64),
-            bytes=sizes[:, 0],
-            total_bytes=sizes[:, 1],
-            bus_bytes=sizes[:, 2],
-            splits=self.splits.of(list(map(splits_of, args, kinds))),
+            group=np.array([self._group(one) for one in timed.args], np.int64),
+            **dict(zip(_SIZES, sizes.T, strict=True)),
+            splits=self.splits.of(list(map(splits_of, timed.args, kinds))),
             peer=integers(peers),
         )
 
@@ -178,10 +173,6 @@ def kind_of(name: Any) -> str | None:
     return next((kind for rule, kind in _KINDS if rule.match(text)), None)
 
 
-def _peer(args: Any, kind: str | None) -> Any:
-    return {"send": args.target_rank, "receive": args.source_rank}.get(kind or "")
-
-
 def collective_tables(
     collectives: Collectives, settled: SettledOwners, distributed: Mapping[str, Any]
 ) -> tuple[Staged, Staged]:
@@ -189,8 +180,22 @@ def collective_tables(
     parts = collectives.parts
     provisional, group = parts.take("thread", np.int32), parts.take("group")
     listed = [_Group.of(key, distributed.get("rank")) for key in collectives.groups]
-    number = np.array([each.number for each in listed], np.int64)
+    number = np.array([process_group.number for process_group in listed], np.int64)
     process = settled.process[provisional]
+    # The columns of bytes; an all-to-all with splits is sized for the own rank in its group.
+    sizes = np.stack([collectives.parts.take(name) for name in _SIZES], axis=1)
+    texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
+    uneven = np.flatnonzero(splits != collectives.splits.index.get("", -1))
+    alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
+    pairs = uneven[alike.first]
+    known = [
+        exchanged_bytes(texts[text], listed[place].own) or sizes[row]
+        for row, text, place in zip(
+            pairs.tolist(), splits[pairs].tolist(), group[pairs].tolist(), strict=True
+        )
+    ]
+    if known:
+        sizes[uneven] = np.array(known, np.int64)[alike.ids]
     calls: Staged = {
         "start_ns": parts.take("start_ns"),
         "end_ns": parts.take("end_ns"),
@@ -198,7 +203,7 @@ def collective_tables(
         "process": process,
         "kind": collectives.kinds.texts(parts.take("kind", np.int32)),
         "communicator": number[group],
-        **_sizes(collectives, listed, group),
+        **{name: sizes[:, place].copy() for place, name in enumerate(_SIZES)},
         "peer": _peers(listed, group, parts.take("peer")),
     }
     return calls, _communicators(collectives, listed, group, process)
@@ -227,33 +232,14 @@ class _Group:
         return len(self.members) == self.size
 
 
-def _sizes(collectives: Collectives, listed: Sequence[_Group], group: Integers) -> Staged:
-    """The columns of bytes; an all-to-all with splits is sized for the own rank in its group."""
-    names = ("bytes", "total_bytes", "bus_bytes")
-    sizes = np.stack([collectives.parts.take(name) for name in names], axis=1)
-    texts, splits = list(collectives.splits.index), collectives.parts.take("splits")
-    uneven = np.flatnonzero(splits != collectives.splits.index.get("", -1))
-    alike = groups.group(splits[uneven].astype(np.int64), group[uneven])
-    pairs = uneven[alike.first]
-    known = [
-        exchanged_bytes(texts[text], listed[place].own) or sizes[row]
-        for row, text, place in zip(
-            pairs.tolist(), splits[pairs].tolist(), group[pairs].tolist(), strict=True
-        )
-    ]
-    if known:
-        sizes[uneven] = np.array(known, np.int64)[alike.ids]
-    return {name: sizes[:, place].copy() for place, name in enumerate(names)}
-
-
 def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
     """The rank of each peer within its group; torch records its rank within the whole job."""
     result = np.where((peer < 0) | (peer > INT32.max), ABSENT, peer).astype(np.int32)
-    for place, each in enumerate(listed):
-        if each.members != tuple(range(len(each.members))):
+    for place, process_group in enumerate(listed):
+        if process_group.members != tuple(range(len(process_group.members))):
             rows = np.flatnonzero((group == place) & (result != ABSENT))
-            order = np.argsort(each.members)
-            ordered = np.array(each.members, np.int64)[order]
+            order = np.argsort(process_group.members)
+            ordered = np.array(process_group.members, np.int64)[order]
             at = np.minimum(np.searchsorted(ordered, result[rows]), len(ordered) - 1)
             result[rows] = np.where(ordered[at] == result[rows], order[at], ABSENT)
     return result
@@ -262,17 +248,20 @@ def _peers(listed: Sequence[_Group], group: Integers, peer: Integers) -> Array:
 def _communicators(
     collectives: Collectives, listed: Sequence[_Group], group: Integers, process: Any
 ) -> Staged:
-    places = [place for place, each in enumerate(listed) if each.own >= 0]
+    places = [place for place, process_group in enumerate(listed) if process_group.own >= 0]
     chosen = [listed[place] for place in places]
     used = [int(process[group == place][0]) for place in places]
     return {
         "process": np.array(used, np.int32),
-        "communicator": np.array([each.number for each in chosen], np.int64),
-        "ranks": np.array([each.size for each in chosen], np.int32),
-        "rank": np.array([each.own for each in chosen], np.int32),
+        "communicator": np.array([process_group.number for process_group in chosen], np.int64),
+        "ranks": np.array([process_group.size for process_group in chosen], np.int32),
+        "rank": np.array([process_group.own for process_group in chosen], np.int32),
         "name": Texts.of([collectives.descriptions.get(place) for place in places]),
         "members": Texts.of(
-            [",".join(map(str, each.members)) if each.is_whole else None for each in chosen]
+            [
+                ",".join(map(str, process_group.members)) if process_group.is_whole else None
+                for process_group in chosen
+            ]
         ),
     }
 

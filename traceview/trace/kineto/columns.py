@@ -138,45 +138,39 @@ def _stored(values: Array) -> int:
     return values.nbytes if any(values.strides) else 0
 
 
-def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """The columns copied into an mmap of their own, which is unmapped once all are dropped.
-
-    In Python's heap, freed arrays between arrays that are kept would not return their memory.
-    """
-    size = sum(_aligned(each.nbytes) + 3 * _ALIGNMENT for each in columns.values())
-    pages = _Pages(mmap.mmap(-1, size))
-    return {
-        name: replace(
-            column,
-            above=pages.copy(column.above),
-            far_rows=pages.copy(column.far_rows),
-            far=pages.copy(column.far),
-        )
-        for name, column in columns.items()
-    }
-
-
-@dataclass
-class _Pages:
-    """An mmap that arrays are copied into, one after the other."""
-
-    pages: mmap.mmap
-    used: int = 0
-
-    def copy(self, values: Array) -> Array:
-        if not _stored(values):
-            return values
-        copied = np.frombuffer(self.pages, values.dtype, values.size, self.used)
-        copied[...] = values.reshape(-1)
-        self.used += _aligned(values.nbytes)
-        return copied.reshape(values.shape)
-
-
 _ALIGNMENT = 8
 
 
 def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
+    """The columns copied into an mmap of their own, which is unmapped once all are dropped.
+
+    In Python's heap, freed arrays between arrays that are kept would not return their memory.
+    """
+    size = sum(_aligned(column.nbytes) + 3 * _ALIGNMENT for column in columns.values())
+    pages, used = mmap.mmap(-1, size), 0
+
+    def copy(values: Array) -> Array:
+        nonlocal used
+        if not _stored(values):
+            return values
+        copied = np.frombuffer(pages, values.dtype, values.size, used)
+        copied[...] = values.reshape(-1)
+        used += _aligned(values.nbytes)
+        return copied.reshape(values.shape)
+
+    return {
+        name: replace(
+            column,
+            above=copy(column.above),
+            far_rows=copy(column.far_rows),
+            far=copy(column.far),
+        )
+        for name, column in columns.items()
+    }
 
 
 @dataclass
@@ -234,5 +228,5 @@ class ColumnParts:
 
     def distinct(self, name: str) -> Integers:
         """The distinct values of a column, sorted."""
-        each = [groups.different(values) for (values,) in self.blocks(name)]
-        return groups.different(np.concatenate([np.zeros(0, np.int64), *each]))
+        values = [groups.different(block) for (block,) in self.blocks(name)]
+        return groups.different(np.concatenate([np.zeros(0, np.int64), *values]))

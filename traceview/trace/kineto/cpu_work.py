@@ -9,23 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from traceview.tables import (
-    NULL,
-    Integers,
-    RowNumbers,
-    Texts,
-    constant,
-    joined,
-    object_array,
-    picked,
-)
+from traceview.tables import NULL, RowNumbers, Texts, constant, joined, object_array, picked
 from traceview.trace.kineto.columns import ColumnParts
-from traceview.trace.kineto.events import NO_ARGUMENTS, NOTHING, Arguments, Events, KinetoEvent
-from traceview.trace.kineto.gpu_work import Staged, numbers_of, triples
+from traceview.trace.kineto.events import NOTHING, Arguments, Events, KinetoEvent
+from traceview.trace.kineto.gpu_work import triples
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import KinetoOwners
-from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
+from traceview.trace.kineto.values import ABSENT, Codes, TimedEvents, amounts, integers
 from traceview.trace.schema.ranges import OPERATORS
+from traceview.trace.staged import Staged, numbers_of, same_text
 
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|R\d{4})+$")
 _GRAPH = re.compile(r"(cuda|cu|hip)GraphLaunch")
@@ -45,8 +37,9 @@ class RangeParts:
     parts: ColumnParts = field(default_factory=ColumnParts)
     names: Codes = field(default_factory=Codes)
 
-    def add(self, start: Integers, end: Integers, thread: RowNumbers, names: Sequence[Any]) -> None:
-        self.parts.add(start_ns=start, end_ns=end, thread=thread, name=self.names.of(names))
+    def add(self, timed: TimedEvents, owners: KinetoOwners, names: Sequence[Any]) -> None:
+        thread, name = owners.of(timed.events), self.names.of(names)
+        self.parts.add(start_ns=timed.start_ns, end_ns=timed.end_ns, thread=thread, name=name)
 
 
 @dataclass
@@ -65,25 +58,28 @@ class CpuWork:
     overhead_names: Codes = field(default_factory=Codes)
     undated: int = 0
 
-    def timed(self, events: Events) -> tuple[Events, Integers, Integers]:
-        """The events that have a time, and start and end of each."""
-        spans = times(events)
-        self.undated += spans.undated
-        return with_times(events, spans)
+    def timed(self, events: Events) -> TimedEvents:
+        """The events that have a time; counts the others."""
+        timed = TimedEvents.of(events)
+        self.undated += timed.undated
+        return timed
 
     def add_calls(self, events: Events) -> None:
-        events, start, end = self.timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
+        timed = self.timed(events)
+        first = self.calls.rows
         self.calls.add(
-            start_ns=start,
-            end_ns=end,
-            thread=self.owners.of(events),
-            correlation_id=integers([one.correlation for one in args]),
-            name=self.call_names.of([event.name for event in events]),
+            start_ns=timed.start_ns,
+            end_ns=timed.end_ns,
+            thread=self.owners.of(timed.events),
+            correlation_id=timed.integers("correlation"),
+            name=self.call_names.of(timed.names),
         )
-        first = self.calls.rows - len(args)
-        noted = [row for row, one in enumerate(args) if _notes_shape(one)]
-        self.add_shapes([args[row] for row in noted], [first + row for row in noted])
+        noted = [
+            (row, one)
+            for row, one in enumerate(timed.args, first)
+            if one.grid is not None or one.size is not None
+        ]
+        self.add_shapes([one for _, one in noted], [row for row, _ in noted])
 
     def add_shapes(self, args: Sequence[Arguments], calls: Sequence[int]) -> None:
         """Add launch shapes and copy sizes of `calls` (rows), which only ROCm records there."""
@@ -99,41 +95,30 @@ class CpuWork:
 
     def add_annotations(self, events: Events) -> None:
         """Add ranges of the program: record_function, ProfilerStep and ranges of libraries."""
-        events, start, end = self.timed(events)
-        names = [event.name for event in events]
-        self.annotations.add(start, end, self.owners.of(events), names)
+        timed = self.timed(events)
+        self.annotations.add(timed, self.owners, timed.names)
 
     def add_operators(self, events: Events) -> None:
-        events, start, end = self.timed(events)
-        names = [_with_sizes(event) for event in events]
-        self.operators.add(start, end, self.owners.of(events), names)
+        timed = self.timed(events)
+        self.operators.add(timed, self.owners, [_with_sizes(event) for event in timed.events])
 
     def add_syncs(self, events: Events) -> None:
-        events, start, end = self.timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
-        stream = integers([one.stream for one in args])
+        timed = self.timed(events)
+        stream = timed.integers("stream")
+        kinds = zip(timed.values("sync_kind"), timed.names, strict=True)
         self.syncs.add(
-            start_ns=start,
-            end_ns=end,
-            context_id=amounts([one.context for one in args]),
+            start_ns=timed.start_ns,
+            end_ns=timed.end_ns,
+            context_id=timed.amounts("context"),
             stream_id=np.where(stream < 0, NULL, stream),
-            correlation_id=integers([one.correlation for one in args]),
-            kind=self.sync_kinds.of(
-                [one.sync_kind or event.name for one, event in zip(args, events, strict=True)]
-            ),
+            correlation_id=timed.integers("correlation"),
+            kind=self.sync_kinds.of([kind or name for kind, name in kinds]),
         )
 
     def add_overheads(self, events: Events) -> None:
-        events, start, end = self.timed(events)
-        self.overheads.add(
-            start_ns=start,
-            end_ns=end,
-            name=self.overhead_names.of([event.name for event in events]),
-        )
-
-
-def _notes_shape(args: Arguments) -> bool:
-    return args.grid is not None or args.size is not None
+        timed = self.timed(events)
+        names = self.overhead_names.of(timed.names)
+        self.overheads.add(start_ns=timed.start_ns, end_ns=timed.end_ns, name=names)
 
 
 def _with_sizes(event: KinetoEvent) -> Any:
@@ -177,43 +162,39 @@ def api_calls(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> tuple[S
         "callchain_id": constant(NULL, len(correlation), np.int64),
     }
     start = numbers_of(staged, "start_ns")
-    shapes = _shapes(work.shapes, len(graph))
-    return staged, LaunchCalls(of_process, correlation, start, graph, *shapes)
-
-
-def _shapes(parts: ColumnParts, calls: int) -> tuple[RowNumbers, RowNumbers, RowNumbers, Integers]:
-    """Grid, block, shared memory and bytes of each call; 0, and −1 bytes, where not recorded."""
+    # Grid, block, shared memory and bytes of each call; 0, and −1 bytes, where not recorded.
+    calls = len(graph)
     grid, block = np.zeros((calls, 3), np.int32), np.zeros((calls, 3), np.int32)
     shared, size = np.zeros(calls, np.int32), constant(-1, calls, np.int64)
-    if parts.rows:
-        of, size = parts.take("call"), size.copy()
-        grid[of], block[of] = parts.take("grid"), parts.take("block")
-        shared[of], size[of] = parts.take("shared"), parts.take("bytes")
-    return grid, block, shared, size
+    if work.shapes.rows:
+        of, size = work.shapes.take("call"), size.copy()
+        grid[of], block[of] = work.shapes.take("grid"), work.shapes.take("block")
+        shared[of], size[of] = work.shapes.take("shared"), work.shapes.take("bytes")
+    return staged, LaunchCalls(of_process, correlation, start, graph, grid, block, shared, size)
 
 
 def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
     """The ranges table: ranges of the program, then operators of torch in the domain OPERATORS."""
     both = (work.annotations, work.operators)
     first = work.annotations.parts.rows
-    provisional = joined([each.parts.take("thread", np.int32) for each in both])
+    provisional = joined([part.parts.take("thread", np.int32) for part in both])
     count = len(provisional)
-    names = [str(name) or "(unnamed)" for each in both for name in each.names.index]
-    of_annotations, of_operators = (each.parts.take("name", np.int32) for each in both)
+    names = [str(name) or "(unnamed)" for part in both for name in part.names.index]
+    of_annotations, of_operators = (part.parts.take("name", np.int32) for part in both)
     later = np.int32(len(work.annotations.names.index))
     codes = np.concatenate((of_annotations, of_operators + later))
     # In traces of 2021 the profiler's steps are listed among the operators.
     steps = np.array([name.startswith("ProfilerStep#") for name in names], bool)
     operator = (np.arange(count) >= first) & ~steps[codes]
     return {
-        "start_ns": joined([each.parts.take("start_ns") for each in both]),
-        "end_ns": joined([each.parts.take("end_ns") for each in both]),
+        "start_ns": joined([part.parts.take("start_ns") for part in both]),
+        "end_ns": joined([part.parts.take("end_ns") for part in both]),
         "thread": _of_threads(thread, provisional),
         "process": _of_threads(process, provisional),
         "end_thread": constant(ABSENT, count, np.int32),
         "name": Texts(codes, object_array(names)).map(names),
         "domain": Texts(np.where(operator, 0, -1).astype(np.int32), object_array([OPERATORS])),
-        "kind": Texts(constant(0, count, np.int32), object_array(["push-pop"])),
+        "kind": same_text("push-pop", count),
         "payload": constant(NULL, count, np.int64),
     }
 
@@ -249,5 +230,5 @@ def overheads(work: CpuWork, main: int) -> Staged:
         "thread": constant(ABSENT, len(start), np.int32),
         "process": constant(main, len(start), np.int32),
         "name": Texts(np.maximum(names.codes, 0), names.values),
-        "kind": Texts(constant(0, len(start), np.int32), object_array(["cupti"])),
+        "kind": same_text("cupti", len(start)),
     }

@@ -17,7 +17,6 @@ import msgspec
 from traceview.errors import TraceFormatError
 from traceview.trace.kineto import USE_TRACE
 
-Scalar = int | float | str | None
 NOTHING = msgspec.Raw(b"")
 
 
@@ -149,36 +148,30 @@ _UNREAD = ("gpu_user_annotation", "ac2g", "fwdbwd", "async_gpu", "async_cpu_to_g
 def _arguments(names: str) -> Any:
     """A Struct type with only these fields of Arguments."""
     wanted = names.split()
-    fields = [each for each in msgspec.structs.fields(Arguments) if each.name in wanted]
+    fields = [field for field in msgspec.structs.fields(Arguments) if field.name in wanted]
     assert len(fields) == len(wanted)
-    listed = [(each.name, each.type, each.default) for each in fields]
-    rename = {each.name: each.encode_name for each in fields}
+    listed = [(field.name, field.type, field.default) for field in fields]
+    rename = {field.name: field.encode_name for field in fields}
     return msgspec.defstruct("SomeArguments", listed, gc=False, rename=rename)
-
-
-def _of_category(category: str, fields: Sequence[tuple[str, Any, Any]]) -> Any:
-    return msgspec.defstruct(
-        f"Event_{category}",
-        fields,
-        gc=False,
-        tag_field="cat",
-        tag=category,
-        namespace={"cat": category},
-    )
 
 
 def _known() -> Any:
     """A union of event types, told apart by `cat`."""
     shared: list[tuple[str, Any, Any]] = [
-        (each.name, each.type, each.default)
-        for each in msgspec.structs.fields(KinetoEvent)
-        if each.name not in ("cat", "args")
+        (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(KinetoEvent)
+        if field.name not in ("cat", "args")
     ]
-    kinds = [
-        _of_category(name, [*shared, ("args", _arguments(names) | None, None)])
-        for name, names in _READ.items()
+    fields_of = {
+        name: [*shared, ("args", _arguments(names) | None, None)] for name, names in _READ.items()
+    }
+    fields_of |= {name: [("ph", Any, None)] for name in _UNREAD}
+    kinds: list[Any] = [
+        msgspec.defstruct(
+            f"Event_{name}", fields, gc=False, tag_field="cat", tag=name, namespace={"cat": name}
+        )
+        for name, fields in fields_of.items()
     ]
-    kinds += [_of_category(name, [("ph", Any, None)]) for name in _UNREAD]
     return functools.reduce(operator.or_, kinds)
 
 

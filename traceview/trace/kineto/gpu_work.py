@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -11,18 +11,24 @@ from typing import Any
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant
 from traceview.trace.kineto.columns import ColumnParts
-from traceview.trace.kineto.events import NO_ARGUMENTS, Events
+from traceview.trace.kineto.events import Events
 from traceview.trace.kineto.launch_calls import LaunchCalls
 from traceview.trace.kineto.owners import gpu_numbers
-from traceview.trace.kineto.values import ABSENT, Codes, amounts, integers, times, with_times
+from traceview.trace.kineto.values import (
+    ABSENT,
+    MOST_BYTES,
+    Codes,
+    TimedEvents,
+    amounts,
+    integers,
+)
+from traceview.trace.staged import Staged, absent_texts, numbers_of, same_text
 
-Staged = dict[str, Array | Texts]
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)
 _TRACK = ("device", "context_id", "stream_id")
 _SIDES = {"h": "H", "d": "D", "a": "A", "p": "P"}
-_MEMORY = {"host": "unknown", "unknown": "unknown", "device static": "device static"}
 
 
 @dataclass
@@ -45,64 +51,53 @@ class GpuWork:
         return self.kernels, self.copies, self.sets
 
     def add_kernels(self, events: Events) -> None:
-        events, start, end = self._timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
+        timed = self._timed(events)
         self.kernels.add(
-            **_on_stream(events, start, end),
-            name=self.names.of([event.name for event in events]),
-            **_by_axis("grid", triples([one.grid for one in args])),
-            **_by_axis("block", triples([one.block for one in args])),
-            registers=amounts([one.registers for one in args]),
-            shared=amounts([one.shared_memory for one in args]),
-            node=integers([one.graph_node for one in args]),
+            **_on_stream(timed),
+            name=self.names.of(timed.names),
+            **_by_axis("grid", triples(timed.values("grid"))),
+            **_by_axis("block", triples(timed.values("block"))),
+            registers=timed.amounts("registers"),
+            shared=timed.amounts("shared_memory"),
+            node=timed.integers("graph_node"),
         )
 
     def add_copies(self, events: Events) -> None:
-        events, start, end = self._timed(events)
-        self.copies.add(
-            **_on_stream(events, start, end),
-            name=self.copy_names.of([event.name for event in events]),
-            bytes=_bytes(events),
-            node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
-        )
+        timed = self._timed(events)
+        names = self.copy_names.of(timed.names)
+        self.copies.add(**_on_stream(timed), **_sized(timed), name=names)
 
     def add_sets(self, events: Events) -> None:
-        events, start, end = self._timed(events)
-        self.sets.add(
-            **_on_stream(events, start, end),
-            bytes=_bytes(events),
-            node=integers([(event.args or NO_ARGUMENTS).graph_node for event in events]),
-        )
+        timed = self._timed(events)
+        self.sets.add(**_on_stream(timed), **_sized(timed))
 
-    def _timed(self, events: Events) -> tuple[Events, Integers, Integers]:
-        spans = times(events)
-        self.undated += spans.undated
-        return with_times(events, spans)
+    def _timed(self, events: Events) -> TimedEvents:
+        timed = TimedEvents.of(events)
+        self.undated += timed.undated
+        return timed
 
 
-def _on_stream(events: Events, start: Integers, end: Integers) -> dict[str, Array]:
-    args = [event.args or NO_ARGUMENTS for event in events]
-    device = integers([one.device for one in args])
-    stream = integers([one.stream for one in args])
+def _on_stream(timed: TimedEvents) -> dict[str, Array]:
+    device, stream = timed.integers("device"), timed.integers("stream")
     missing = (device == NULL) | (stream == NULL)
     if missing.any():
         # Such events use the GPU as process and the stream as thread.
-        device = np.where(device == NULL, integers([event.pid for event in events]), device)
-        stream = np.where(stream == NULL, integers([event.tid for event in events]), stream)
+        device = np.where(device == NULL, integers([e.pid for e in timed.events]), device)
+        stream = np.where(stream == NULL, integers([e.tid for e in timed.events]), stream)
     return {
-        "start_ns": start,
-        "end_ns": end,
+        "start_ns": timed.start_ns,
+        "end_ns": timed.end_ns,
         "device": gpu_numbers(device),
-        "context_id": amounts([one.context for one in args]),
+        "context_id": timed.amounts("context"),
         "stream_id": np.where(abs(stream) < 1 << 31, stream, 0).astype(np.int32),
-        "correlation_id": integers([one.correlation for one in args]),
+        "correlation_id": timed.integers("correlation"),
     }
 
 
-def _bytes(events: Events) -> Integers:
-    """Bytes of copies and memsets; −1 where the event has none, as on ROCm."""
-    sizes = integers([(event.args or NO_ARGUMENTS).bytes for event in events], -1)
-    return sizes.clip(-1, 1 << 50)
+def _sized(timed: TimedEvents) -> dict[str, Array]:
+    """Bytes of copies and memsets, −1 where the event has none, as on ROCm; and graph nodes."""
+    size = timed.integers("bytes", -1).clip(-1, MOST_BYTES)
+    return {"bytes": size, "node": timed.integers("graph_node")}
 
 
 def triples(values: Sequence[Any]) -> RowNumbers:
@@ -115,12 +110,8 @@ def triples(values: Sequence[Any]) -> RowNumbers:
 
 def _placed(parts: ColumnParts, launches: LaunchCalls, main: int) -> tuple[Staged, Integers]:
     """The columns that all GPU work has, and the launch call of each row (−1: none)."""
-    staged: Staged = {
-        name: parts.take(
-            name, np.int32 if name in ("device", "context_id", "stream_id") else np.int64
-        )
-        for name in ("start_ns", "end_ns", "device", "context_id", "stream_id", "correlation_id")
-    }
+    staged: Staged = {name: parts.take(name, np.int32) for name in _TRACK}
+    staged |= {name: parts.take(name) for name in ("start_ns", "end_ns", "correlation_id")}
     correlation = numbers_of(staged, "correlation_id")
     if launches.ambiguous:
         track = groups.group(*(numbers_of(staged, name) for name in _TRACK)).ids
@@ -147,7 +138,7 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         **_shapes(parts, launches, launch),
         "name": names,
         "short_name": names.map([short_name(str(name)) for name in names.values]),
-        "mangled_name": Texts(constant(-1, count, np.int32), object_array([])),
+        "mangled_name": absent_texts(count),
         "registers_per_thread": parts.take("registers", np.int32),
         "static_shared_memory_bytes": constant(0, count, np.int32),
         "shared_memory_config_bytes": absent32,
@@ -225,7 +216,7 @@ def copies(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
     size = _sizes(parts, launches, launch)
     names = work.copy_names.texts(parts.take("name", np.int32))
     parsed = [_copy(str(name)) for name in names.values]
-    unknown = Texts(constant(0, len(launch), np.int32), object_array(["unknown"]))
+    unknown = same_text("unknown", len(launch))
     sides = {
         column: names.map([one[place] for one in parsed]) if len(parsed) else unknown
         for place, column in enumerate(("direction", "source_memory", "destination_memory"))
@@ -235,7 +226,7 @@ def copies(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         **staged,
         **sides,
         "bytes": np.maximum(size, 0),
-        "migration_cause": Texts(constant(-1, len(launch), np.int32), object_array([])),
+        "migration_cause": absent_texts(len(launch)),
         "graph_node_id": _nodes(parts, staged, launches, launch),
     }
 
@@ -262,16 +253,7 @@ def _copy(name: str) -> tuple[str, str, str]:
     match = _COPY.match(name)
     if not match:
         return ("unknown", "unknown", "unknown")
-    source, target = match[1].lower(), match[2].lower()
-    direction = f"{_SIDES.get(source, '?')}2{_SIDES.get(target, '?')}"
-    if "?" in direction:
-        direction = "unknown"
-    memory = [(match[place] or "unknown").lower() for place in (3, 4)]
-    return (direction, _MEMORY.get(memory[0], memory[0]), _MEMORY.get(memory[1], memory[1]))
-
-
-def numbers_of(staged: Mapping[str, Array | Texts], name: str) -> Array:
-    """A column that is not text."""
-    values = staged[name]
-    assert not isinstance(values, Texts)
-    return values
+    source, target = (_SIDES.get(match[place].lower()) for place in (1, 2))
+    memory = ((match[place] or "unknown").lower() for place in (3, 4))
+    source_memory, target_memory = ("unknown" if kind == "host" else kind for kind in memory)
+    return (f"{source}2{target}" if source and target else "unknown", source_memory, target_memory)

@@ -118,7 +118,7 @@ def _process_of(call_ns: Integers, start_ns: Integers, place: int) -> int:
     likely = np.flatnonzero(count >= _AS_MANY * max(int(count.max()), 1)).tolist()
     if place in likely or not likely:
         return max(place, 0)
-    wait = [np.median((start_ns - call_ns[each])[precedes[each]]) for each in likely]
+    wait = [np.median((start_ns - call_ns[process])[precedes[process]]) for process in likely]
     return int(likely[int(np.argmin(wait))])
 
 

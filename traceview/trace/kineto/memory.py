@@ -9,9 +9,9 @@ import numpy as np
 from traceview.tables import NULL, Texts, constant, object_array
 from traceview.trace.kineto.columns import ColumnParts
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.gpu_work import Staged
 from traceview.trace.kineto.owners import KinetoOwners, SettledOwners, gpu_numbers
-from traceview.trace.kineto.values import integers, times
+from traceview.trace.kineto.values import MOST_BYTES, TimedEvents, integers
+from traceview.trace.staged import Staged, same_text
 
 _CUDA_DEVICES = (1, 20)
 """c10::DeviceType of CUDA (which ROCm uses too) and of HIP."""
@@ -34,16 +34,15 @@ class MemoryEvents:
             return
         for event in chosen:
             event.dur = event.ts
-        args = [event.args or NO_ARGUMENTS for event in chosen]
-        spans = times(chosen)
-        bytes_ = integers([one.allocated_bytes for one in args])
-        kept = spans.sound & (bytes_ != NULL) & (bytes_ != 0)
+        timed = TimedEvents.of(chosen)
+        size = timed.integers("allocated_bytes")
+        kept = (size != NULL) & (size != 0)
         self.parts.add(
-            time_ns=spans.start[kept],
-            thread=owners.of(chosen)[kept],
-            device=gpu_numbers(integers([one.device_id for one in args]))[kept],
-            bytes=bytes_[kept].clip(-(1 << 50), 1 << 50),
-            total=integers([one.total_allocated for one in args])[kept],
+            time_ns=timed.start_ns[kept],
+            thread=owners.of(timed.events)[kept],
+            device=gpu_numbers(timed.integers("device_id"))[kept],
+            bytes=size[kept].clip(-MOST_BYTES, MOST_BYTES),
+            total=timed.integers("total_allocated")[kept],
         )
 
 
@@ -71,6 +70,6 @@ def memory_events(events: MemoryEvents, settled: SettledOwners) -> Staged:
         "device": device[row],
         "bytes": np.abs(size),
         "operation": Texts((size < 0).astype(np.int32), object_array(["allocation", "release"])),
-        "memory": Texts(constant(0, len(row), np.int32), object_array(["device"])),
+        "memory": same_text("device", len(row)),
         "correlation_id": constant(NULL, len(row), np.int64),
     }

@@ -16,6 +16,7 @@ from traceview.records import record
 from traceview.tables import Cell, Integers, RowNumbers, Table
 from traceview.trace.kineto.events import Arguments, Events, KinetoEvent
 from traceview.trace.kineto.values import INT32, integers
+from traceview.trace.nsys.processes import device_table
 from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 
 Id = int | str
@@ -80,35 +81,22 @@ class KinetoOwners:
             {(row_of[pid], tid) for pid, tid in pairs}, key=lambda t: (t[0], _order(t[1]))
         )
         thread_row = {pair: row for row, pair in enumerate(threads)}
+        process_rows: list[dict[str, Cell]] = []
+        for row, pid in enumerate(processes):
+            name = self.process_names.get(pid, None if isinstance(pid, int) else pid)
+            process_rows.append({"host_id": 0, "process_id": _number(pid, row), "name": name})
+        thread_rows: list[dict[str, Cell]] = []
+        for row, (process, tid) in enumerate(threads):
+            name = self.thread_names.get((processes[process], tid))
+            number = _number(tid, row)
+            thread_rows.append({"process": process, "thread_id": number, "name": name})
         return SettledOwners(
             np.array([thread_row[row_of[pid], tid] for pid, tid in pairs], np.int32),
             np.array([row_of[pid] for pid, _ in pairs], np.int32),
-            self._processes(processes),
-            self._threads(threads, processes),
+            Table.from_rows(PROCESSES.columns, process_rows),
+            Table.from_rows(THREADS.columns, thread_rows),
             _devices(properties, used, amd),
         )
-
-    def _processes(self, processes: Sequence[Id]) -> Table:
-        rows: list[dict[str, Cell]] = [
-            {
-                "host_id": 0,
-                "process_id": _number(pid, row),
-                "name": self.process_names.get(pid, None if isinstance(pid, int) else pid),
-            }
-            for row, pid in enumerate(processes)
-        ]
-        return Table.from_rows(PROCESSES.columns, rows)
-
-    def _threads(self, threads: Sequence[tuple[int, Id]], processes: Sequence[Id]) -> Table:
-        rows: list[dict[str, Cell]] = [
-            {
-                "process": process,
-                "thread_id": _number(tid, row),
-                "name": self.thread_names.get((processes[process], tid)),
-            }
-            for row, (process, tid) in enumerate(threads)
-        ]
-        return Table.from_rows(THREADS.columns, rows)
 
 
 @record
@@ -143,6 +131,7 @@ def _number(value: Id, row: int) -> int:
     return value if isinstance(value, int) else -1 - row
 
 
+_DTYPES = {column.name: column.dtype for column in DEVICES.columns}
 _PROPERTIES = {
     "sm_count": ("numSms",),
     "max_registers_per_sm": ("regsPerMultiprocessor", "regsPerBlock"),
@@ -162,51 +151,32 @@ def _devices(properties: Sequence[Any], used: Integers, amd: bool) -> Table:
         if type(number) is int and 0 <= number <= INT32.max:
             known.setdefault(number, one)
     others = [gpu for gpu in used.tolist() if gpu not in known]
-    if (
-        others
-        and len(others) == len(used)
-        and len({_without_id(one) for one in known.values()}) == 1
-    ):
+    alike = {repr({**one, "id": None}) for one in known.values()}
+    if others and len(others) == len(used) and len(alike) == 1:
         # ROCm numbers the GPUs of the machine there, and those that the process sees here.
-        one = next(iter(known.values()))
-        known = dict.fromkeys(others, one)
-    unknown: dict[str, Cell] = {c.name: None for c in DEVICES.columns if c.nullable}
-    rows = [
-        {"host_id": 0, "device_id": gpu, **unknown, **_described(known.get(gpu, {}), amd)}
-        for gpu in sorted({*known, *used.tolist()})
-    ]
-    return Table.from_rows(DEVICES.columns, rows)
-
-
-def _without_id(one: Mapping[str, Any]) -> str:
-    return repr({key: value for key, value in one.items() if key != "id"})
+        known = dict.fromkeys(others, next(iter(known.values())))
+    gpus = sorted({*known, *used.tolist()})
+    described = {(0, gpu): _described(known.get(gpu, {}), amd) for gpu in gpus}
+    return device_table([(0, gpu) for gpu in gpus], described)
 
 
 def _described(one: Mapping[str, Any], amd: bool) -> dict[str, Cell]:
     found: dict[str, Cell] = {}
     for column, keys in _PROPERTIES.items():
         values = integers([one.get(key) for key in keys], 0)
-        found[column] = next((int(v) for v in values if 0 < v <= _most(column)), None)
+        most = INT32.max if _DTYPES[column] == "int32" else 1 << 55
+        found[column] = next((int(v) for v in values if 0 < v <= most), None)
     name = one.get("name")
     if isinstance(name, str) and name:
         found["name"] = name
-    threads, warp, major, minor = integers(
-        [
-            one.get(key)
-            for key in ("maxThreadsPerMultiprocessor", "warpSize", "computeMajor", "computeMinor")
-        ]
-    ).tolist()
+    keys = ("maxThreadsPerMultiprocessor", "warpSize", "computeMajor", "computeMinor")
+    threads, warp, major, minor = integers([one.get(key) for key in keys]).tolist()
     if warp > 0 and 0 < threads <= INT32.max:
         found["max_warps_per_sm"] = threads // warp
     # ROCm fills these with the numbers of gfx, which are not compute capabilities of CUDA.
     if 0 < major < 1000 and 0 <= minor < 1000 and not amd:
         found["compute_capability"] = f"{major}.{minor}"
     return found
-
-
-def _most(column: str) -> int:
-    dtype = next(each.dtype for each in DEVICES.columns if each.name == column)
-    return INT32.max if dtype == "int32" else 1 << 55
 
 
 def gpu_numbers(values: Integers) -> RowNumbers:

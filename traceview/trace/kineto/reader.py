@@ -12,19 +12,12 @@ import numpy as np
 from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
-from traceview.tables import MOST_ROWS, Array, Table, Texts, picked, thrifty
-from traceview.trace.impossible_rows import (
-    ImpossibleRows,
-    Window,
-    warnings_of,
-    window,
-    without_impossible,
-)
+from traceview.tables import MOST_ROWS, Array, Table, Texts, picked
+from traceview.trace import impossible_rows
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
-from traceview.trace.kineto.gpu_work import Staged, numbers_of
 from traceview.trace.kineto.owners import SettledOwners
 from traceview.trace.kineto.scan.rows import ScannedRows, scanned_categories
 from traceview.trace.kineto.scan.scanner import ScannedTable
@@ -36,6 +29,7 @@ from traceview.trace.rank_identity import HOST
 from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.trace.staged import Staged, numbers_of, thrifty_columns
 from traceview.units import counted
 
 _CATEGORIES = {
@@ -85,7 +79,7 @@ class Gathered:
     ) -> None:
         operators = [event for table, _, event in details if table == ScannedTable.OPERATORS]
         self.collectives.add(operators, self.cpu)
-        calls = [each for each in details if each[0] == ScannedTable.CALLS]
+        calls = [detail for detail in details if detail[0] == ScannedTable.CALLS]
         self.cpu.add_shapes(
             [event.args or NO_ARGUMENTS for _, _, event in calls],
             [first[ScannedTable.CALLS] + row for _, row, _ in calls],
@@ -101,14 +95,7 @@ class Gathered:
 
     def _add(self, events: Events) -> None:
         self._count(len(events))
-        readers = self._readers()
-        for category, some in _by_category(events).items():
-            if read := readers.get(category):
-                self.categories.add(category)
-                read(some)
-
-    def _readers(self) -> Mapping[str, Callable[[Events], None]]:
-        return {
+        readers: Mapping[str, Callable[[Events], None]] = {
             "kernel": self.gpu.add_kernels,
             "gpu_memcpy": self.gpu.add_copies,
             "gpu_memset": self.gpu.add_sets,
@@ -122,6 +109,10 @@ class Gathered:
             "Trace": lambda _: None,
             "M": self._names,
         }
+        for category, some in _by_category(events).items():
+            if read := readers.get(category):
+                self.categories.add(category)
+                read(some)
 
     def _operators(self, events: Events) -> None:
         self.cpu.add_operators(events)
@@ -182,7 +173,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin, impossible = _tables(gathered, source.metadata)
-    warnings = (*warnings_of(impossible), *_warnings(source, gathered))
+    warnings = (*impossible_rows.warnings_of(impossible), *_warnings(source, gathered))
     return Trace(
         path=path,
         recorder=TORCH_PROFILER,
@@ -209,7 +200,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 def _tables(
     gathered: Gathered, metadata: Mapping[str, Any]
-) -> tuple[dict[str, Table], int, tuple[ImpossibleRows, ...]]:
+) -> tuple[dict[str, Table], int, tuple[impossible_rows.ImpossibleRows, ...]]:
     """The tables that were recorded, the time that becomes 0, and the rows that are left out.
 
     That is the time of the first event, of those that are possible.
@@ -222,25 +213,22 @@ def _tables(
     )
     staged = _staged(gathered, settled, metadata)
     device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
-    within = window(staged, None)
+    within = impossible_rows.window(staged, None)
     origin = min((_first(columns, within) for columns in staged.values()), default=0)
     tables: dict[str, Table] = {}
-    impossible: list[ImpossibleRows] = []
+    impossible: list[impossible_rows.ImpossibleRows] = []
     for name, columns in staged.items():
         _shift(columns, origin)
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
-        possible, found = without_impossible(
-            name, _thrifty(ordered(name, columns)), within.since(origin)
+        possible, found = impossible_rows.without_impossible(
+            name, thrifty_columns(ordered(name, columns)), within.since(origin)
         )
         impossible += found
         tables[name] = Table(TABLES[name].columns, possible)
-    fixed = {
-        "devices": settled.devices,
-        "processes": settled.processes,
-        "threads": settled.threads,
-    }
-    return {**tables, **fixed}, origin, tuple(impossible)
+    fixed = ("devices", "processes", "threads")
+    tables |= {name: getattr(settled, name) for name in fixed}
+    return tables, origin, tuple(impossible)
 
 
 def _staged(
@@ -253,14 +241,18 @@ def _staged(
     staged: dict[str, Staged] = {}
     if "python_function" in seen:
         # First, because Python calls take the most memory, which is then freed.
-        staged |= _python(gathered, settled, calls)
+        staged |= python_tables(gathered.python, settled.thread, calls)
+        for name in ("python_samples", "call_sites"):
+            thread = numbers_of(staged[name], "thread")
+            staged[name]["process"] = settled.threads["process"][thread]
     if seen & {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"}:
         staged["kernels"] = gpu_work.kernels(gathered.gpu, launches, main)
         staged["copies"] = gpu_work.copies(gathered.gpu, launches, main)
         staged["sets"] = gpu_work.sets(gathered.gpu, launches, main)
         staged["overheads"] = cpu_work.overheads(gathered.cpu, main)
         staged["graph_launches"] = {
-            c.name: _none(c.dtype) for c in TABLES["graph_launches"].columns
+            c.name: (Texts.of(()) if c.dtype == "text" else np.zeros(0, c.dtype))
+            for c in TABLES["graph_launches"].columns
         }
         if "cuda_runtime" in seen or not _rows(staged["kernels"]):
             staged["api_calls"] = calls
@@ -279,18 +271,6 @@ def _staged(
     return staged
 
 
-def _python(gathered: Gathered, settled: SettledOwners, calls: Staged) -> dict[str, Staged]:
-    staged = python_tables(gathered.python, settled.thread, calls)
-    owner = settled.threads["process"]
-    for name in ("python_samples", "call_sites"):
-        staged[name]["process"] = owner[numbers_of(staged[name], "thread")]
-    return staged
-
-
-def _none(dtype: str) -> Array | Texts:
-    return Texts.of(()) if dtype == "text" else np.zeros(0, dtype)
-
-
 def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
@@ -307,9 +287,9 @@ def _rows(columns: Staged) -> int:
     return len(next(iter(columns.values())))
 
 
-def _first(columns: Staged, within: Window) -> int:
+def _first(columns: Staged, within: impossible_rows.Window) -> int:
     """The first possible time of a table; of one without, a time after all others."""
-    name = next((each for each in _TIMES if each in columns), None)
+    name = next((column for column in _TIMES if column in columns), None)
     if name is None or not _rows(columns):
         return within.last_ns
     times = numbers_of(columns, name)
@@ -335,17 +315,11 @@ def _rows_of_devices(numbers: Array | Texts, row_of: Mapping[int, int]) -> Array
     assert not isinstance(numbers, Texts)
     if not len(numbers):
         return numbers.astype(np.int32)
-    each = groups.group(numbers)
-    rows = np.array([row_of.get(number, 0) for number in numbers[each.first].tolist()], np.int32)
-    return picked(rows, each.ids)
-
-
-def _thrifty(columns: Staged) -> Staged:
-    """The columns with constant ones stored once."""
-    return {
-        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
-        for column, values in columns.items()
-    }
+    distinct = groups.group(numbers)
+    rows = np.array(
+        [row_of.get(number, 0) for number in numbers[distinct.first].tolist()], np.int32
+    )
+    return picked(rows, distinct.ids)
 
 
 def _warnings(source: ChromeTrace, gathered: Gathered) -> tuple[str, ...]:

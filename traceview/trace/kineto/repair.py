@@ -31,17 +31,16 @@ def repaired(event: bytes) -> tuple[bytes, bool]:
         if end is None:
             is_open = True
             break
-        parts += [text[at : value.end()], _escaped(text[value.end() : end.start()])]
+        parts += [
+            text[at : value.end()],
+            _ESCAPE_OR_ODD.sub(_escape, text[value.end() : end.start()]),
+        ]
         at = end.start()
         # The quote that ends a value begins no key.
         parts.append(text[at : at + 1])
         at += 1
     whole = b"".join([*parts, text[at:]])
     return whole.decode("utf-8", "replace").encode(), is_open
-
-
-def _escaped(string: bytes) -> bytes:
-    return _ESCAPE_OR_ODD.sub(_escape, string)
 
 
 def _escape(match: re.Match[bytes]) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, null_of, object_array
-from traceview.trace.kineto.events import Events
+from traceview.trace.kineto.events import NO_ARGUMENTS, Arguments, Events
 
 # Times in microseconds, as written, to whole nanoseconds.
 #
@@ -102,10 +103,6 @@ def amounts(values: Sequence[Any], absent: int = 0) -> RowNumbers:
     return np.where((parsed < 0) | (parsed > INT32.max), absent, parsed).astype(np.int32)
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
 def _integer(value: Any, absent: int) -> int:
     if type(value) is float and value.is_integer():
         return int(value)
@@ -124,41 +121,48 @@ class Codes:
         """The number of each text; None counts as an empty text."""
         index = self.index
         if not set(map(type, values)) <= {str}:
-            values = [_text(each) for each in values]
-        for each in dict.fromkeys(values):
-            index.setdefault(each, len(index))
-        return np.array([index[each] for each in values], np.int32)
+            values = ["" if value is None else str(value) for value in values]
+        for text in dict.fromkeys(values):
+            index.setdefault(text, len(index))
+        return np.array([index[text] for text in values], np.int32)
 
     def texts(self, codes: RowNumbers) -> Texts:
         return Texts(codes, object_array(list(self.index)))
 
 
 @record
-class Times:
-    """Start and end of events in ns; `sound` is False where the event has no time."""
+class TimedEvents:
+    """Events that have a time, their arguments, and start and end in ns; `undated` had no time."""
 
-    start: Integers
-    end: Integers
-    sound: np.ndarray[Any, np.dtype[np.bool_]]
+    events: Events
+    args: Sequence[Arguments]
+    start_ns: Integers
+    end_ns: Integers
+    undated: int
+
+    @classmethod
+    def of(cls, events: Events) -> TimedEvents:
+        start = nanoseconds([event.ts for event in events])
+        length = nanoseconds([event.dur for event in events])
+        sound = (start != NULL) & (length != NULL)
+        undated = len(events) - int(np.count_nonzero(sound))
+        if undated:
+            events = [event for event, kept in zip(events, sound.tolist(), strict=True) if kept]
+            start, length = start[sound], length[sound]
+        start = start.clip(-FARTHEST_NS, FARTHEST_NS)
+        end = start + length.clip(-FARTHEST_NS, FARTHEST_NS)
+        return cls(events, [event.args or NO_ARGUMENTS for event in events], start, end, undated)
+
+    def values(self, name: str) -> list[Any]:
+        """An argument of each event, of any type."""
+        return list(map(attrgetter(name), self.args))
+
+    def integers(self, name: str, absent: int = NULL) -> Integers:
+        return integers(self.values(name), absent)
+
+    def amounts(self, name: str) -> RowNumbers:
+        return amounts(self.values(name))
 
     @property
-    def undated(self) -> int:
-        """How many events have no time."""
-        return int((~self.sound).sum())
-
-
-def times(events: Events) -> Times:
-    start = nanoseconds([event.ts for event in events])
-    length = nanoseconds([event.dur for event in events])
-    sound = (start != NULL) & (length != NULL)
-    length = np.where(sound, length, 0).clip(-FARTHEST_NS, FARTHEST_NS)
-    start = np.where(sound, start, 0).clip(-FARTHEST_NS, FARTHEST_NS)
-    return Times(start, start + length, sound)
-
-
-def with_times(events: Events, spans: Times) -> tuple[Events, Integers, Integers]:
-    """The events that have a time, and start and end of each."""
-    if spans.sound.all():
-        return events, spans.start, spans.end
-    kept = [event for event, sound in zip(events, spans.sound.tolist(), strict=True) if sound]
-    return kept, spans.start[spans.sound], spans.end[spans.sound]
+    def names(self) -> list[Any]:
+        return [event.name for event in self.events]

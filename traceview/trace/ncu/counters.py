@@ -88,6 +88,7 @@ _USED = re.compile(
     r"|sms?p?__sass_thread_inst_executed_op_[dfh](add|mul|fma)_pred_on\.sum"
     r"|sm__ops_path_tensor_src_.*\.sum|launch__(grid|block)_dim_[xyz]"
 )
+_OPERATIONS = ("add", "mul", "fma")
 _CUDA_CORES = {"fp64": "d", "fp32": "f", "fp16-lanes": "h"}
 _TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?\.sum")
 _TENSOR_KINDS = {"fp64": "fp64-tensor"}
@@ -113,6 +114,10 @@ def counted_launch(
     if total == 0 and classify(name) in _PRODUCTS:
         # A GEMM with 0 FLOP ran on units that were not counted.
         total = None
+    read, written = (_moved(metrics, f"dram__bytes_{way}.sum") for way in ("read", "write"))
+    moved = _moved(metrics, "dram__bytes.sum")
+    if read is not None and written is not None:
+        moved = read + written
     sides = {f"grid_{axis}": side for axis, side in zip("xyz", grid, strict=True)}
     sides |= {f"block_{axis}": side for axis, side in zip("xyz", block, strict=True)}
     return {
@@ -120,7 +125,7 @@ def counted_launch(
         # Columns are int64, and a damaged file may hold anything.
         **{axis: min(side, _LARGEST) for axis, side in sides.items()},
         "process_id": min(process, _LARGEST),
-        "bytes": _bytes(metrics),
+        "bytes": moved,
         "flop": total,
         "flop_kind": max(flop, key=lambda kind: flop[kind]) if total else None,
     }
@@ -143,13 +148,6 @@ def remarks(file: str, metrics: Collection[str], table: Table) -> tuple[str, ...
     return ()
 
 
-def _bytes(metrics: Metrics) -> float | None:
-    read, written = (_moved(metrics, f"dram__bytes_{way}.sum") for way in ("read", "write"))
-    if read is not None and written is not None:
-        return read + written
-    return _moved(metrics, "dram__bytes.sum")
-
-
 def _moved(metrics: Metrics, metric: str) -> float | None:
     """Bytes, or bytes per second times the duration that ncu measured (at its own clocks)."""
     counted, rate = metrics.get(metric), metrics.get(f"{metric}{RATE}")
@@ -163,21 +161,16 @@ def _flop(metrics: Metrics) -> dict[str, float]:
     flop: dict[str, float] = {}
     for kind, letter in _CUDA_CORES.items():
         lanes = 2 if letter == "h" else 1
-        parts = [_thread_ops(metrics, f"{letter}{what}") for what in ("add", "mul", "fma")]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts):
-            flop[kind] = lanes * (known[0] + known[1] + 2 * known[2])
+        whats = [
+            f"__sass_thread_inst_executed_op_{letter}{what}_pred_on.sum" for what in _OPERATIONS
+        ]
+        parts = [metrics.get(f"smsp{what}", metrics.get(f"sm{what}")) for what in whats]
+        counted = [part for part in parts if part is not None]
+        if len(counted) == len(parts):
+            flop[kind] = lanes * (counted[0] + counted[1] + 2 * counted[2])
     for kind, ops in _tensor(metrics).items():
         flop[kind] = flop.get(kind, 0) + ops
     return flop
-
-
-def _thread_ops(metrics: Metrics, what: str) -> float | None:
-    of_sm, of_part = (
-        metrics.get(f"{unit}__sass_thread_inst_executed_op_{what}_pred_on.sum")
-        for unit in ("sm", "smsp")
-    )
-    return of_sm if of_part is None else of_part
 
 
 def _tensor(metrics: Metrics) -> dict[str, float]:

@@ -15,22 +15,7 @@ from pathlib import Path
 from traceview.errors import InputError
 from traceview.records import record
 from traceview.tables import Cell, Table
-from traceview.trace.ncu.counters import (
-    DURATION,
-    MOST_LAUNCHES,
-    RATE,
-    Size,
-    base_name,
-    counted_launch,
-    decimal_sign,
-    factor,
-    is_used,
-    launch_size,
-    number,
-    rate_factor,
-    remarks,
-    seconds_in,
-)
+from traceview.trace.ncu import counters
 from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 
 HOW = "pass a report (.ncu-rep), or the output of ncu --csv --page raw --metrics … PROGRAM"
@@ -49,12 +34,9 @@ class _Sheet:
 
     def metrics(self, row: Sequence[str]) -> dict[str, float]:
         """The values of the used metrics in a row, in base units."""
-        values = {metric: number(row[self.column[metric]], self.decimal) for metric in self.factor}
-        return {
-            metric: value * self.factor[metric]
-            for metric, value in values.items()
-            if value is not None
-        }
+        cells = {metric: row[self.column[metric]] for metric in self.factor}
+        values = {metric: counters.number(cell, self.decimal) for metric, cell in cells.items()}
+        return {m: value * self.factor[m] for m, value in values.items() if value is not None}
 
 
 def read_counters(path: Path) -> tuple[Table, tuple[str, ...]]:
@@ -64,31 +46,27 @@ def read_counters(path: Path) -> tuple[Table, tuple[str, ...]]:
     """
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            return _read(path, file)
+            header, delimiter = _header(path, file)
+            rows = csv.reader(file, delimiter=delimiter)
+            names = next(csv.reader([header], delimiter=delimiter))
+            if "Metric Name" in names:
+                raise InputError(f"{path} has one metric per line, not the raw page", HOW)
+            units = next(rows, [])
+            if len(units) != len(names) or units[0]:
+                raise InputError(f"{path} has no row of units below the metric names", HOW)
+            usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
+            taken = list(islice(usable, counters.MOST_LAUNCHES))
+            sheet = _sheet(path, names, units, taken)
+            launches = [_launch(sheet, row) for row in taken]
+            whole = [launch for launch in launches if launch is not None]
+            table = Table.from_rows(KERNEL_COUNTERS.columns, whole)
+            return table, counters.remarks(path.name, names, table)
     except OSError as error:
         raise InputError(
             f"cannot read {path} ({error.strerror})", "pass the CSV output of ncu"
         ) from error
     except csv.Error as error:
         raise InputError(f"{path} is not a CSV file of Nsight Compute ({error})", HOW) from error
-
-
-def _read(path: Path, lines: Iterator[str]) -> tuple[Table, tuple[str, ...]]:
-    header, delimiter = _header(path, lines)
-    rows = csv.reader(lines, delimiter=delimiter)
-    names = next(csv.reader([header], delimiter=delimiter))
-    if "Metric Name" in names:
-        raise InputError(f"{path} has one metric per line, not the raw page", HOW)
-    units = next(rows, [])
-    if len(units) != len(names) or units[0]:
-        raise InputError(f"{path} has no row of units below the metric names", HOW)
-    usable = (row for row in rows if len(row) == len(names) and row[0].strip().isdigit())
-    taken = list(islice(usable, MOST_LAUNCHES))
-    sheet = _sheet(path, names, units, taken)
-    launches = [_launch(sheet, row) for row in taken]
-    whole = [launch for launch in launches if launch is not None]
-    table = Table.from_rows(KERNEL_COUNTERS.columns, whole)
-    return table, remarks(path.name, names, table)
 
 
 def _header(path: Path, lines: Iterator[str]) -> tuple[str, str]:
@@ -112,34 +90,32 @@ def _sheet(
         what = f"{path} has no metrics of device-memory bytes or FLOP"
         raise InputError(what, f"add --metrics dram__bytes_read.sum,dram__bytes_write.sum; {HOW}")
     cells = chain.from_iterable((row[place[name]] for name in used) for row in rows[:1000])
-    factors = {
-        name: _factor(name, unit) for name, unit in zip(names, units, strict=True) if is_used(name)
-    }
-    known = {name: each for name, each in factors.items() if each is not None}
-    return _Sheet(place, known, decimal_sign(cells))
+    factors = {name: _factor(name, unit) for name, unit in zip(names, units, strict=True)}
+    usable = {name: f for name, f in factors.items() if f is not None and counters.is_used(name)}
+    return _Sheet(place, usable, counters.decimal_sign(cells))
 
 
 def _factor(metric: str, unit: str) -> float | None:
     """Factor to bytes, instructions, bytes per second or seconds; None if it is another unit."""
     if metric.startswith("launch__"):
         return 1.0
-    if metric.endswith(RATE):
-        return rate_factor(unit)
-    return seconds_in(unit) if metric == DURATION else factor(unit)
+    if metric.endswith(counters.RATE):
+        return counters.rate_factor(unit)
+    return counters.seconds_in(unit) if metric == counters.DURATION else counters.factor(unit)
 
 
 def _launch(sheet: _Sheet, row: Sequence[str]) -> dict[str, Cell] | None:
     metrics = sheet.metrics(row)
-    grid = _shape(sheet, row, "Grid") or launch_size(metrics, "grid")
-    block = _shape(sheet, row, "Block") or launch_size(metrics, "block")
+    grid = _shape(sheet, row, "Grid") or counters.launch_size(metrics, "grid")
+    block = _shape(sheet, row, "Block") or counters.launch_size(metrics, "block")
     if grid is None or block is None:
         return None
-    process = number(row[sheet.column["Process ID"]], sheet.decimal) or 0
-    name = base_name(row[sheet.column["Kernel Name"]])
-    return counted_launch(name, int(process), grid, block, metrics)
+    process = counters.number(row[sheet.column["Process ID"]], sheet.decimal) or 0
+    name = counters.base_name(row[sheet.column["Kernel Name"]])
+    return counters.counted_launch(name, int(process), grid, block, metrics)
 
 
-def _shape(sheet: _Sheet, row: Sequence[str], column: str) -> Size | None:
+def _shape(sheet: _Sheet, row: Sequence[str], column: str) -> counters.Size | None:
     at = sheet.column.get(f"{column} Size")
     match = _SHAPE.fullmatch(row[at].strip()) if at is not None else None
     return (int(match[1]), int(match[2]), int(match[3])) if match else None

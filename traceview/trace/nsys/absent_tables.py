@@ -41,13 +41,14 @@ def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table])
     """Names of tables that are missing from `present` because they would be empty."""
     if not meta.lazy:
         return []
+    has_tables = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in export.database.tables)
     nothing = {
         "ranges": meta.captured("NvtxEvents"),
         "call_sites": meta.captured("NvtxEvents") and NOTED in meta.run,
         "memory_events": meta.capture.get("PROCESS_0:COLLECT_GPU_MEMORY_USAGE") == "true",
         "overheads": True,
         "diagnostics": (meta.schema_number or (0, 0)) >= DIAGNOSTICS_SINCE,
-        **(_cuda(present) if _cuda_traced(export, meta) else {}),
+        **(_cuda(present) if (has_tables or meta.captured("Cuda")) else {}),
     }
     return [
         name
@@ -64,11 +65,6 @@ def unread_tables(export: Export) -> dict[str, str]:
         for stored in tables
         if stored in export.unusable
     }
-
-
-def _cuda_traced(export: Export, meta: ExportMeta) -> bool:
-    has_tables = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in export.database.tables)
-    return has_tables or meta.captured("Cuda")
 
 
 def _cuda(present: Mapping[str, Table]) -> dict[str, bool]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from traceview.tables import Array, Column, Texts, null_of, object_array
 from traceview.trace.nsys.names import UNNAMED, filled
-from traceview.trace.nsys.rows import INT32, ExportTable, Staged
+from traceview.trace.nsys.rows import ExportTable
 from traceview.trace.nsys.tables import Reader
 from traceview.trace.schema.program import KERNEL_CODE
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged, absent_texts, numbers_of, texts_of
 
 # TRACEVIEW_KERNELS: the kernel code that `traceview record` stored in the trace.
 #
@@ -23,7 +24,6 @@ KERNELS_TABLE = "TRACEVIEW_KERNELS"
 BLOBS = ("ptx", "cubin")
 # Far beyond any real kernel.
 MOST_BYTES = 64 << 20
-_INT64 = np.iinfo(np.int64)
 
 
 def staged(database: Database) -> Staged | None:
@@ -38,7 +38,7 @@ def staged(database: Database) -> Staged | None:
     named = [line for line in lines if isinstance(line[0], str)]
     cells = zip(*named, strict=True) if named else ((),) * len(columns)
     return {
-        column.name: _READ[column.dtype](column, list(values))
+        column.name: _column(column, list(values))
         for column, values in zip(columns, cells, strict=True)
     }
 
@@ -60,29 +60,17 @@ def unpacked(blob: object) -> bytes | None:
     return code if unpacker.eof and len(code) <= MOST_BYTES else None
 
 
-def _texts(column: Column, cells: Sequence[object]) -> Texts:
-    absent = None if column.nullable else ""
-    return Texts.of([cell if isinstance(cell, str) else absent for cell in cells])
-
-
-def _integers(column: Column, cells: Sequence[object]) -> Array:
+def _column(column: Column, cells: Sequence[object]) -> Array | Texts:
+    """The cells as a column; one of a wrong type counts as absent."""
+    if column.dtype == "text":
+        absent = None if column.nullable else ""
+        return Texts.of([cell if isinstance(cell, str) else absent for cell in cells])
+    if column.dtype == "bytes":
+        return object_array([cell if isinstance(cell, bytes) else None for cell in cells])
     dtype = np.dtype(column.dtype)
-    most = INT32.max if dtype.itemsize == 4 else _INT64.max
-    null = null_of(dtype)
+    most, null = np.iinfo(dtype).max, null_of(dtype)
     sound = [c if isinstance(c, int) and 0 <= c <= most else null for c in cells]
     return np.array(sound, dtype)
-
-
-def _blobs(_: Column, cells: Sequence[object]) -> Array:
-    return object_array([cell if isinstance(cell, bytes) else None for cell in cells])
-
-
-_READ: dict[str, Callable[[Column, Sequence[object]], Array | Texts]] = {
-    "text": _texts,
-    "int32": _integers,
-    "int64": _integers,
-    "bytes": _blobs,
-}
 
 
 # TRACEVIEW_SOURCE_EXCERPTS: lines of the program that `traceview record` stored in the trace.
@@ -145,7 +133,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
             "process": process[by_time],
             "thread": thread[by_time],
             "stack": place[by_time],
-            "state": Texts(np.full(count, -1, np.int32), np.empty(0, object)),
+            "state": absent_texts(count),
         },
         {
             "stack": number.astype(np.int32),
@@ -153,7 +141,7 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
             "file": filled(frames.texts("file"), UNNAMED).take(order),
             "line": np.where((line > 0) & (line < INT32.max), line, INT32.min).astype(np.int32),
             "function": filled(frames.texts("function"), UNNAMED).take(order),
-            "source": Texts(np.full(len(number), -1, np.int32), np.empty(0, object)),
+            "source": absent_texts(len(number)),
         },
     )
 
@@ -161,20 +149,12 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
 def with_sources(database: Database, frames: Staged) -> Staged:
     """Frames with the text of their lines, where `traceview record` stored it."""
     rows = database.lines(SOURCE_LINES, ("file", "line", "text"))
-    file, line = frames["file"], frames["line"]
-    assert isinstance(file, Texts)
-    assert not isinstance(line, Texts)
     if not rows:
         return frames
-    known = {(name, number): text for name, number, text in rows if isinstance(text, str)}
-    return {**frames, "source": _sources(file, line, known)}
-
-
-def _sources(file: Texts, line: Array, known: dict[tuple[object, object], str]) -> Texts:
-    """The source text of each (file, line), absent where it was not stored."""
-    pairs = np.stack([file.codes.astype(np.int64), line.astype(np.int64)])
+    stored = {(name, number): text for name, number, text in rows if isinstance(text, str)}
+    file = texts_of(frames, "file")
+    pairs = np.stack([file.codes.astype(np.int64), numbers_of(frames, "line").astype(np.int64)])
     distinct, code = np.unique(pairs, axis=1, return_inverse=True)
-    texts = [known.get((str(file.values[row]), number)) for row, number in distinct.T.tolist()]
-    return Texts(code.reshape(-1).astype(np.int32), np.array([*texts, None], object)[:-1]).map(
-        texts
-    )
+    texts = [stored.get((str(file.values[row]), number)) for row, number in distinct.T.tolist()]
+    source = Texts(code.reshape(-1).astype(np.int32), object_array(texts)).map(texts)
+    return {**frames, "source": source}

@@ -1,41 +1,35 @@
-"""What threads of the CPU did, in an nsys export: waits, OS calls, host functions, scheduling."""
+"""What threads of the CPU did, in an nsys export: waits, OS calls, scheduling, native stacks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from traceview.tables import NULL, Array, Mask, Texts, object_array
-from traceview.trace.nsys.names import (
-    UNNAMED,
-    filled,
-    first_of,
-    jit_operations,
-    meanings,
-    sync_kinds,
-)
-from traceview.trace.nsys.native_samples import os_stacks
+from traceview import groups
+from traceview.tables import NULL, Integers, Mask, Texts, object_array
+from traceview.trace.nsys import names
+from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.processes import ABSENT
-from traceview.trace.nsys.rows import ExportTable, Staged
+from traceview.trace.nsys.rows import ExportTable, Rows
 from traceview.trace.nsys.tables import Reader, matched
+from traceview.trace.sqlite.row_reader import Numbers
+from traceview.trace.staged import Staged, numbers_of
 
-# C and C++ call chains of CUDA calls in an nsys export.
+# C and C++ call chains of CUDA calls.
 
 CALLCHAINS = ExportTable("CUDA_CALLCHAINS", ("id", "symbol", "stackDepth"), ("module",))
 
 
-def callchains(reader: Reader) -> Staged | None:
+def callchains(reader: Reader, rows: Rows) -> Staged:
     """Call-chain frames by chain, innermost first."""
-    rows = reader.export.rows(CALLCHAINS)
-    if rows is None:
-        return None
     chain, depth = rows.integer("id"), rows.amount("stackDepth")
     order = np.lexsort((depth, chain))
-    symbol = filled(reader.names.texts(rows.numbers("symbol")), UNNAMED)
     return {
         "callchain_id": chain[order],
         "depth": depth[order],
-        "symbol": symbol.take(order),
-        "module": reader.names.texts(rows.numbers("module")).take(order),
+        "symbol": reader.named(rows, "symbol").take(order),
+        "module": reader.named(rows, "module", None).take(order),
     }
 
 
@@ -52,73 +46,49 @@ ON_THREAD = ExportTable(
     "CUDA_HOST_CALLBACK", ("start", "end"), ("globalTid", "correlationId", "nameId")
 )
 JIT = ExportTable(
-    "CUPTI_ACTIVITY_KIND_JIT",
-    ("start", "end", "jitOperationType"),
-    ("globalTid", "correlationId"),
+    "CUPTI_ACTIVITY_KIND_JIT", ("start", "end", "jitOperationType"), ("globalTid", "correlationId")
 )
 
 
 def host_functions(reader: Reader) -> Staged | None:
     """Host functions as run by streams, or by CPU threads if the export has no stream table."""
     rows = reader.export.rows(ON_STREAM)
-    if rows is None:
-        return _callbacks(reader)
-    process = reader.owners.processes(rows)
-    return {
-        **rows.span(),
-        "process": process,
-        "device": reader.owners.devices(rows, process),
-        "stream_id": rows.nullable("streamId"),
-        "correlation_id": rows.nullable("correlationId"),
-    }
+    if rows is not None:
+        process = reader.owners.processes(rows)
+        device = reader.owners.devices(rows, process)
+        stream = rows.nullable("streamId")
+    else:
+        rows = reader.export.rows(ON_THREAD)
+        if rows is None:
+            return None
+        _, process = reader.owners.threads(rows)
+        device, stream = np.full(len(rows), ABSENT, np.int32), np.full(len(rows), NULL)
+    place: Staged = {"process": process, "device": device, "stream_id": stream}
+    return {**rows.span(), **place, "correlation_id": rows.nullable("correlationId")}
 
 
-def _callbacks(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(ON_THREAD)
-    if rows is None:
-        return None
-    _, process = reader.owners.threads(rows)
-    return {
-        **rows.span(),
-        "process": process,
-        "device": np.full(len(rows), ABSENT, np.int32),
-        "stream_id": np.full(len(rows), NULL),
-        "correlation_id": rows.nullable("correlationId"),
-    }
-
-
-def jit_compilations(reader: Reader) -> Staged | None:
+def jit_compilations(reader: Reader, rows: Rows) -> Staged:
     """JIT compilations by the driver; loads and stores of its cache have their own operation."""
-    rows = reader.export.rows(JIT)
-    if rows is None:
-        return None
     # CUPTI leaves both times 0 if it could not measure them.
     rows = rows.where(rows.integer("start") > 0)
-    thread, process = reader.owners.threads(rows)
-    kinds = jit_operations(reader.export.database)
     return {
-        **rows.span(),
-        "thread": thread,
-        "process": process,
+        **reader.on_thread(rows),
         "correlation_id": rows.nullable("correlationId"),
-        "operation": filled(meanings(rows.integer("jitOperationType"), kinds), "unknown"),
+        "operation": reader.meaning(rows, "jitOperationType", names.JIT_OPERATIONS),
     }
 
 
-# Intervals of threads on a CPU, from the scheduling events of an nsys export (--cpuctxsw).
+# Intervals of threads on a CPU, from scheduling events (--cpuctxsw).
 
 SCHEDULING = ExportTable("SCHED_EVENTS", ("start", "isSchedIn", "globalTid"))
 
 
-def thread_runs(reader: Reader) -> Staged | None:
+def thread_runs(reader: Reader, rows: Rows) -> Staged:
     """Runs of the threads that occur in other tables; nsys records the whole system.
 
     A thread is known to be off the CPU only between a switch-out and the next switch-in. Any other
     interval between two of its events counts as a run, so that a lost event adds no off-CPU time.
     """
-    rows = reader.export.rows(SCHEDULING)
-    if rows is None:
-        return None
     rows = rows.where(reader.owners.has_threads(rows))
     thread, process = reader.owners.threads(rows)
     time, enters = rows.nullable("start"), rows.integer("isSchedIn") != 0
@@ -130,37 +100,30 @@ def thread_runs(reader: Reader) -> Staged | None:
     # The first switch-out ends, and the last switch-in begins, a run of unknown length: use 1 ns.
     first = np.flatnonzero(np.append(True, ~same)[: len(time)] & ~enters)
     last = np.flatnonzero(np.append(~same, True)[: len(time)] & enters)
-    each = np.concatenate([runs, first, last])
+    row = np.concatenate([runs, first, last])
     return {
         "start_ns": np.concatenate([time[runs], time[first] - 1, time[last]]),
         "end_ns": np.concatenate([time[runs + 1], time[first], time[last] + 1]),
-        "thread": thread[each],
-        "process": process[each],
+        "thread": thread[row],
+        "process": process[row],
     }
 
 
-# Calls of the OS runtime libraries in an nsys export (--trace=osrt).
+# Calls of the OS runtime libraries (--trace=osrt).
 
 OS_CALLS = ExportTable("OSRT_API", ("start", "end", "nameId"), ("globalTid", "callchainId"))
 
 
-def os_calls(reader: Reader) -> Staged | None:
+def os_calls(reader: Reader, rows: Rows) -> Staged:
     """Calls of the threads that occur in other tables, in file order."""
-    rows = reader.export.rows(OS_CALLS)
-    if rows is None:
-        return None
     rows = rows.where(reader.owners.has_threads(rows))
-    thread, process = reader.owners.threads(rows)
-    return {
-        **rows.span(),
-        "thread": thread,
-        "process": process,
-        "name": filled(reader.names.texts(rows.numbers("nameId")), UNNAMED),
-        "stack": os_stacks(rows),
-    }
+    # Numbers below 0 are stacks of OS calls, see `native_frames`; most calls have none.
+    chain = rows.integer("callchainId")
+    stack = np.where(chain > 0, -chain, NULL)
+    return {**reader.on_thread(rows), "name": reader.named(rows, "nameId"), "stack": stack}
 
 
-# Synchronizations of an nsys export, and the kind of wait of each.
+# Synchronizations, and the kind of wait of each.
 #
 # The column `syncType` is unreliable. CUPTI and the export's own table ENUM_CUPTI_SYNC_TYPE
 # define 1 event, 2 stream-wait-event, 3 stream, 4 context. But in exports of nsys 2025.3 (schema
@@ -188,48 +151,99 @@ KIND_OF_CALL = {
 NOTHING = 0xFFFFFFFF
 
 
-def synchronizations(reader: Reader, calls: Staged | None) -> Staged | None:
+def synchronizations(reader: Reader, rows: Rows, calls: Staged | None) -> Staged:
     """Synchronizations in file order; `calls` are the staged API calls, if recorded."""
-    rows = reader.export.rows(SYNCHRONIZATIONS)
-    if rows is None:
-        return None
     process = reader.owners.processes(rows)
-    correlation = rows.nullable("correlationId")
-    stream = rows.nullable("streamId")
-    staged: Staged = {
+    correlation, stream = rows.nullable("correlationId"), rows.nullable("streamId")
+    kind = reader.meaning(rows, "syncType", names.SYNC_KINDS)
+    no_event = kind.isin(["stream-wait-event"]) & (rows.integer("eventId") == NOTHING)
+    stream_wait = Texts(np.where(no_event, np.int32(0), np.int32(-1)), object_array(["stream"]))
+    kind = first_of(stream_wait, kind)
+    if calls:
+        # The kind that the API call of each row implies, absent without such a call, comes first.
+        name = calls["name"]
+        assert isinstance(name, Texts)
+        of_call = name.map([KIND_OF_CALL.get(text) for text in name.values])
+        waits = np.flatnonzero(of_call.codes >= 0)
+        keys = (numbers_of(calls, column)[waits] for column in ("process", "correlation_id"))
+        codes = np.append(of_call.codes[waits], np.int32(-1))[matched(process, correlation, *keys)]
+        kind = first_of(Texts(codes, of_call.values), kind)
+    return {
         **rows.span(),
         "process": process,
         "context_id": rows.identity("contextId"),
         "stream_id": np.where(stream == NOTHING, NULL, stream),
         "correlation_id": correlation,
+        "kind": kind,
     }
-    numbered = meanings(rows.integer("syncType"), sync_kinds(reader.export.database))
-    no_event = rows.integer("eventId") == NOTHING
-    kinds = _without_event(numbered, no_event)
-    staged["kind"] = first_of(_kinds_by_call(staged, calls), kinds) if calls else kinds
-    return staged
 
 
-def _without_event(kinds: Texts, no_event: Mask) -> Texts:
-    """Reclassify event waits without an event as stream waits."""
-    wrong = kinds.isin(["stream-wait-event"]) & no_event
-    stream = Texts(np.where(wrong, np.int32(0), np.int32(-1)), object_array(["stream"]))
-    return first_of(stream, kinds)
+# Stacks of native code: of sampled threads, and of longer OS runtime calls.
+#
+# nsys samples a thread only while it runs, and unwinds only one in several samples.
+
+NATIVE_SAMPLES = ExportTable("COMPOSITE_EVENTS", ("id", "start"), ("globalTid",))
+_FRAMES = ("id", "symbol", "stackDepth")
+SAMPLED_FRAMES = ExportTable("SAMPLING_CALLCHAINS", _FRAMES, ("module", "unresolved"))
+OS_FRAMES = ExportTable("OSRT_CALLCHAINS", _FRAMES, ("module", "unresolved"))
+# Modules of entries that mark where a stack could not be unwound further.
+_NO_MODULES = ("[Broken backtraces]", "[Unknown]", "[Max depth]")
 
 
-def _kinds_by_call(staged: Staged, calls: Staged) -> Texts:
-    """The kind implied by the API call of each row; absent without such a call."""
-    names = calls["name"]
-    assert isinstance(names, Texts)
-    of_call = names.map([KIND_OF_CALL.get(name) for name in names.values])
-    waits = np.flatnonzero(of_call.codes >= 0)
-    owner, key = _array(calls["process"])[waits], _array(calls["correlation_id"])[waits]
-    process, correlation = _array(staged["process"]), _array(staged["correlation_id"])
-    rows = matched(process, correlation, owner, key)
-    codes = np.append(of_call.codes[waits], np.int32(-1))[rows]
-    return Texts(codes, of_call.values)
+def native_samples(reader: Reader, rows: Rows) -> Staged:
+    """Samples of the threads that occur in other tables, in order of time."""
+    rows = rows.where(reader.owners.has_threads(rows))
+    thread, process = reader.owners.threads(rows)
+    time = rows.nullable("start")
+    order = np.argsort(time, kind="stable")
+    return {
+        "time_ns": time[order],
+        "process": process[order],
+        "thread": thread[order],
+        "stack": rows.integer("id").clip(0)[order],
+    }
 
 
-def _array(values: Array | Texts) -> Array:
-    assert not isinstance(values, Texts)
-    return values
+def native_frames(reader: Reader, found: Mapping[str, Staged | None]) -> Staged | None:
+    """The frames of the stacks of native_samples and os_calls, both in `found`, innermost first.
+
+    A sample with only its innermost frame counts as one without a stack, unless all samples are
+    so: the function that called a library would be missing.
+    """
+    sampled = reader.export.rows(SAMPLED_FRAMES) if found["native_samples"] else None
+    called = reader.export.rows(OS_FRAMES) if found["os_calls"] else None
+    parts = [(rows, sign) for rows, sign in ((called, -1), (sampled, 1)) if rows is not None]
+    if not parts:
+        return None
+    used = [numbers_of(staged, "stack") for staged in found.values() if staged is not None]
+    stack = np.concatenate([sign * rows.integer("id") for rows, sign in parts])
+    # True for the frames of samples with several frames; for all frames, if no sample has.
+    _, which, counts = np.unique(stack, return_inverse=True, return_counts=True)
+    several: Mask = counts[which] > 1
+    kept = groups.isin(stack, np.concatenate(used)) & (
+        (stack < 0) | (several if several[stack >= 0].any() else np.ones(len(stack), bool))
+    )
+    return _frames(reader, [rows for rows, _ in parts], stack, kept)
+
+
+def _frames(reader: Reader, parts: list[Rows], stack: Integers, kept: Mask) -> Staged:
+    def numbers(name: str) -> Numbers:
+        return Numbers(np.concatenate([rows.integer(name, NULL) for rows in parts])[kept], None)
+
+    def texts(name: str) -> Texts:
+        ids = numbers(name)
+        return reader.names.texts(Numbers(ids.values, ids.values == NULL))
+
+    module, symbol = texts("module"), texts("symbol")
+    resolved = numbers("unresolved").values != 1
+    real = ~module.isin(_NO_MODULES)
+    stack, depth = stack[kept], numbers("stackDepth").values
+    order = np.lexsort((depth, stack))
+    order = order[real[order]]
+    named = np.where(resolved, symbol.codes, np.int32(-1))
+    return {
+        "stack": stack[order],
+        "depth": depth[order].clip(0, 1 << 30).astype(np.int32),
+        "function": Texts(named, symbol.values).take(order),
+        "module": module.take(order),
+    }

@@ -86,7 +86,7 @@ def version_warnings(meta: ExportMeta) -> list[str]:
     number = meta.schema_number
     if number is None:
         return [f"the export has no schema version; {_READ}; if an answer is missing, {REEXPORT}"]
-    oldest, newest = (".".join(map(str, each)) for each in (OLDEST_SCHEMA, NEWEST_SCHEMA))
+    oldest, newest = (".".join(map(str, version)) for version in (OLDEST_SCHEMA, NEWEST_SCHEMA))
     if number < OLDEST_SCHEMA:
         what = f"the export has schema {meta.schema}, older than the supported {oldest}"
         return [f"{what}; {_READ}; if an answer is missing, {REEXPORT}"]
@@ -110,15 +110,7 @@ def rank_of_program(database: Database) -> dict[str, str]:
 
     It comes from the environment variables of a launcher, else from the table MPI_RANKS.
     """
-    rank = launched_rank(_launcher_variables(database)) or _rank_in_mpi(database)
-    if rank is None:
-        return {}
-    host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
-    return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
-
-
-def _launcher_variables(database: Database) -> dict[str, str]:
-    """Launcher variables in the program's environment; empty if nsys ran several programs."""
+    # Launcher variables in the program's environment; empty if nsys ran several programs.
     values, programs = {}, set()
     for name, value in database.lines("META_DATA_CAPTURE", ("name", "value")):
         if program := _VARIABLE_OF.fullmatch(str(name)):
@@ -126,13 +118,14 @@ def _launcher_variables(database: Database) -> dict[str, str]:
             variable, _, text = str(value).partition("=")
             if variable in VARIABLES:
                 values[variable] = text.strip('"')
-    return values if len(programs) == 1 else {}
-
-
-def _rank_in_mpi(database: Database) -> RankIdentity | None:
-    ranks = {rank for (rank,) in database.lines("MPI_RANKS", ("rank",))}
-    rank = ranks.pop() if len(ranks) == 1 else None
-    return RankIdentity(rank) if isinstance(rank, int) and rank >= 0 else None
+    rank = launched_rank(values if len(programs) == 1 else {})
+    if rank is None:
+        ranks = [number for (number,) in set(database.lines("MPI_RANKS", ("rank",)))]
+        if len(ranks) != 1 or not isinstance(ranks[0], int) or ranks[0] < 0:
+            return {}
+        rank = RankIdentity(ranks[0])
+    host = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("Hostname", _SCRUBBED)
+    return rank.as_run() | ({} if host == _SCRUBBED else {HOST: host})
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:
@@ -148,24 +141,20 @@ def _capture(database: Database) -> dict[str, str]:
     events = [str(value) for name, value in lines if name == "CAPTURE_EVENT_TYPE"]
     if events:
         pairs["CAPTURE_EVENT_TYPE"] = ",".join(events)
-    length_ns = _length_ns(database)
-    if length_ns is not None:
-        pairs[LENGTH] = str(length_ns)
-    return {name: value for name, value in pairs.items() if not _of_environment(name, value)}
-
-
-def _length_ns(database: Database) -> int | None:
-    """Length of the recording, the longest of several machines; None if not in the export."""
+    # Length of the recording, the longest of several machines; None if not in the export.
     lines = database.lines("ANALYSIS_DETAILS", ("duration",))
     known = [length for (length,) in lines if isinstance(length, int) and 0 < length < 1 << 57]
-    return max(known, default=None)
+    length_ns = max(known, default=None)
+    if length_ns is not None:
+        pairs[LENGTH] = str(length_ns)
+    return {
+        name: value
+        for name, value in pairs.items()
+        if not _ENVIRONMENT_NAME.search(name) and not _ENVIRONMENT_VALUE.match(value)
+    }
 
 
 def length_of(capture: Mapping[str, str]) -> int | None:
     """Length of the recording in ns, from `Trace.capture`; None if unknown."""
     length = capture.get(LENGTH, "")
     return int(length) if length.isdecimal() and len(length) <= _LONGEST_DIGITS else None
-
-
-def _of_environment(name: str, value: str) -> bool:
-    return bool(_ENVIRONMENT_NAME.search(name) or _ENVIRONMENT_VALUE.match(value))

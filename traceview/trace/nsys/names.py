@@ -3,44 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from traceview.tables import Array, Integers, RowNumbers, Texts, constant, object_array
+from traceview.records import record
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
 from traceview.tables.numbers import numbered
 from traceview.trace.schema.gpu_work import UNIFIED
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Numbers
+from traceview.trace.staged import same_text
 
 UNNAMED = "(unnamed)"
-_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
-# Enumerations, for exports without their own ENUM_ tables.
+
+@record
+class Enumeration:
+    """An enumeration: its table in the export, and what its numbers mean without that table.
+
+    `word` gives the meaning of a row of the table, from its name and its label in lower case; None
+    if it tells none.
+    """
+
+    table: str
+    default: Mapping[int, str]
+    word: Callable[[str, str], str | None] = lambda _, label: label or None
+
+    def of(self, database: Database) -> dict[int, str]:
+        """What each number means, as the export itself numbers them."""
+        rows = database.lines(self.table, ("id", "name", "label"))
+        stored = {
+            number: self.word(str(name), str(label or "").lower())
+            for number, name, label in rows
+            if type(number) is int
+        }
+        return {**self.default, **{number: word for number, word in stored.items() if word}}
+
+
+def _by_ending(endings: Mapping[str, str]) -> Callable[[str, str], str | None]:
+    return lambda name, _: next((w for end, w in endings.items() if name.endswith(end)), None)
+
+
+_COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
+
+
+def _direction(name: str, _: str) -> str | None:
+    match = _COPY_WORDS.search(name)
+    return f"{UNIFIED if match[1] else ''}{match[2]}2{match[3]}" if match else None
+
+
 _DIRECTIONS = "unknown H2D D2H H2A A2H A2A A2D D2A D2D H2H P2P"
 _MIGRATIONS = (f"{UNIFIED}H2D", f"{UNIFIED}D2H", f"{UNIFIED}D2D")
-COPY_DIRECTIONS = dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS)))
-JIT_OPERATIONS = {1: "cache load", 2: "cache store", 3: "compile"}
-MIGRATION_CAUSES = {
-    0: "unknown",
-    1: "user prefetch",
-    2: "page fault",
-    3: "speculative prefetch",
-    4: "eviction",
-    5: "access counters",
-}
+COPY_DIRECTIONS = Enumeration(
+    "ENUM_CUDA_MEMCPY_OPER", dict(enumerate((*_DIRECTIONS.split(), *_MIGRATIONS))), _direction
+)
+_CAUSES = (
+    *("unknown", "user prefetch", "page fault", "speculative prefetch", "eviction"),
+    "access counters",
+)
+MIGRATION_CAUSES = dict(enumerate(_CAUSES))
 _MEMORY = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")
-MEMORY_KINDS = dict(enumerate((*_MEMORY, "unknown")))
-MEMORY_OPERATIONS = {0: "allocation", 1: "release"}
-SEVERITIES = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
-SYNC_KINDS = {0: "unknown", 1: "event", 2: "stream-wait-event", 3: "stream", 4: "context"}
-_SYNC_WORDS = {
-    "STREAM_WAIT_EVENT": "stream-wait-event",
-    "EVENT_SYNCHRONIZE": "event",
-    "STREAM_SYNCHRONIZE": "stream",
-    "CONTEXT_SYNCHRONIZE": "context",
-}
-_COPY_WORDS = re.compile(r"(_UVM)?_([HDAP])TO([HDAP])$")
+MEMORY_KINDS = Enumeration(
+    "ENUM_CUDA_MEM_KIND", {**dict(enumerate((*_MEMORY, "unknown"))), NULL: "unknown"}
+)
+MEMORY_OPERATIONS = Enumeration(
+    "ENUM_CUDA_DEV_MEM_EVENT_OPER",
+    {0: "allocation", 1: "release"},
+    lambda _, label: "release" if label.startswith("de") else label or None,
+)
+SEVERITIES = Enumeration(
+    "ENUM_DIAGNOSTIC_SEVERITY_LEVEL",
+    {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"},
+)
+JIT_OPERATIONS = Enumeration(
+    "ENUM_CUPTI_JIT_OPERATION_TYPE",
+    {1: "cache load", 2: "cache store", 3: "compile"},
+    _by_ending({"CACHE_LOAD": "cache load", "CACHE_STORE": "cache store", "COMPILE": "compile"}),
+)
+SYNC_KINDS = Enumeration(
+    "ENUM_CUPTI_SYNC_TYPE",
+    {0: "unknown", 1: "event", 2: "stream-wait-event", 3: "stream", 4: "context"},
+    _by_ending(
+        {
+            "STREAM_WAIT_EVENT": "stream-wait-event",
+            "EVENT_SYNCHRONIZE": "event",
+            "STREAM_SYNCHRONIZE": "stream",
+            "CONTEXT_SYNCHRONIZE": "context",
+        }
+    ),
+)
 
 
 def numbered_pairs(first: Array, second: Array) -> tuple[list[tuple[int, int]], RowNumbers]:
@@ -78,11 +130,6 @@ class Names:
         return [str(found.get(key, f"(unknown name #{key})")) for key in keys]
 
 
-def without_version(name: str) -> str:
-    """The name of a CUDA API function without `_v3020`, `_ptsz` and `_ptds`."""
-    return _VERSION.sub("", name)
-
-
 def first_of(preferred: Texts, other: Texts) -> Texts:
     """Row by row, the text in `preferred`, or where that is absent the text in `other`."""
     if (preferred.codes >= 0).all():
@@ -96,73 +143,12 @@ def first_of(preferred: Texts, other: Texts) -> Texts:
 
 def filled(texts: Texts, default: str) -> Texts:
     """The texts, with `default` in the rows where they are absent."""
-    one = Texts(constant(0, len(texts), np.int32), object_array([default]))
+    one = same_text(default, len(texts))
     return first_of(texts, one)
 
 
-def meanings(values: Array, known: Mapping[int, str]) -> Texts:
+def meanings(values: Array, words: Mapping[int, str]) -> Texts:
     """The label of every number; `kind 17` for an unknown one."""
     distinct, codes = numbered(values)
-    words = [known.get(value, f"kind {value}") for value in distinct.tolist()]
-    return Texts(codes, object_array(words)).map(words)
-
-
-def copy_directions(database: Database) -> dict[int, str]:
-    """Map copyKind to H2D, D2H, UVM H2D, …"""
-    stored = _enum(database, "ENUM_CUDA_MEMCPY_OPER")
-    matches = {key: _COPY_WORDS.search(name) for key, (name, _) in stored.items()}
-    read = {
-        key: f"{UNIFIED if hit[1] else ''}{hit[2]}2{hit[3]}" for key, hit in matches.items() if hit
-    }
-    return {**COPY_DIRECTIONS, **read}
-
-
-def memory_kinds(database: Database) -> dict[int, str]:
-    """Map srcKind, dstKind and memKind to pageable, pinned, …"""
-    return {**MEMORY_KINDS, **_labels(database, "ENUM_CUDA_MEM_KIND")}
-
-
-def memory_operations(database: Database) -> dict[int, str]:
-    """Map memoryOperationType to allocation or release."""
-    labels = _labels(database, "ENUM_CUDA_DEV_MEM_EVENT_OPER")
-    read = {key: "release" if label.startswith("de") else label for key, label in labels.items()}
-    return {**MEMORY_OPERATIONS, **read}
-
-
-def jit_operations(database: Database) -> dict[int, str]:
-    """Map jitOperationType to compile, cache load or cache store, as CUPTI numbers them."""
-    stored = _enum(database, "ENUM_CUPTI_JIT_OPERATION_TYPE")
-    read = {
-        key: word
-        for key, (name, _) in stored.items()
-        for word in JIT_OPERATIONS.values()
-        if name.endswith(word.replace(" ", "_").upper())
-    }
-    return {**JIT_OPERATIONS, **read}
-
-
-def severities(database: Database) -> dict[int, str]:
-    """Map severity to info, warning, …"""
-    return {**SEVERITIES, **_labels(database, "ENUM_DIAGNOSTIC_SEVERITY_LEVEL")}
-
-
-def sync_kinds(database: Database) -> dict[int, str]:
-    """Map syncType to event, stream, …, as the export itself numbers them."""
-    stored = _enum(database, "ENUM_CUPTI_SYNC_TYPE")
-    read = {
-        key: kind
-        for key, (name, _) in stored.items()
-        for word, kind in _SYNC_WORDS.items()
-        if name.endswith(word)
-    }
-    return {**SYNC_KINDS, **read}
-
-
-def _enum(database: Database, table: str) -> dict[int, tuple[str, str]]:
-    rows = database.lines(table, ("id", "name", "label"))
-    return {key: (str(name), str(label or "")) for key, name, label in rows if type(key) is int}
-
-
-def _labels(database: Database, table: str) -> dict[int, str]:
-    stored = _enum(database, table).items()
-    return {key: label.lower() for key, (_, label) in stored if label}
+    labels = [words.get(value, f"kind {value}") for value in distinct.tolist()]
+    return Texts(codes, object_array(labels)).map(labels)

@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant
 from traceview.trace.impossible_rows import MOST_BYTES
 from traceview.trace.nsys import payloads
 from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.ranges import NvtxEvents
-from traceview.trace.nsys.rows import INT32, Rows, Staged
+from traceview.trace.nsys.rows import Rows
 from traceview.trace.nsys.tables import Reader
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 DOMAIN = "NCCL"
 PUSH_POP = 59
@@ -47,13 +47,8 @@ OF_COMMUNICATORS = frozenset(
         *("Destroy", "Abort"),
     )
 )
-_COMMUNICATOR, _BYTES, _PEER, _ROOT = (
-    "NCCL communicator ID",
-    "Message size [bytes]",
-    "Peer rank",
-    "Root",
-)
-_RANKS, _RANK = "No. of ranks", "Rank"
+_COMMUNICATOR, _BYTES = "NCCL communicator ID", "Message size [bytes]"
+_PEER, _ROOT, _RANKS, _RANK = "Peer rank", "Root", "No. of ranks", "Rank"
 FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
 """Fields of a payload that are read."""
 # Schemas of NCCL 2.24 and newer, by NCCL's own number: for exports that lack their description.
@@ -73,38 +68,24 @@ _STATIC: Mapping[int, Mapping[str, payloads.Field]] = {
 }
 
 
-@record
-class NcclTables:
-    """The staged tables collective_calls and communicators."""
-
-    calls: Staged
-    communicators: Staged
-
-
-def nccl_tables(reader: Reader, events: NvtxEvents) -> NcclTables | None:
-    """The tables of NCCL calls and communicators; None without ranges of NCCL."""
-    domains = _domains(reader, events)
+def nccl_tables(reader: Reader, events: NvtxEvents) -> dict[str, Staged]:
+    """The staged tables collective_calls and communicators; none without ranges of NCCL."""
+    # NCCL's domain has its name, or if that was not recorded, its schemas.
+    domains = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
+    for domain, schemas in payloads.schemas_of(reader.export.database).items():
+        if any(_COMMUNICATOR in fields for fields in schemas.values()):
+            domains.add(domain)
     if not domains:
-        return None
+        return {}
     of_nccl = np.isin(events.rows.integer("domainId"), list(domains))
     of_nccl &= events.rows.integer("eventType") == PUSH_POP
     rows = events.rows.where(of_nccl)
     if not len(rows):
-        return None
-    names = first_of(rows.texts("text"), reader.names.texts(rows.numbers("textId")))
+        return {}
+    names = first_of(rows.texts("text"), reader.named(rows, "textId", None))
     fields = _payloads(reader, domains, len(rows))
-    return NcclTables(
-        _calls(reader, rows, names, fields), _communicators(reader, rows, names, fields)
-    )
-
-
-def _domains(reader: Reader, events: NvtxEvents) -> set[int]:
-    """Ids of NCCL's domain, recognized by its name, or by its schemas if that was not recorded."""
-    named = {domain for (_, domain), name in events.domains.items() if name == DOMAIN}
-    for domain, schemas in payloads.schemas_of(reader.export.database).items():
-        if any(_COMMUNICATOR in fields for fields in schemas.values()):
-            named.add(domain)
-    return named
+    communicators = _communicators(reader, rows, names, fields)
+    return {"collective_calls": _calls(reader, rows, names, fields), "communicators": communicators}
 
 
 def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Integers]:
@@ -114,7 +95,8 @@ def _payloads(reader: Reader, domains: set[int], count: int) -> Mapping[str, Int
     if not {"binaryData", "jsonText"} & set(database.describe("NVTX_EVENTS").columns):
         return absent
     lines = database.lines_of(
-        *("NVTX_EVENTS", ("binaryData", "jsonText", "jsonTextId")),
+        "NVTX_EVENTS",
+        ("binaryData", "jsonText", "jsonTextId"),
         {"domainId": sorted(domains), "eventType": [PUSH_POP]},
     )
     if len(lines) != count:
@@ -143,12 +125,9 @@ def _calls(reader: Reader, rows: Rows, names: Texts, fields: Mapping[str, Intege
     kinds = names.map([KINDS.get(str(name)) for name in names.values])
     chosen: Mask = kinds.codes >= 0
     rows = rows.where(chosen)
-    thread, process = reader.owners.threads(rows)
     peer = np.where(fields[_PEER] == NULL, fields[_ROOT], fields[_PEER])
     return {
-        **rows.span(),
-        "thread": thread,
-        "process": process,
+        **reader.on_thread(rows),
         "kind": kinds.take(chosen),
         "communicator": fields[_COMMUNICATOR][chosen],
         "bytes": payloads.bounded(fields[_BYTES][chosen], MOST_BYTES),
@@ -175,8 +154,8 @@ def _communicators(
         "communicator": communicator[once],
         "ranks": _narrow(fields[_RANKS][chosen][once]),
         "rank": _narrow(rank[once]),
-        "name": Texts.of([None] * len(once)),
-        "members": Texts.of([None] * len(once)),
+        "name": absent_texts(len(once)),
+        "members": absent_texts(len(once)),
     }
 
 

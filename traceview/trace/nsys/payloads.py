@@ -15,8 +15,8 @@ import numpy as np
 
 from traceview.records import record
 from traceview.tables import NULL, Integers, object_array
-from traceview.trace.nsys.rows import INT32
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32
 
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 FIRST_STATIC_ID = 1 << 24
@@ -73,7 +73,8 @@ def decoded(blobs: Sequence[object], schemas: Schemas, names: Sequence[str]) -> 
             for name, field in schemas.get(schema, {}).items():
                 if name in result and offset + field.offset + field.size <= length:
                     field_bytes = raw[own, offset + field.offset :][:, : field.size]
-                    result[name][rows[own]] = _integers(field_bytes)
+                    numbers = field_bytes.copy().view("<i8" if field_bytes.shape[1] == 8 else "<i4")
+                    result[name][rows[own]] = numbers[:, 0].astype(np.int64)
     return result
 
 
@@ -91,11 +92,6 @@ def masked(blob: object, schemas: Schemas, names: Sequence[str]) -> bytes | None
         if name in names and start + field.size <= len(blob):
             result[start : start + field.size] = blob[start : start + field.size]
     return bytes(result)
-
-
-def _integers(cells: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Integers:
-    numbers = cells.copy().view("<i8" if cells.shape[1] == 8 else "<i4")
-    return numbers[:, 0].astype(np.int64)
 
 
 def parsed(texts: Sequence[object], names: Sequence[str]) -> dict[str, Integers]:

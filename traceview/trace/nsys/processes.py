@@ -17,9 +17,10 @@ from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
 from traceview.tables.numbers import numbered
 from traceview.trace.nsys.names import Names, numbered_pairs
-from traceview.trace.nsys.rows import INT32, Rows, Staged
+from traceview.trace.nsys.rows import Rows
 from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged
 
 Codes = npt.NDArray[np.int32]
 Key = TypeVar("Key", bound=Hashable)
@@ -104,9 +105,18 @@ class Owners:
         global_ids, process_rows = _settled_processes(list(self._processes.number))
         gpus = _gpu_rows(database)
         owners = [global_ids[row] for row in process_rows]
-        known = _cuda_devices(database)
-        seen = _device_keys(list(self._devices.number), owners, known)
-        warnings = () if known else _merged(seen, gpus)
+        # The GPU behind each device as a process sees it.
+        lines = database.lines("TARGET_INFO_CUDA_DEVICE", ("pid", "cudaId", "gpuId"))
+        gpu_of = {
+            (pid, device): gpu
+            for pid, device, gpu in lines
+            if type(pid) is type(device) is type(gpu) is int and 0 <= gpu <= INT32.max
+        }
+        seen = [
+            (host_of(owners[process]), gpu_of.get((process_of(owners[process]), device), device))
+            for process, device in self._devices.number
+        ]
+        warnings = () if gpu_of else _merged(seen, gpus)
         devices = sorted({*gpus, *seen})
         row_of = dict(zip(self._processes.number, process_rows, strict=True))
         used = [(row_of[tid & ~THREAD_BITS], tid & THREAD_BITS) for tid in self._threads.number]
@@ -119,7 +129,7 @@ class Owners:
         tables = {
             "processes": _process_table(global_ids, database),
             "threads": _thread_table(threads, global_ids, database, names),
-            "devices": _device_table(devices, gpus),
+            "devices": device_table(devices, gpus),
         }
         return Settled(rows, tables, warnings)
 
@@ -158,18 +168,6 @@ def _positions(keys: Sequence[tuple[int, int]], ordered: Sequence[tuple[int, int
     return np.array([place[key] for key in keys], np.int32)
 
 
-def _device_keys(
-    seen: Sequence[tuple[int, int]], processes: Sequence[int], gpu_of: Mapping[tuple[int, int], int]
-) -> list[tuple[int, int]]:
-    """Host and GPU of each (global process id row, device as the process sees it)."""
-    keys = []
-    for provisional, device in seen:
-        global_id = processes[provisional]
-        gpu = gpu_of.get((process_of(global_id), device), device)
-        keys.append((host_of(global_id), gpu))
-    return keys
-
-
 def _merged(
     seen: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], object]
 ) -> tuple[str, ...]:
@@ -182,15 +180,6 @@ def _merged(
         "this export does not say whether it is the same device, so it is treated as one "
         "(nsys 2025.3 and newer record it)",
     )
-
-
-def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
-    lines = database.lines("TARGET_INFO_CUDA_DEVICE", ("pid", "cudaId", "gpuId"))
-    return {
-        (pid, seen): gpu
-        for pid, seen, gpu in lines
-        if type(pid) is int and type(seen) is int and type(gpu) is int and 0 <= gpu <= INT32.max
-    }
 
 
 def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
@@ -207,19 +196,17 @@ def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
             "name": None if name is None else str(name),
             "compute_capability": capability,
         }
-        row.update(zip(GPU_COLUMNS, map(_figure, figures, _MOST), strict=True))
+        # 0 and out-of-range values mean unknown.
+        for column, value, most in zip(GPU_COLUMNS, figures, _MOST, strict=True):
+            row[column] = value if type(value) is int and 0 < value <= most else None
         rows.setdefault((host_of(vm), gpu), row)
     return rows
 
 
-def _figure(value: object, most: int) -> int | None:
-    """A property of a GPU; 0 and out-of-range values mean unknown."""
-    return value if type(value) is int and 0 < value <= most else None
-
-
-def _device_table(
+def device_table(
     devices: Sequence[tuple[int, int]], gpus: Mapping[tuple[int, int], Mapping[str, Cell]]
 ) -> Table:
+    """The devices table of (host, GPU) pairs, with the properties known of some."""
     unknown: dict[str, Cell] = {c.name: None for c in DEVICES.columns if c.nullable}
     rows = [
         {"host_id": host, "device_id": gpu, **unknown, **gpus.get((host, gpu), {})}
@@ -234,7 +221,7 @@ def _process_table(global_ids: Sequence[int], database: Database) -> Table:
         {
             "host_id": host_of(global_id),
             "process_id": process_of(global_id),
-            "name": _text(named.get(global_id)),
+            "name": None if named.get(global_id) is None else str(named[global_id]),
         }
         for global_id in global_ids
     ]
@@ -242,10 +229,7 @@ def _process_table(global_ids: Sequence[int], database: Database) -> Table:
 
 
 def _thread_table(
-    threads: Sequence[tuple[int, int]],
-    global_ids: Sequence[int],
-    database: Database,
-    names: Names,
+    threads: Sequence[tuple[int, int]], global_ids: Sequence[int], database: Database, names: Names
 ) -> Table:
     lines = database.lines("ThreadNames", ("globalTid", "nameId"))
     wanted = [global_ids[process] | thread for process, thread in threads]
@@ -258,10 +242,6 @@ def _thread_table(
         for (process, thread), global_id in zip(threads, wanted, strict=True)
     ]
     return Table.from_rows(THREADS.columns, rows)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _picked(of_distinct: Codes, codes: Codes) -> Codes:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceview import groups
-from traceview.tables import Integers, Mask, RowNumbers, Texts, constant
+from traceview.tables import Integers, Mask, Texts
 from traceview.tables.numbers import numbered
 from traceview.trace.nsys.names import first_of
-from traceview.trace.nsys.rows import INT32, ExportTable, Rows, Staged
+from traceview.trace.nsys.rows import ExportTable
 from traceview.trace.nsys.tables import Reader
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 PERIODIC = "Python Periodic Sampling"
 DOMAINS = frozenset({PERIODIC, "Python Backtrace on CUDA"})
@@ -60,33 +61,27 @@ def python_samples(reader: Reader, sampled: Mask) -> tuple[Staged, Staged] | Non
         return None
     stacks = _Stacks()
     used = groups.different(texts.codes[texts.codes >= 0])
-    parsed = [stacks.parsed(str(texts.values[code])) for code in used.tolist()]
     stack_of, state_of = (np.full(len(texts.values) + 1, -1, np.int32) for _ in range(2))
-    stack_of[used] = [each[0] for each in parsed]
-    state_of[used] = [each[1] for each in parsed]
+    parsed = [stacks.parsed(str(texts.values[code])) for code in used.tolist()]
+    stack_of[used], state_of[used] = np.array(parsed, np.int32).T
     kept = stack_of[texts.codes] >= 0
     if not kept.all():
         number = int((~kept).sum())
         reader.export.warnings.append(f"{number} Python stack samples could not be read")
     states = Texts(state_of[texts.codes[kept]], np.array([*stacks.states, None], object)[:-1])
-    return (
-        _samples(reader, marks.where(kept), stack_of[texts.codes[kept]], states),
-        stacks.frames(reader),
-    )
-
-
-def _samples(reader: Reader, marks: Rows, stack: RowNumbers, state: Texts) -> Staged:
-    """The samples in order of time."""
+    stack = stack_of[texts.codes[kept]]
+    marks = marks.where(kept)
     time = marks.nullable("start")
     thread, process = reader.owners.threads(marks)
     order = np.argsort(time, kind="stable")
-    return {
+    samples: Staged = {
         "time_ns": time[order],
         "process": process[order],
         "thread": thread[order],
         "stack": stack[order],
-        "state": state.take(order),
+        "state": states.take(order),
     }
+    return samples, stacks.frames(reader)
 
 
 @dataclass
@@ -142,7 +137,7 @@ class _Stacks:
             "file": self._texts(reader, every[:, 1]),
             "line": np.where((line > 0) & (line < INT32.max), line, INT32.min).astype(np.int32),
             "function": self._texts(reader, every[:, 0]),
-            "source": Texts(constant(-1, len(every), np.int32), np.empty(0, object)),
+            "source": absent_texts(len(every)),
         }
 
     def _texts(self, reader: Reader, ids: Integers) -> Texts:
@@ -151,7 +146,7 @@ class _Stacks:
 
         distinct, codes = numbered(ids)
         stored = reader.names.of(distinct[distinct >= 0])
-        own = [self._names[-1 - each] for each in distinct[distinct < 0].tolist()]
+        own = [self._names[-1 - name_id] for name_id in distinct[distinct < 0].tolist()]
         names = [unescape(name) for name in (*own, *stored)]
         return Texts(codes, np.array([*names, None], object)[:-1]).map(names)
 

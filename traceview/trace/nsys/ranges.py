@@ -12,15 +12,15 @@ from traceview.tables.numbers import numbered
 from traceview.tables.packed_texts import packed
 from traceview.trace.nsys.names import (
     UNNAMED,
-    Names,
     filled,
     first_of,
     meanings,
     numbered_pairs,
 )
-from traceview.trace.nsys.processes import ABSENT, Codes
-from traceview.trace.nsys.rows import ExportTable, Rows, Staged
+from traceview.trace.nsys.processes import ABSENT
+from traceview.trace.nsys.rows import ExportTable, Rows
 from traceview.trace.nsys.tables import Reader
+from traceview.trace.staged import Staged, numbers_of
 
 RANGES = ExportTable(
     "NVTX_EVENTS",
@@ -51,36 +51,45 @@ class NvtxEvents:
         """True for the marks whose domain has one of `names`."""
         wanted = [key for key, name in self.domains.items() if name in names]
         result: Mask = np.zeros(len(self.rows), bool)
-        if not wanted:
-            return result
-        _, process = reader.owners.threads(self.rows)
-        domain, mark = self.rows.integer("domainId"), self.rows.cells("eventType") == MARK
-        for owner, number in wanted:
-            result |= (domain == number) & (process == owner)
-        result &= mark
+        if wanted:
+            _, process = reader.owners.threads(self.rows)
+            domain, mark = self.rows.integer("domainId"), self.rows.cells("eventType") == MARK
+            for owner, domain_id in wanted:
+                result |= mark & (domain == domain_id) & (process == owner)
         return result
 
 
 def nvtx_events(reader: Reader) -> NvtxEvents | None:
     """The NVTX events of the export; None if none were recorded."""
     rows = reader.export.rows(RANGES)
-    return None if rows is None else NvtxEvents(rows, _domain_names(reader, rows))
+    if rows is None:
+        return None
+    created = rows.where(rows.cells("eventType") == DOMAIN_CREATE)
+    _, process = reader.owners.threads(created)
+    ids, names = created.integer("domainId").tolist(), _texts(reader, created).decode()
+    keyed = zip(process.tolist(), ids, names, strict=True)
+    return NvtxEvents(rows, {(owner, id_): name for owner, id_, name in keyed if name is not None})
 
 
 def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
     """Ranges and marks in file order, without other NVTX events and the marks in `stacks`."""
     distinct, code = numbered(events.rows.cells("eventType"))
     known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
-    rows, domains = events.rows if known.all() else events.rows.where(known), events.domains
-    thread, process = reader.owners.threads(rows)
-    names = filled(_texts(reader.names, rows), UNNAMED)
+    rows = events.rows if known.all() else events.rows.where(known)
+    on_thread = reader.on_thread(rows)
+    names = filled(_texts(reader, rows), UNNAMED)
+    keys, codes = numbered_pairs(numbers_of(on_thread, "process"), rows.integer("domainId"))
+    domains = [None if key[1] == DEFAULT_DOMAIN else events.domains.get(key) for key in keys]
+    end_thread = constant(ABSENT, len(rows), np.int32)
+    if not rows.numbers("endGlobalTid").is_absent:
+        ended = ~rows.null("endGlobalTid")
+        end_thread = np.full(len(rows), ABSENT, np.int32)
+        end_thread[ended] = reader.owners.threads(rows.where(ended), "endGlobalTid")[0]
     return {
-        **rows.span(),
-        "thread": thread,
-        "process": process,
-        "end_thread": _end_threads(reader, rows),
+        **on_thread,
+        "end_thread": end_thread,
         "name": names,
-        "domain": _domains(process, rows.integer("domainId"), domains),
+        "domain": Texts(codes, object_array(domains)).map(domains),
         "kind": meanings(rows.cells("eventType"), KINDS),
         "payload": _payloads(reader, names, known),
     }
@@ -99,31 +108,6 @@ def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
     return payload
 
 
-def _texts(names: Names, rows: Rows) -> Texts:
+def _texts(reader: Reader, rows: Rows) -> Texts:
     # torch stores the text itself; registered strings are ids.
-    return first_of(rows.texts("text"), names.texts(rows.numbers("textId")))
-
-
-def _end_threads(reader: Reader, rows: Rows) -> Codes:
-    if rows.numbers("endGlobalTid").is_absent:
-        return constant(ABSENT, len(rows), np.int32)
-    known = ~rows.null("endGlobalTid")
-    threads = np.full(len(rows), ABSENT, np.int32)
-    threads[known] = reader.owners.threads(rows.where(known), "endGlobalTid")[0]
-    return threads
-
-
-def _domain_names(reader: Reader, events: Rows) -> dict[tuple[int, int], str]:
-    """Domain names by (process, domain id): ids repeat between processes."""
-    created = events.where(events.cells("eventType") == DOMAIN_CREATE)
-    _, process = reader.owners.threads(created)
-    named = _texts(reader.names, created).decode()
-    ids = created.integer("domainId").tolist()
-    keyed = zip(process.tolist(), ids, named, strict=True)
-    return {(owner, domain): name for owner, domain, name in keyed if name is not None}
-
-
-def _domains(process: Codes, domain: Integers, named: Mapping[tuple[int, int], str]) -> Texts:
-    keys, codes = numbered_pairs(process, domain)
-    names = [None if key[1] == DEFAULT_DOMAIN else named.get(key) for key in keys]
-    return Texts(codes, object_array(names)).map(names)
+    return first_of(rows.texts("text"), reader.named(rows, "textId", None))

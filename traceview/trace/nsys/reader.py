@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from traceview import groups, stages
-from traceview.tables import Table, Texts, thrifty
+from traceview.tables import Table
 from traceview.trace.impossible_rows import ImpossibleRows, warnings_of, window, without_impossible
 from traceview.trace.model import Trace
 from traceview.trace.nsys import absent_tables, added_tables, cpu_calls, export_info, tables
-from traceview.trace.nsys.added_tables import own_samples, source_excerpts, with_sources
 from traceview.trace.nsys.importer_errors import import_error, lacks_events
-from traceview.trace.nsys.metrics import gpu_metrics
-from traceview.trace.nsys.native_samples import native_frames, native_samples
 from traceview.trace.nsys.nccl_calls import nccl_tables
 from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
 from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges
-from traceview.trace.nsys.rows import Export, Staged
+from traceview.trace.nsys.rows import Export, ExportTable, Rows
 from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import Staged, thrifty_columns
 
-_READERS: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
-    "kernels": tables.kernels,
-    "copies": tables.copies,
-    "sets": tables.sets,
-    "graph_launches": tables.graph_launches,
-    "api_calls": tables.api_calls,
-    "callchains": cpu_calls.callchains,
-    "memory_events": tables.memory_events,
+_OF_ROWS: Mapping[str, tuple[ExportTable, Callable[[tables.Reader, Rows], Staged]]] = {
+    "kernels": (tables.KERNELS, tables.kernels),
+    "copies": (tables.COPIES, tables.copies),
+    "sets": (tables.SETS, tables.sets),
+    "graph_launches": (tables.GRAPH_LAUNCHES, tables.graph_launches),
+    "api_calls": (tables.API_CALLS, tables.api_calls),
+    "callchains": (cpu_calls.CALLCHAINS, cpu_calls.callchains),
+    "memory_events": (tables.MEMORY_EVENTS, tables.memory_events),
+    "jit_compilations": (cpu_calls.JIT, cpu_calls.jit_compilations),
+    "diagnostics": (tables.DIAGNOSTICS, tables.diagnostics),
+}
+_OF_KNOWN_THREADS: Mapping[str, tuple[ExportTable, Callable[[tables.Reader, Rows], Staged]]] = {
+    "thread_runs": (cpu_calls.SCHEDULING, cpu_calls.thread_runs),
+    "native_samples": (cpu_calls.NATIVE_SAMPLES, cpu_calls.native_samples),
+    "os_calls": (cpu_calls.OS_CALLS, cpu_calls.os_calls),
+}
+"""Tables of the whole system, of which the rows of threads in other tables are kept."""
+_OF_SEVERAL: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "overheads": tables.overheads,
     "host_functions": cpu_calls.host_functions,
-    "jit_compilations": cpu_calls.jit_compilations,
-    "diagnostics": tables.diagnostics,
     "kernel_code": lambda reader: added_tables.staged(reader.export.database),
-    "source_lines": lambda reader: source_excerpts(reader.export.database),
+    "source_lines": lambda reader: added_tables.source_excerpts(reader.export.database),
 }
 
 
@@ -51,29 +58,23 @@ def read(database: Database, path: str) -> Trace:
     # are decoded. Ranges take longest to process.
     export.read_ahead(RANGES, tables.KERNELS, tables.API_CALLS)
     staged, impossible = _staged(tables.Reader(export), meta)
+    run = {**export_info.clock_origin(database), **meta.run}
+    several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
+    if not several and "rank" not in meta.run:
+        # Of several processes that used GPUs, nothing tells which has the rank.
+        run = {**export_info.rank_of_program(database), **run}
     return Trace(
         path=path,
         recorder="nsys",
         recorder_version=meta.recorder_version,
         export_schema_version=meta.schema,
         tables=staged,
-        run=_run(database, meta, staged),
+        run=run,
         capture=meta.capture,
         warnings=(*_import_warnings(staged), *warnings_of(impossible), *export.warnings),
         impossible=impossible,
         unread=absent_tables.unread_tables(export),
     )
-
-
-def _run(
-    database: Database, meta: export_info.ExportMeta, staged: Mapping[str, Table]
-) -> Mapping[str, str]:
-    """TRACEVIEW_RUN, the start of the clock, and the rank if only one process used GPUs."""
-    run = {**export_info.clock_origin(database), **meta.run}
-    several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
-    if several or "rank" in meta.run:
-        return run
-    return {**export_info.rank_of_program(database), **run}
 
 
 def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
@@ -88,37 +89,60 @@ def _import_warnings(staged: Mapping[str, Table]) -> list[str]:
     return [f"nsys failed to import all events, so every figure covers only part of them: {error}"]
 
 
+def _unsettled(reader: tables.Reader, run: Mapping[str, str]) -> dict[str, Staged | None]:
+    """The staged tables, with provisional numbers of processes, threads and GPUs."""
+    unsettled: dict[str, Staged | None] = {}
+
+    def keep(name: str, staged: Staged | None) -> None:
+        unsettled[name] = None if staged is None else thrifty_columns(staged)
+
+    def read_rows(name: str, source: ExportTable, make: Callable[..., Staged], *more: Any) -> None:
+        rows = reader.export.rows(source)
+        keep(name, None if rows is None else make(reader, rows, *more))
+
+    for name, staged in _of_nvtx(reader).items():
+        keep(name, staged)
+    unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], run)
+    for name, (source, make) in stages.in_stage("Reading the trace", _OF_ROWS.items()):
+        read_rows(name, source, make)
+    for name, make_table in _OF_SEVERAL.items():
+        keep(name, make_table(reader))
+    name, calls = "synchronizations", unsettled["api_calls"]
+    read_rows(name, cpu_calls.SYNCHRONIZATIONS, cpu_calls.synchronizations, calls)
+    for name, (source, make) in _OF_KNOWN_THREADS.items():
+        read_rows(name, source, make)
+    stacks = {name: unsettled[name] for name in ("native_samples", "os_calls")}
+    keep("native_frames", cpu_calls.native_frames(reader, stacks))
+    return unsettled
+
+
 def _staged(
     reader: tables.Reader, meta: export_info.ExportMeta
 ) -> tuple[dict[str, Table], tuple[ImpossibleRows, ...]]:
     """The tables, and the rows that they leave out."""
-    unsettled = {name: _thrifty(staged) for name, staged in _of_nvtx(reader).items()}
-    unsettled["ranges"], unsettled["call_sites"] = split_marks(unsettled["ranges"], meta.run)
-    for name, read_table in stages.in_stage("Reading the trace", _READERS.items()):
-        unsettled[name] = _thrifty(read_table(reader))
-    unsettled["synchronizations"] = cpu_calls.synchronizations(reader, unsettled["api_calls"])
-    unsettled["thread_runs"] = cpu_calls.thread_runs(reader)
-    unsettled |= {name: _thrifty(staged) for name, staged in _native_stacks(reader).items()}
-    settled = reader.owners.settle(reader.export.database, reader.names)
-    reader.export.warnings += settled.warnings
+    export, unsettled = reader.export, _unsettled(reader, meta.run)
+    settled = reader.owners.settle(export.database, reader.names)
+    export.warnings += settled.warnings
     recorded: dict[str, Table] = {}
     impossible: list[ImpossibleRows] = []
     within = window(unsettled, export_info.length_of(meta.capture))
+
+    def record(name: str, staged: Staged) -> None:
+        possible, left_out = without_impossible(name, staged, within)
+        impossible.extend(left_out)
+        recorded[name] = Table(TABLES[name].columns, possible)
+
     for name in TABLES:
         staged = unsettled.pop(name, None)
         if staged is not None:
             # Rebind the name: unsorted columns can be freed only if nothing else refers to them.
             staged = ordered(name, settled.renumber(staged))
-            staged, found = without_impossible(name, staged, within)
-            impossible += found
-            recorded[name] = Table(TABLES[name].columns, staged)
-    for name in absent_tables.empty_tables(reader.export, meta, recorded):
+            record(name, staged)
+    for name in absent_tables.empty_tables(export, meta, recorded):
         recorded[name] = Table.empty(TABLES[name].columns)
-    sampled = gpu_metrics(reader.export, settled.tables["devices"])
-    if sampled is not None:
-        sampled, found = without_impossible("gpu_metrics", sampled, within)
-        impossible += found
-        recorded["gpu_metrics"] = Table(TABLES["gpu_metrics"].columns, sampled)
+    if (samples := export.rows(tables.METRIC_SAMPLES)) is not None:
+        devices = settled.tables["devices"]
+        record("gpu_metrics", tables.gpu_metrics(samples, export.database, devices))
     return {**recorded, **settled.tables}, tuple(impossible)
 
 
@@ -129,28 +153,11 @@ def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
     sampled = None
     if events is not None:
         staged["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
-        nccl = nccl_tables(reader, events)
-        if nccl is not None:
-            staged |= {"collective_calls": nccl.calls, "communicators": nccl.communicators}
+        staged |= nccl_tables(reader, events)
         sampled = python_samples(reader, events.of_domains(reader, {PERIODIC}))
-    sampled = sampled or own_samples(reader)
+    sampled = sampled or added_tables.own_samples(reader)
     if sampled is not None:
         staged["python_samples"] = sampled[0]
-        staged["python_frames"] = with_sources(reader.export.database, sampled[1])
+        frames = added_tables.with_sources(reader.export.database, sampled[1])
+        staged["python_frames"] = frames
     return staged
-
-
-def _native_stacks(reader: tables.Reader) -> dict[str, Staged | None]:
-    """Samples of native code, OS runtime calls, and the stacks of both."""
-    staged = {"native_samples": native_samples(reader), "os_calls": cpu_calls.os_calls(reader)}
-    return {**staged, "native_frames": native_frames(reader, staged)}
-
-
-def _thrifty(staged: Staged | None) -> Staged | None:
-    """Store constant columns, about half of all columns in most traces, as a single value."""
-    if staged is None:
-        return None
-    return {
-        column: values.thrifty() if isinstance(values, Texts) else thrifty(values)
-        for column, values in staged.items()
-    }

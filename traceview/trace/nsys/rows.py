@@ -10,10 +10,16 @@ import numpy.typing as npt
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, Texts, constant, picked
 from traceview.trace.sqlite.file import Database
-from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
+from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers, UnreadableTableError
+from traceview.trace.staged import INT32, absent_texts
 
-Staged = dict[str, Array | Texts]
-INT32 = np.iinfo(np.int32)
+_ESSENTIAL = frozenset(
+    {
+        *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")),
+        *("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "NVTX_EVENTS"),
+    }
+)
+"""Tables without which most answers would be wrong. Any other that is damaged is left out."""
 
 
 @record
@@ -46,7 +52,7 @@ class Rows:
         column = self._columns.get(name)
         if isinstance(column, Texts):
             return column
-        return Texts(constant(-1, len(self), np.int32), np.empty(0, object))
+        return absent_texts(len(self))
 
     def null(self, name: str) -> Mask:
         null = self.numbers(name).null
@@ -131,7 +137,10 @@ class Export:
                     self.database.read_ahead(source.table, _wanted(source, stored))
 
     def rows(self, source: ExportTable) -> Rows | None:
-        """The rows of a table; None if it is missing, or, with a warning, if it lacks a column."""
+        """The rows of a table; None if it is missing, or, with a warning, if it lacks a column.
+
+        So is a damaged one left out, unless it is _ESSENTIAL: that raises UnreadableTableError.
+        """
         if not self.has(source.table):
             return None
         stored = self.database.describe(source.table).columns
@@ -141,7 +150,14 @@ class Export:
             self.unusable[source.table] = f"table {source.table} {lacks}"
             self.warnings.append(f"table {source.table} was not read: it {lacks}")
             return None
-        return Rows(self.database.read(source.table, _wanted(source, stored)))
+        try:
+            return Rows(self.database.read(source.table, _wanted(source, stored)))
+        except UnreadableTableError as error:
+            if source.table in _ESSENTIAL:
+                raise
+            self.unusable[source.table] = error.what
+            self.warnings.append(f"{error.what}; the table was left out")
+            return None
 
 
 def _wanted(source: ExportTable, there: tuple[str, ...]) -> Mapping[str, Kind]:

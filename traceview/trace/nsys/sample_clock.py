@@ -31,12 +31,15 @@ class SampleClock(NamedTuple):
 
 def global_pids(connection: sqlite3.Connection) -> dict[int, int]:
     """The globalPid of each process in the export, by process id."""
-    by_pid: dict[int, int] = {}
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    for table in {"PROCESSES"} & tables:
-        rows = connection.execute(f"SELECT globalPid FROM {table}")  # noqa: S608
-        by_pid |= {process_of(each): each for (each,) in rows if isinstance(each, int)}
-    return by_pid
+    if not _has(connection, "PROCESSES"):
+        return {}
+    rows = connection.execute("SELECT globalPid FROM PROCESSES")
+    return {process_of(pid): pid for (pid,) in rows if isinstance(pid, int)}
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    return connection.execute(query, (table,)).fetchone() is not None
 
 
 def sample_clock(connection: sqlite3.Connection, owner: int) -> SampleClock | None:
@@ -44,16 +47,15 @@ def sample_clock(connection: sqlite3.Connection, owner: int) -> SampleClock | No
 
     None if the export has neither.
     """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     marks: list[tuple[str, int]] = []
-    if "NVTX_EVENTS" in tables:
+    if _has(connection, "NVTX_EVENTS"):
         marks = connection.execute(
             "SELECT coalesce(text, (SELECT value FROM StringIds WHERE id = textId)) AS mark, start "
             "FROM NVTX_EVENTS WHERE globalTid >> 24 = ? AND mark LIKE ? ORDER BY start",
             (owner >> 24, f"{CLOCK}%"),
         ).fetchall()
     known = [(int(text.removeprefix(CLOCK)), start) for text, start in marks]
-    if not known and "TARGET_INFO_SESSION_START_TIME" in tables:
+    if not known and _has(connection, "TARGET_INFO_SESSION_START_TIME"):
         rows = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
         known = [(began, 0) for (began,) in rows if isinstance(began, int)][:1]
     return SampleClock(*np.array(known, np.int64).T) if known else None

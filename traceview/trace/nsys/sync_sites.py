@@ -1,24 +1,27 @@
-"""Sync-site marks among the NVTX ranges of an nsys export: source lines that may wait.
+"""What `traceview record` adds to the NVTX ranges of a program: sync marks, and ranges of its own.
 
-`traceview record` wraps each call that can wait for the GPU in an NVTX range. These marks are
-separated from the ranges of the program itself.
+It wraps each call that can wait for the GPU in an NVTX range with the source line: such marks are
+separated from the ranges. Ranges that it adds are recognized by a prefix of their names: torch
+opens ranges in the default domain only, so the prefix stands for a domain of our own.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Integers, Mask, Texts, rows_of
-from traceview.trace.nsys.added_ranges import in_own_domain, is_added, starting
-from traceview.trace.nsys.rows import Staged
+from traceview.tables import NULL, Mask, Texts, object_array, rows_of
+from traceview.tables.packed_texts import packed
+from traceview.trace.staged import Staged, texts_of
 
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
+RANGE_PREFIX = "traceview:range:"
 CLOCK = "traceview:clock:"
 """Prefix of the marks that hold the wall-clock time, for samples taken in the program."""
 NOTED = "sync_sites"
@@ -58,57 +61,76 @@ def split_marks(
     """
     if ranges is None:
         return None, None
-    marked = _is_mark(_texts(ranges, "name"), _texts(ranges, "domain"))
+    name, domain = texts_of(ranges, "name"), texts_of(ranges, "domain")
+    marked: Mask = domain.isin([DOMAIN]) & ~is_added(name, domain)
+    marked |= (domain.codes < 0) & starting(name, PREFIX, CLOCK)[name.codes]
+    requested = NOTED in run
     if not marked.any():
-        return in_own_domain(ranges), _sites(ranges, marked) if NOTED in run else None
-    names = _texts(ranges, "name")
-    clock = names.isin([str(text) for text in names.values if str(text).startswith(CLOCK)])
+        return in_own_domain(ranges), _sites(ranges, marked) if requested else None
+    clock = name.isin([str(text) for text in name.values if str(text).startswith(CLOCK)])
     sites = marked & ~clock
-    known = sites.any() or NOTED in run
-    return in_own_domain(_taken(ranges, ~marked)), _sites(ranges, sites) if known else None
-
-
-def _is_mark(name: Texts, domain: Texts) -> Mask:
-    prefixed = starting(name, PREFIX, CLOCK)[name.codes]
-    marks: Mask = (domain.isin([DOMAIN]) & ~is_added(name, domain)) | (
-        (domain.codes < 0) & prefixed
-    )
-    return marks
+    left = in_own_domain(_chosen(ranges, ~marked))
+    return left, _sites(ranges, sites) if requested or sites.any() else None
 
 
 def _sites(ranges: Staged, marked: Mask) -> Staged:
-    taken = _taken({name: ranges[name] for name in (*_TIMES, "name")}, marked)
-    names = _texts(taken, "name")
+    sites = _chosen({name: ranges[name] for name in (*_TIMES, "name")}, marked)
+    names = texts_of(sites, "name")
     used = groups.different(names.codes[names.codes >= 0])
     marks = {int(code): parsed(str(names.values[code]).removeprefix(PREFIX)) for code in used}
+    parts = {
+        part: [getattr(marks.get(code), part, None) for code in range(len(names.values))]
+        for part in Mark._fields
+    }
+    lines = np.array([NULL if line is None else line for line in (*parts.pop("line"), None)])
     return {
-        **{name: taken[name] for name in _TIMES},
-        "file": _part(names, marks, "file"),
-        "line": _lines(names, marks),
-        "function": _part(names, marks, "function"),
-        "source": _part(names, marks, "source"),
-        "hint": _part(names, marks, "hint"),
+        **{name: sites[name] for name in _TIMES},
+        "line": lines.astype(np.int64)[names.codes],
+        **{part: names.map(texts) for part, texts in parts.items()},
     }
 
 
-def _part(names: Texts, marks: Mapping[int, Mark], name: str) -> Texts:
-    return names.map(
-        [getattr(marks[code], name) if code in marks else None for code in range(len(names.values))]
-    )
-
-
-def _lines(names: Texts, marks: Mapping[int, Mark]) -> Integers:
-    lines = np.full(len(names.values) + 1, NULL, np.int64)
-    for code, mark in marks.items():
-        lines[code] = NULL if mark.line is None else mark.line
-    return lines[names.codes]
-
-
-def _taken(staged: Staged, rows: Mask) -> Staged:
+def _chosen(staged: Staged, rows: Mask) -> Staged:
     return {name: rows_of(values, rows) for name, values in staged.items()}
 
 
-def _texts(staged: Staged, name: str) -> Texts:
-    values = staged[name]
-    assert isinstance(values, Texts)
-    return values
+def starting(texts: Texts, *prefixes: str) -> Mask:
+    """Whether each distinct text starts with one of `prefixes`, by code; False for code −1."""
+    every = packed(texts)
+    if not any(every.holds(prefix.encode()) for prefix in prefixes):
+        return np.zeros(len(every) + 1, bool)
+    values = texts.values.tolist()
+    hit = map(str.startswith, values, repeat(prefixes))
+    return np.append(np.fromiter(hit, bool, len(values)), False)
+
+
+def is_added(name: Texts, domain: Texts) -> Mask:
+    """True for the ranges that `traceview record` added."""
+    prefixed = starting(name, RANGE_PREFIX)
+    if not prefixed.any():
+        return np.zeros(len(name), bool)
+    added: Mask = prefixed[name.codes] & ((domain.codes < 0) | domain.isin([DOMAIN]))
+    return added
+
+
+def in_own_domain(ranges: Staged) -> Staged:
+    """The ranges; added ones get the domain DOMAIN, and names without the prefix."""
+    name, domain = texts_of(ranges, "name"), texts_of(ranges, "domain")
+    added = is_added(name, domain)
+    if not added.any():
+        return ranges
+    used = np.zeros(len(name.values) + 1, bool)
+    used[name.codes[added]] = True
+    short = [
+        str(text).removeprefix(RANGE_PREFIX) if is_used else str(text)
+        for text, is_used in zip(name.values, used, strict=False)
+    ]
+    # Short names are appended, because the program may use the prefixed name as well.
+    codes = np.where(added, name.codes + len(name.values), name.codes)
+    names = Texts(codes.astype(np.int32), object_array([*name.values, *short]))
+    domains = np.where(added, len(domain.values), domain.codes).astype(np.int32)
+    return {
+        **ranges,
+        "name": names.map([str(text) for text in names.values]),
+        "domain": Texts(domains, object_array([*domain.values, DOMAIN])),
+    }

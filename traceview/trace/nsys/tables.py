@@ -1,33 +1,25 @@
-"""From the tables of an nsys export to the tables of a Trace, one function per table.
+"""From the tables of an nsys export to the tables of a Trace: work of GPUs, and calls of CUDA.
 
-Each function returns staged columns, final except for the numbers of processes, threads and GPUs,
-which `Owners` settles when all tables have been read.
+A function per table makes staged columns of its rows. They are final except for the numbers of
+processes, threads and GPUs, which `Owners` settles when all tables have been read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from traceview import groups
-from traceview.tables import NULL, Array, Integers, Texts, constant, thrifty
-from traceview.trace.nsys.names import (
-    MIGRATION_CAUSES,
-    UNNAMED,
-    Names,
-    copy_directions,
-    filled,
-    first_of,
-    meanings,
-    memory_kinds,
-    memory_operations,
-    severities,
-    without_version,
-)
-from traceview.trace.nsys.processes import ABSENT, PROCESS_BITS, Codes, Owners
-from traceview.trace.nsys.rows import INT32, Export, ExportTable, Rows, Staged
+from traceview.tables import NULL, Array, Integers, Table, Texts, constant, object_array, thrifty
+from traceview.tables.numbers import numbered
+from traceview.trace.nsys import names
+from traceview.trace.nsys.names import UNNAMED, filled, first_of
+from traceview.trace.nsys.processes import ABSENT, PROCESS_BITS, Codes, Owners, host_of
+from traceview.trace.nsys.rows import Export, ExportTable, Rows
 from traceview.trace.sqlite.file import Database
+from traceview.trace.staged import INT32, Staged, numbers_of
 
 _WHERE = ("globalPid", "correlationId", "graphNodeId")
 _ON_STREAM = ("start", "end", "deviceId", "contextId", "streamId")
@@ -76,36 +68,62 @@ QUEUE_FULL = 8
 BACKTRACE_CLASS = 67
 
 
+# Suffixes of the names of CUDA API functions: _v3020, _ptsz, _ptds.
+_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+
+
 class Reader:
-    """Shared state of this module's functions: the open export, its names, processes and GPUs."""
+    """What the functions of all tables share: the open export, its names, processes and GPUs."""
 
     def __init__(self, export: Export) -> None:
         self.export = export
-        self.names = Names(export.database)
+        self.names = names.Names(export.database)
         self.owners = Owners()
 
+    def named(self, rows: Rows, column: str, default: str | None = UNNAMED) -> Texts:
+        """The texts of a column of ids, with `default` (None: absent) where there is no id."""
+        texts = self.names.texts(rows.numbers(column))
+        return texts if default is None else filled(texts, default)
 
-def kernels(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(KERNELS)
-    if rows is None:
-        return None
-    staged = _on_stream(reader, rows)
-    name = filled(reader.names.texts(rows.numbers("demangledName")), UNNAMED)
-    staged["name"] = name
-    short = reader.names.texts(rows.numbers("shortName"))
-    staged["short_name"] = first_of(short, name)
-    staged["mangled_name"] = reader.names.texts(rows.numbers("mangledName"))
-    for axis in _GRID:
-        staged[f"{axis[:-1]}_{axis[-1].lower()}"] = rows.amount(axis)
-    staged["registers_per_thread"] = rows.amount("registersPerThread")
-    staged["static_shared_memory_bytes"] = rows.amount("staticSharedMemory")
-    staged["dynamic_shared_memory_bytes"] = rows.amount("dynamicSharedMemory")
-    staged["shared_memory_config_bytes"] = _positive(rows, "sharedMemoryExecuted")
-    staged["cluster_blocks"] = _cluster_blocks(rows)
-    staged["max_active_clusters"] = _positive(rows, "maxActiveClusters")
-    staged["sm_count"] = _green_sms(reader, rows)
-    staged["graph_node_id"] = _graph_node(rows)
-    return staged
+    def meaning(self, rows: Rows, column: str, of: names.Enumeration, absent: int = 0) -> Texts:
+        """The meanings of a column of an enumeration."""
+        return names.meanings(rows.integer(column, absent), of.of(self.export.database))
+
+    def on_thread(self, rows: Rows) -> Staged:
+        """Start, end, thread and process of calls and ranges."""
+        thread, process = self.owners.threads(rows)
+        return {**rows.span(), "thread": thread, "process": process}
+
+    def on_stream(self, rows: Rows) -> Staged:
+        """Start, end, place and correlation id of GPU work."""
+        process = self.owners.processes(rows)
+        return {
+            **rows.span(),
+            "process": process,
+            "device": self.owners.devices(rows, process),
+            "context_id": rows.identity("contextId"),
+            "stream_id": rows.identity("streamId"),
+            "correlation_id": rows.nullable("correlationId"),
+        }
+
+
+def kernels(reader: Reader, rows: Rows) -> Staged:
+    name = reader.named(rows, "demangledName")
+    return {
+        **reader.on_stream(rows),
+        "name": name,
+        "short_name": first_of(reader.named(rows, "shortName", None), name),
+        "mangled_name": reader.named(rows, "mangledName", None),
+        **{f"{axis[:-1]}_{axis[-1].lower()}": rows.amount(axis) for axis in _GRID},
+        "registers_per_thread": rows.amount("registersPerThread"),
+        "static_shared_memory_bytes": rows.amount("staticSharedMemory"),
+        "dynamic_shared_memory_bytes": rows.amount("dynamicSharedMemory"),
+        "shared_memory_config_bytes": _positive(rows, "sharedMemoryExecuted"),
+        "cluster_blocks": _cluster_blocks(rows),
+        "max_active_clusters": _positive(rows, "maxActiveClusters"),
+        "sm_count": _green_sms(reader, rows),
+        "graph_node_id": _graph_node(rows),
+    }
 
 
 def _green_sms(reader: Reader, rows: Rows) -> Codes:
@@ -114,24 +132,21 @@ def _green_sms(reader: Reader, rows: Rows) -> Codes:
     if context.strides == (0,) and not context[:1].any():
         return constant(ABSENT, len(rows), np.int32)
     result = np.full(len(rows), ABSENT, np.int32)
-    of_green = green_contexts(reader.export.database)
-    inside = np.flatnonzero(context > 0)
-    owner = rows.integer("globalPid", 0)[inside] >> 24 & PROCESS_BITS
-    each = groups.group(owner, context[inside])
-    keys = zip(owner[each.first].tolist(), context[inside][each.first].tolist(), strict=True)
-    result[inside] = np.array([of_green.get(key, ABSENT) for key in keys], np.int32)[each.ids]
-    return result
-
-
-def green_contexts(database: Database) -> dict[tuple[int, int], int]:
-    """SMs of each green context, by process id and context id. From schema 3.30 on."""
-    names = ("processId", "contextId", "isGreenContext", "numMultiprocessors")
-    return {
-        (int(process) & PROCESS_BITS, int(context)): int(sms)
-        for process, context, green, sms in database.lines("TARGET_INFO_CUDA_CONTEXT_INFO", names)
-        if green and isinstance(process, int) and isinstance(context, int)
+    # SMs of each green context, by process id and context id. From schema 3.30 on.
+    columns = ("processId", "contextId", "isGreenContext", "numMultiprocessors")
+    lines = reader.export.database.lines("TARGET_INFO_CUDA_CONTEXT_INFO", columns)
+    of_green = {
+        (int(process) & PROCESS_BITS, int(context_id)): int(sms)
+        for process, context_id, green, sms in lines
+        if green and isinstance(process, int) and isinstance(context_id, int)
         if isinstance(sms, int) and 0 < sms < INT32.max
     }
+    inside = np.flatnonzero(context > 0)
+    owner = rows.integer("globalPid", 0)[inside] >> 24 & PROCESS_BITS
+    pairs = groups.group(owner, context[inside])
+    keys = zip(owner[pairs.first].tolist(), context[inside][pairs.first].tolist(), strict=True)
+    result[inside] = np.array([of_green.get(key, ABSENT) for key in keys], np.int32)[pairs.ids]
+    return result
 
 
 def _positive(rows: Rows, name: str) -> Codes:
@@ -151,62 +166,29 @@ def _cluster_blocks(rows: Rows) -> Codes:
     return np.where(rows.null(_CLUSTER[0]), ABSENT, blocks).astype(np.int32)
 
 
-def copies(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(COPIES)
-    if rows is None:
-        return None
-    kinds = memory_kinds(reader.export.database)
-    directions = copy_directions(reader.export.database)
-    return {
-        **_on_stream(reader, rows),
-        "bytes": rows.nullable("bytes"),
-        "direction": meanings(rows.integer("copyKind"), directions),
-        "source_memory": meanings(rows.integer("srcKind", NULL), {**kinds, NULL: "unknown"}),
-        "destination_memory": meanings(rows.integer("dstKind", NULL), {**kinds, NULL: "unknown"}),
-        "migration_cause": _migration_causes(rows),
-        "graph_node_id": _graph_node(rows),
-    }
-
-
-def _migration_causes(rows: Rows) -> Texts:
-    """Causes of page migrations; absent for copies that the program requested."""
+def copies(reader: Reader, rows: Rows) -> Staged:
+    # Causes of page migrations; absent for copies that the program requested.
     cause = rows.integer("migrationCause", 0)
-    labels = meanings(cause, MIGRATION_CAUSES)
-    return Texts(np.where(cause == 0, np.int32(-1), labels.codes), labels.values)
-
-
-def sets(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(SETS)
-    if rows is None:
-        return None
+    causes = names.meanings(cause, names.MIGRATION_CAUSES)
     return {
-        **_on_stream(reader, rows),
+        **reader.on_stream(rows),
         "bytes": rows.nullable("bytes"),
+        "direction": reader.meaning(rows, "copyKind", names.COPY_DIRECTIONS),
+        "source_memory": reader.meaning(rows, "srcKind", names.MEMORY_KINDS, NULL),
+        "destination_memory": reader.meaning(rows, "dstKind", names.MEMORY_KINDS, NULL),
+        "migration_cause": Texts(np.where(cause == 0, np.int32(-1), causes.codes), causes.values),
         "graph_node_id": _graph_node(rows),
     }
 
 
-def graph_launches(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(GRAPH_LAUNCHES)
-    if rows is None:
-        return None
-    return {
-        **_on_stream(reader, rows),
-        "graph_id": rows.integer("graphId"),
-        "graph_exec_id": rows.integer("graphExecId"),
-    }
+def sets(reader: Reader, rows: Rows) -> Staged:
+    size = rows.nullable("bytes")
+    return {**reader.on_stream(rows), "bytes": size, "graph_node_id": _graph_node(rows)}
 
 
-def _on_stream(reader: Reader, rows: Rows) -> Staged:
-    process = reader.owners.processes(rows)
-    return {
-        **rows.span(),
-        "process": process,
-        "device": reader.owners.devices(rows, process),
-        "context_id": rows.identity("contextId"),
-        "stream_id": rows.identity("streamId"),
-        "correlation_id": rows.nullable("correlationId"),
-    }
+def graph_launches(reader: Reader, rows: Rows) -> Staged:
+    ids = {"graph_id": rows.integer("graphId"), "graph_exec_id": rows.integer("graphExecId")}
+    return {**reader.on_stream(rows), **ids}
 
 
 def _graph_node(rows: Rows) -> Integers:
@@ -217,48 +199,35 @@ def _graph_node(rows: Rows) -> Integers:
     return np.where(none, NULL, nodes) if none.any() else nodes
 
 
-def api_calls(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(API_CALLS)
-    if rows is None:
-        return None
+def api_calls(reader: Reader, rows: Rows) -> Staged:
     repeats = rows.cells("eventClass") == BACKTRACE_CLASS
     calls = rows.where(~repeats) if repeats.any() else rows
-    thread, process = reader.owners.threads(calls)
+    name = reader.named(calls, "nameId")
     staged: Staged = {
-        **calls.span(),
-        "thread": thread,
-        "process": process,
+        **reader.on_thread(calls),
         "correlation_id": calls.nullable("correlationId"),
-        "name": _call_names(reader.names, calls),
+        "name": name.map([_VERSION.sub("", text) for text in name.values]),
         "callchain_id": calls.nullable("callchainId"),
     }
     if repeats.any():
-        staged["callchain_id"] = _with_callchains(reader, calls, rows.where(repeats), process)
+        # A call without a chain has that of the row that repeats it.
+        repeated = rows.where(repeats)
+        row = matched(
+            *(numbers_of(staged, "process"), numbers_of(staged, "correlation_id")),
+            *(reader.owners.threads(repeated)[1], repeated.nullable("correlationId")),
+        )
+        chain = numbers_of(staged, "callchain_id")
+        chains = repeated.nullable("callchainId")[row]
+        staged["callchain_id"] = np.where((row >= 0) & (chain == NULL), chains, chain)
     return staged
-
-
-def _call_names(names: Names, calls: Rows) -> Texts:
-    texts = filled(names.texts(calls.numbers("nameId")), UNNAMED)
-    return texts.map([without_version(value) for value in texts.values])
-
-
-def _with_callchains(reader: Reader, calls: Rows, repeats: Rows, process: Codes) -> Integers:
-    """The call-chain id of each call, if absent that of the row that repeats it."""
-    _, owner = reader.owners.threads(repeats)
-    chains = repeats.nullable("callchainId")
-    rows = matched(
-        process, calls.nullable("correlationId"), owner, repeats.nullable("correlationId")
-    )
-    own = calls.nullable("callchainId")
-    take = (rows >= 0) & (own == NULL)
-    return np.where(take, chains[rows], own)
 
 
 def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) -> Integers:
     """For each row, the last row of (`owner`, `key`) equal to (process, correlation id), or −1."""
     if not len(key):
         return np.full(len(process), -1, np.int64)
-    wanted, keys = _joint(process, correlation), _joint(owner, key)
+    wanted = (process.astype(np.int64) << 40) ^ correlation
+    keys = (owner.astype(np.int64) << 40) ^ key
     order = np.argsort(keys, kind="stable")
     row = order[np.searchsorted(keys[order], wanted, side="right") - 1]
     # Compare the ids themselves: joint keys of very large ids may collide.
@@ -266,78 +235,95 @@ def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) 
     return np.where(same, row, -1)
 
 
-def _joint(process: Codes, correlation: Integers) -> Integers:
-    return (process.astype(np.int64) << 40) ^ correlation
-
-
-def memory_events(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(MEMORY_EVENTS)
-    if rows is None:
-        return None
+def memory_events(reader: Reader, rows: Rows) -> Staged:
     process = reader.owners.processes(rows)
-    operations = memory_operations(reader.export.database)
-    kinds = memory_kinds(reader.export.database)
     return {
         "time_ns": rows.nullable("start"),
         "process": process,
         "device": reader.owners.devices(rows, process),
         "bytes": rows.nullable("bytes"),
-        "operation": meanings(rows.integer("memoryOperationType"), operations),
-        "memory": meanings(rows.integer("memKind", NULL), {**kinds, NULL: "unknown"}),
+        "operation": reader.meaning(rows, "memoryOperationType", names.MEMORY_OPERATIONS),
+        "memory": reader.meaning(rows, "memKind", names.MEMORY_KINDS, NULL),
         "correlation_id": rows.nullable("correlationId"),
     }
 
 
 def overheads(reader: Reader) -> Staged | None:
-    parts = [_overheads(reader, source) for source in (PROFILER_OVERHEADS, CUPTI_OVERHEADS)]
-    tables = [part for part in parts if part is not None]
-    return (
-        {name: _stacked([part[name] for part in tables]) for name in tables[0]} if tables else None
-    )
-
-
-def _overheads(reader: Reader, source: ExportTable) -> Staged | None:
-    rows = reader.export.rows(source)
-    if rows is None:
-        return None
-    known = ~rows.null("globalTid")
-    thread = np.full(len(rows), ABSENT, np.int32)
-    process = thread.copy()
-    thread[known], process[known] = reader.owners.threads(rows.where(known))
-    names = reader.names.texts(rows.numbers("nameId"))
-    kind = "profiler" if source is PROFILER_OVERHEADS else "cupti"
-    known_kinds = {QUEUE_FULL: "queue-full"} if kind == "cupti" else {}
-    types = rows.integer("overheadType").tolist()
-    return {
-        **rows.span(),
-        "thread": thread,
-        "process": process,
-        "name": filled(names, UNNAMED),
-        "kind": Texts.of([known_kinds.get(number, kind) for number in types]),
+    """Overheads of the profiler and of CUPTI, which the export has in a table each."""
+    kinds: Mapping[str, tuple[ExportTable, dict[int, str]]] = {
+        "profiler": (PROFILER_OVERHEADS, {}),
+        "cupti": (CUPTI_OVERHEADS, {QUEUE_FULL: "queue-full"}),
     }
+    parts: list[Staged] = []
+    for kind, (source, by_type) in kinds.items():
+        rows = reader.export.rows(source)
+        if rows is None:
+            continue
+        has_thread = ~rows.null("globalTid")
+        thread = np.full(len(rows), ABSENT, np.int32)
+        process = thread.copy()
+        thread[has_thread], process[has_thread] = reader.owners.threads(rows.where(has_thread))
+        labels = [by_type.get(value, kind) for value in rows.integer("overheadType").tolist()]
+        named = {"name": reader.named(rows, "nameId"), "kind": Texts.of(labels)}
+        parts.append({**rows.span(), "thread": thread, "process": process, **named})
+    return {name: _stacked([part[name] for part in parts]) for name in parts[0]} if parts else None
 
 
-def _stacked(parts: Sequence[Array | Texts]) -> Array | Texts:
-    arrays = [part for part in parts if not isinstance(part, Texts)]
+def _stacked(columns: Sequence[Array | Texts]) -> Array | Texts:
+    arrays = [column for column in columns if not isinstance(column, Texts)]
     if arrays:
         return np.concatenate(arrays)
-    return Texts.of([text for part in parts if isinstance(part, Texts) for text in part.decode()])
+    texts = [column.decode() for column in columns if isinstance(column, Texts)]
+    return Texts.of([text for column in texts for text in column])
 
 
-def diagnostics(reader: Reader) -> Staged | None:
-    rows = reader.export.rows(DIAGNOSTICS)
-    if rows is None:
-        return None
-    levels = severities(reader.export.database)
+def diagnostics(reader: Reader, rows: Rows) -> Staged:
+    # Process ids of the operating system; absent for messages about no process (globalPid 0).
+    process = rows.integer("globalPid", 0) >> 24 & PROCESS_BITS
     return {
         "time_ns": rows.integer("timestamp"),
-        "severity": meanings(rows.integer("severity"), levels),
+        "severity": reader.meaning(rows, "severity", names.SEVERITIES),
         "text": filled(rows.texts("text"), ""),
-        "process_id": _process_ids(rows),
+        "process_id": np.where(process == 0, NULL, process),
     }
 
 
-def _process_ids(rows: Rows) -> Integers:
-    """Process ids of the operating system; absent for messages about no process (globalPid 0)."""
-    number = rows.integer("globalPid", 0) >> 24 & 0xFFFFFF
-    return np.where(number == 0, NULL, number)
+# Sampled GPU metrics, limited to those that the analyses use.
+
+METRIC_SAMPLES = ExportTable("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"))
+# Matched by name: ids differ between metric sets.
+METRICS = {
+    "dram-read": re.compile(r"DRAM Read \w+ \[Throughput %\]"),
+    "dram-write": re.compile(r"DRAM Write \w+ \[Throughput %\]"),
+}
+_GPU_BITS = 0xFF
+
+
+def gpu_metrics(rows: Rows, database: Database, devices: Table) -> Staged:
+    """Samples of METRICS in time order. Host and GPU are bits of the type id."""
+    lines = database.lines("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
+    metrics_of: dict[int, dict[int, int]] = {}
+    for type_id, metric_id, label in lines:
+        if isinstance(type_id, int) and isinstance(metric_id, int) and isinstance(label, str):
+            for code, pattern in enumerate(METRICS.values()):
+                if pattern.fullmatch(label):
+                    metrics_of.setdefault(type_id, {})[metric_id] = code
+    keys = zip(devices["host_id"].tolist(), devices["device_id"].tolist(), strict=True)
+    device_of = {key: row for row, key in enumerate(keys)}
+    types, type_code = numbered(rows.integer("typeId"))
+    metric, device = (np.full(len(rows), -1, np.int32) for _ in range(2))
+    for place, type_id in enumerate(types.tolist()):
+        of_type = type_code == place
+        device[of_type] = device_of.get((host_of(type_id), type_id & _GPU_BITS), -1)
+        for metric_id, code in metrics_of.get(type_id, {}).items():
+            metric[of_type & (rows.integer("metricId") == metric_id)] = code
+    kept = (metric >= 0) & (device >= 0)
+    time = rows.nullable("timestamp")[kept]
+    order = np.argsort(time, kind="stable")
+    value = rows.integer("value")[kept].clip(0, 100).astype(np.int16)
+    return {
+        "time_ns": time[order],
+        "device": device[kept][order],
+        "metric": Texts(metric[kept][order], object_array(list(METRICS))),
+        "value_pct": value[order],
+    }

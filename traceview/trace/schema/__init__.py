@@ -5,67 +5,22 @@ numbers in the tables of that name: ids of the operating system and of CUDA repe
 processes, hosts and contexts, row numbers do not.
 """
 
-from traceview.trace.schema.cpu_calls import (
-    API_CALLS,
-    CALL_SITES,
-    CALLCHAINS,
-    HOST_FUNCTIONS,
-    JIT_COMPILATIONS,
-    OS_CALLS,
-    OVERHEADS,
-    SYNCHRONIZATIONS,
-)
-from traceview.trace.schema.gpu_work import (
-    COPIES,
-    GPU_METRICS,
-    GRAPH_LAUNCHES,
-    KERNEL_COUNTERS,
-    KERNELS,
-    MEMORY_EVENTS,
-    SETS,
-)
-from traceview.trace.schema.program import DEVICES, DIAGNOSTICS, KERNEL_CODE, PROCESSES, THREADS
-from traceview.trace.schema.ranges import COLLECTIVE_CALLS, COMMUNICATORS, RANGES
-from traceview.trace.schema.samples import (
-    NATIVE_FRAMES,
-    NATIVE_SAMPLES,
-    PYTHON_FRAMES,
-    PYTHON_SAMPLES,
-    SOURCE_LINES,
-    THREAD_RUNS,
-)
+from traceview.trace.schema import cpu_calls, gpu_work, program, ranges, samples
 
 TABLES = {
     table.name: table
     for table in (
-        KERNELS,
-        COPIES,
-        SETS,
-        GRAPH_LAUNCHES,
-        API_CALLS,
-        SYNCHRONIZATIONS,
-        RANGES,
-        COLLECTIVE_CALLS,
-        COMMUNICATORS,
-        CALL_SITES,
-        CALLCHAINS,
-        MEMORY_EVENTS,
-        OVERHEADS,
-        HOST_FUNCTIONS,
-        JIT_COMPILATIONS,
-        THREAD_RUNS,
-        OS_CALLS,
-        NATIVE_SAMPLES,
-        NATIVE_FRAMES,
-        PYTHON_SAMPLES,
-        PYTHON_FRAMES,
-        SOURCE_LINES,
-        DIAGNOSTICS,
-        KERNEL_CODE,
-        GPU_METRICS,
-        KERNEL_COUNTERS,
-        DEVICES,
-        PROCESSES,
-        THREADS,
+        *(gpu_work.KERNELS, gpu_work.COPIES, gpu_work.SETS, gpu_work.GRAPH_LAUNCHES),
+        *(cpu_calls.API_CALLS, cpu_calls.SYNCHRONIZATIONS),
+        *(ranges.RANGES, ranges.COLLECTIVE_CALLS, ranges.COMMUNICATORS),
+        *(cpu_calls.CALL_SITES, cpu_calls.CALLCHAINS),
+        *(gpu_work.MEMORY_EVENTS, cpu_calls.OVERHEADS),
+        *(cpu_calls.HOST_FUNCTIONS, cpu_calls.JIT_COMPILATIONS),
+        *(samples.THREAD_RUNS, cpu_calls.OS_CALLS),
+        *(samples.NATIVE_SAMPLES, samples.NATIVE_FRAMES),
+        *(samples.PYTHON_SAMPLES, samples.PYTHON_FRAMES, samples.SOURCE_LINES),
+        *(program.DIAGNOSTICS, program.KERNEL_CODE),
+        *(gpu_work.GPU_METRICS, gpu_work.KERNEL_COUNTERS),
+        *(program.DEVICES, program.PROCESSES, program.THREADS),
     )
 }

@@ -1,7 +1,7 @@
 """TableSchema, and the columns that many tables share."""
 
 from traceview.records import record
-from traceview.tables import Column
+from traceview.tables import Column, Dtype
 
 
 @record
@@ -14,15 +14,19 @@ class TableSchema:
     columns: tuple[Column, ...]
 
 
+def optional(name: str, dtype: Dtype, meaning: str) -> Column:
+    """A column without a value in some rows."""
+    return Column(name, dtype, meaning, nullable=True)
+
+
 START = Column("start_ns", "int64", "start time")
 END = Column("end_ns", "int64", "end time")
 PROCESS = Column("process", "int32", "row of the processes table")
 THREAD = Column("thread", "int32", "row of the threads table")
 DEVICE = Column("device", "int32", "row of the devices table")
-CORRELATION = Column(
+CORRELATION = optional(
     "correlation_id",
     "int64",
     "matches GPU work to the API call that enqueued it; unique within a process",
-    nullable=True,
 )
 CUDA = "traceview record SCRIPT, or nsys profile --trace=cuda,nvtx"

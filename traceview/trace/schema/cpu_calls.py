@@ -9,6 +9,7 @@ from traceview.trace.schema.columns import (
     START,
     THREAD,
     TableSchema,
+    optional,
 )
 
 API_CALLS = TableSchema(
@@ -16,13 +17,10 @@ API_CALLS = TableSchema(
     "CUDA runtime and driver API calls",
     CUDA,
     (
-        START,
-        END,
-        THREAD,
-        PROCESS,
+        *(START, END, THREAD, PROCESS),
         CORRELATION,
         Column("name", "text", "API function without version suffix, such as cudaLaunchKernel"),
-        Column("callchain_id", "int64", "call chain in the callchains table", nullable=True),
+        optional("callchain_id", "int64", "call chain in the callchains table"),
     ),
 )
 SYNCHRONIZATIONS = TableSchema(
@@ -30,13 +28,9 @@ SYNCHRONIZATIONS = TableSchema(
     "synchronizations on the CPU or on the GPU, as reported by CUPTI",
     CUDA,
     (
-        START,
-        END,
-        PROCESS,
+        *(START, END, PROCESS),
         Column("context_id", "int32", "CUDA context, unique within the process"),
-        Column(
-            "stream_id", "int64", "stream waited for; absent for a context-wide wait", nullable=True
-        ),
+        optional("stream_id", "int64", "stream waited for; absent for a context-wide wait"),
         CORRELATION,
         Column("kind", "text", "event, stream-wait-event (a wait on the GPU), stream or context"),
     ),
@@ -47,16 +41,14 @@ CALL_SITES = TableSchema(
     "traceview record SCRIPT (without --no-sync-sites)",
     (
         START,
-        Column("end_ns", "int64", "end time; absent if the range never ended", nullable=True),
+        optional("end_ns", "int64", "end time; absent if the range never ended"),
         THREAD,
         PROCESS,
-        Column(
-            "file", "text", "source file, relative to the working or import folder", nullable=True
-        ),
-        Column("line", "int64", "line number, from 1", nullable=True),
-        Column("function", "text", "function that contains the line", nullable=True),
+        optional("file", "text", "source file, relative to the working or import folder"),
+        optional("line", "int64", "line number, from 1"),
+        optional("function", "text", "function that contains the line"),
         Column("source", "text", "text of the line, truncated if long"),
-        Column("hint", "text", "API called, such as Tensor.item", nullable=True),
+        optional("hint", "text", "API called, such as Tensor.item"),
     ),
 )
 CALLCHAINS = TableSchema(
@@ -67,7 +59,7 @@ CALLCHAINS = TableSchema(
         Column("callchain_id", "int64", "id of the chain, as in the api_calls table"),
         Column("depth", "int32", "0 for the innermost frame"),
         Column("symbol", "text", "demangled function name, or its address if unresolved"),
-        Column("module", "text", "shared library", nullable=True),
+        optional("module", "text", "shared library"),
     ),
 )
 OVERHEADS = TableSchema(
@@ -77,8 +69,8 @@ OVERHEADS = TableSchema(
     (
         START,
         END,
-        Column("thread", "int32", "row of the threads table; absent if unknown", nullable=True),
-        Column("process", "int32", "row of the processes table; absent if unknown", nullable=True),
+        optional("thread", "int32", "row of the threads table; absent if unknown"),
+        optional("process", "int32", "row of the processes table; absent if unknown"),
         Column("name", "text", "activity that caused the overhead"),
         Column("kind", "text", "profiler, cupti or queue-full"),
     ),
@@ -88,11 +80,9 @@ HOST_FUNCTIONS = TableSchema(
     "functions of the CPU that a stream ran and waited for: cudaLaunchHostFunc, graph host nodes",
     "nsys 2026.5 or newer, --trace=cuda",
     (
-        START,
-        END,
-        PROCESS,
-        Column("device", "int32", "row of the devices table; absent if unknown", nullable=True),
-        Column("stream_id", "int64", "stream that waited; absent if unknown", nullable=True),
+        *(START, END, PROCESS),
+        optional("device", "int32", "row of the devices table; absent if unknown"),
+        optional("stream_id", "int64", "stream that waited; absent if unknown"),
         CORRELATION,
     ),
 )
@@ -101,10 +91,7 @@ JIT_COMPILATIONS = TableSchema(
     "JIT compilation by the driver, and its compute cache",
     "nsys 2026.5 or newer, --trace=cuda",
     (
-        START,
-        END,
-        THREAD,
-        PROCESS,
+        *(START, END, THREAD, PROCESS),
         CORRELATION,
         Column("operation", "text", "compile, cache load or cache store"),
     ),
@@ -114,13 +101,8 @@ OS_CALLS = TableSchema(
     "blocking calls of the operating system's libraries",
     "nsys profile --trace=cuda,nvtx,osrt",
     (
-        START,
-        END,
-        THREAD,
-        PROCESS,
+        *(START, END, THREAD, PROCESS),
         Column("name", "text", "function, such as clock_nanosleep or pthread_cond_wait"),
-        Column(
-            "stack", "int64", "stack in the native_frames table; only longer calls have one", True
-        ),
+        optional("stack", "int64", "stack in the native_frames table; only longer calls have one"),
     ),
 )

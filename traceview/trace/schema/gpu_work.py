@@ -9,11 +9,10 @@ from traceview.trace.schema.columns import (
     PROCESS,
     START,
     TableSchema,
+    optional,
 )
 
-GRAPH_NODE = Column(
-    "graph_node_id", "int64", "CUDA graph node that this row executed", nullable=True
-)
+GRAPH_NODE = optional("graph_node_id", "int64", "CUDA graph node that this row executed")
 ON_STREAM = (
     START,
     END,
@@ -32,7 +31,7 @@ KERNELS = TableSchema(
         *ON_STREAM,
         Column("name", "text", "full demangled name"),
         Column("short_name", "text", "base name, without template arguments and parameters"),
-        Column("mangled_name", "text", "linker symbol, as in the cubin", nullable=True),
+        optional("mangled_name", "text", "linker symbol, as in the cubin"),
         *(Column(f"grid_{axis}", "int32", f"blocks in the grid along {axis}") for axis in "xyz"),
         *(Column(f"block_{axis}", "int32", f"threads per block along {axis}") for axis in "xyz"),
         Column("registers_per_thread", "int32", "registers per thread"),
@@ -44,22 +43,18 @@ KERNELS = TableSchema(
         Column(
             "dynamic_shared_memory_bytes", "int32", "dynamic shared memory per block, set at launch"
         ),
-        Column(
+        optional(
             "shared_memory_config_bytes",
             "int32",
             "shared memory per SM, as the driver split it from L1 for this launch",
-            nullable=True,
         ),
-        Column("cluster_blocks", "int32", "blocks per cluster; 1 without clusters", nullable=True),
-        Column(
+        optional("cluster_blocks", "int32", "blocks per cluster; 1 without clusters"),
+        optional(
             "sm_count",
             "int32",
             "SMs of the green context that it ran in; absent in a context of the whole GPU",
-            nullable=True,
         ),
-        Column(
-            "max_active_clusters", "int32", "clusters resident on the GPU at once", nullable=True
-        ),
+        optional("max_active_clusters", "int32", "clusters resident on the GPU at once"),
         GRAPH_NODE,
     ),
 )
@@ -79,12 +74,7 @@ COPIES = TableSchema(
         ),
         Column("source_memory", "text", "pageable, pinned, device, managed, array, …"),
         Column("destination_memory", "text", "as source_memory"),
-        Column(
-            "migration_cause",
-            "text",
-            "why the driver migrated the unified-memory page",
-            nullable=True,
-        ),
+        optional("migration_cause", "text", "why the driver migrated the unified-memory page"),
         GRAPH_NODE,
     ),
 )
@@ -138,10 +128,8 @@ KERNEL_COUNTERS = TableSchema(
         *(Column(f"grid_{axis}", "int64", f"blocks in the grid along {axis}") for axis in "xyz"),
         *(Column(f"block_{axis}", "int64", f"threads per block along {axis}") for axis in "xyz"),
         Column("process_id", "int64", "process id of the operating system"),
-        Column(
-            "bytes", "float64", "bytes moved between device memory and the L2 cache", nullable=True
-        ),
-        Column("flop", "float64", "FLOP of all data types", nullable=True),
-        Column("flop_kind", "text", "data type with most of the FLOP", nullable=True),
+        optional("bytes", "float64", "bytes moved between device memory and the L2 cache"),
+        optional("flop", "float64", "FLOP of all data types"),
+        optional("flop_kind", "text", "data type with most of the FLOP"),
     ),
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from traceview.tables import Column
-from traceview.trace.schema.columns import CUDA, END, PROCESS, START, THREAD, TableSchema
+from traceview.trace.schema.columns import CUDA, END, PROCESS, START, THREAD, TableSchema, optional
 
 OPERATORS = "PyTorch operators"
 """Domain of the ranges that torch.profiler records for the operators of PyTorch."""
@@ -14,18 +14,17 @@ RANGES = TableSchema(
     CUDA,
     (
         START,
-        Column("end_ns", "int64", "end time; absent if the range never ended", nullable=True),
+        optional("end_ns", "int64", "end time; absent if the range never ended"),
         THREAD,
         PROCESS,
-        Column("end_thread", "int32", "thread that ended the range", nullable=True),
+        optional("end_thread", "int32", "thread that ended the range"),
         Column("name", "text", "text of the range"),
-        Column("domain", "text", "NVTX domain; absent for the default domain", nullable=True),
+        optional("domain", "text", "NVTX domain; absent for the default domain"),
         Column("kind", "text", "push-pop, start-end or mark"),
-        Column(
+        optional(
             "payload",
             "int64",
             "integer NVTX payload; read only if a range name of the trace refers to it",
-            nullable=True,
         ),
     ),
 )
@@ -41,30 +40,23 @@ COLLECTIVE_CALLS = TableSchema(
     "calls of NCCL on the CPU",
     _NCCL,
     (
-        START,
-        END,
-        THREAD,
-        PROCESS,
+        *(START, END, THREAD, PROCESS),
         Column(
-            "kind",
-            "text",
-            "all-reduce, all-gather, send, receive …, or group-start and group-end",
+            "kind", "text", "all-reduce, all-gather, send, receive …, or group-start and group-end"
         ),
         replace(_COMMUNICATOR, nullable=True),
-        Column("bytes", "int64", "bytes of one message of the call", nullable=True),
-        Column(
+        optional("bytes", "int64", "bytes of one message of the call"),
+        optional(
             "total_bytes",
             "int64",
             "bytes of the larger buffer, where the messages of the call differ in size",
-            nullable=True,
         ),
-        Column(
+        optional(
             "bus_bytes",
             "int64",
             "bytes exchanged with other ranks in the busier direction, where messages differ",
-            nullable=True,
         ),
-        Column("peer", "int32", "rank sent to or received from, or the root", nullable=True),
+        optional("peer", "int32", "rank sent to or received from, or the root"),
     ),
 )
 COMMUNICATORS = TableSchema(
@@ -76,9 +68,7 @@ COMMUNICATORS = TableSchema(
         _COMMUNICATOR,
         Column("ranks", "int32", "ranks of the communicator"),
         Column("rank", "int32", "this rank"),
-        Column("name", "text", "what the program calls the process group", nullable=True),
-        Column(
-            "members", "text", "its ranks in the whole job, such as 0,4,8, in order", nullable=True
-        ),
+        optional("name", "text", "what the program calls the process group"),
+        optional("members", "text", "its ranks in the whole job, such as 0,4,8, in order"),
     ),
 )

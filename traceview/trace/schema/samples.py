@@ -1,7 +1,7 @@
 """Tables of samples of the CPU: Python stacks, native stacks, and when a thread ran."""
 
 from traceview.tables import Column
-from traceview.trace.schema.columns import END, PROCESS, START, THREAD, TableSchema
+from traceview.trace.schema.columns import END, PROCESS, START, THREAD, TableSchema, optional
 
 THREAD_RUNS = TableSchema(
     "thread_runs",
@@ -22,7 +22,7 @@ PYTHON_SAMPLES = TableSchema(
         PROCESS,
         THREAD,
         Column("stack", "int32", "stack in the python_frames table"),
-        Column("state", "text", "state of the thread, as nsys names it", nullable=True),
+        optional("state", "text", "state of the thread, as nsys names it"),
     ),
 )
 PYTHON_FRAMES = TableSchema(
@@ -33,9 +33,9 @@ PYTHON_FRAMES = TableSchema(
         Column("stack", "int32", "number of the stack, from 0"),
         Column("depth", "int32", "0 for the innermost frame"),
         Column("file", "text", "source file"),
-        Column("line", "int32", "line number, from 1", nullable=True),
+        optional("line", "int32", "line number, from 1"),
         Column("function", "text", "function that contains the line"),
-        Column("source", "text", "text of the line, truncated if long", nullable=True),
+        optional("source", "text", "text of the line, truncated if long"),
     ),
 )
 SOURCE_LINES = TableSchema(
@@ -67,7 +67,7 @@ NATIVE_FRAMES = TableSchema(
     (
         Column("stack", "int64", "number of the stack; below 0 for those of os_calls"),
         Column("depth", "int32", "0 for the innermost frame"),
-        Column("function", "text", "demangled function; absent if no symbol is known", True),
-        Column("module", "text", "executable or shared library", nullable=True),
+        optional("function", "text", "demangled function; absent if no symbol is known"),
+        optional("module", "text", "executable or shared library"),
     ),
 )

@@ -77,21 +77,15 @@ class PublicTexts:
         plain = text.decode() if text.isascii() else ""
         if text in self._functions or (plain and vocabulary.is_public(plain)):
             return text
-        tail = (_public_folder(plain) or paths.public_tail(plain) or "").encode()
+        # The public end of a folder of installed files, or of a file.
+        below = paths.public_tail(f"{plain}/_.py") or ""
+        folder = below.removesuffix("/_.py") if below.count("/") > 1 else ""
+        tail = (folder or paths.public_tail(plain) or "").encode()
         if not tail:
             return (HOME if b"/" in text else b"").ljust(len(text), b"/" if b"/" in text else b"_")
-        return _shortened_to(tail, len(text))
-
-
-def _public_folder(path: str) -> str | None:
-    """The public end of a folder of installed files."""
-    tail = paths.public_tail(f"{path}/_.py")
-    return tail.removesuffix("/_.py") if tail and tail.count("/") > 1 else None
-
-
-def _shortened_to(tail: bytes, size: int) -> bytes:
-    head = size - len(tail)
-    return (HOME.ljust(head, b"/") if head > 1 else b"/" * head) + tail
+        size = len(text)
+        head = size - len(tail)
+        return (HOME.ljust(head, b"/") if head > 1 else b"/" * head) + tail
 
 
 def _places(remark: bytes) -> Iterator[bytes]:

@@ -25,7 +25,14 @@ def remove_environment(export: Path) -> None:
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA journal_mode = MEMORY")
             for table, names in _NAMED:
-                _remove_named(connection, table, names)
+                if _has(connection, table):
+                    chosen = f"SELECT rowid, value FROM {table} WHERE name LIKE ?"  # noqa: S608
+                    rows = connection.execute(chosen, (names,)).fetchall()
+                    texts = ((row, value.decode(errors="replace")) for row, value in rows if value)
+                    update = f"UPDATE {table} SET value = ? WHERE rowid = ?"  # noqa: S608
+                    connection.executemany(
+                        update, [(public_variable(text), row) for row, text in texts]
+                    )
             _remove_blocks(connection)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
@@ -39,15 +46,6 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
     return bool(
         connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     )
-
-
-def _remove_named(connection: sqlite3.Connection, table: str, names: str) -> None:
-    if _has(connection, table):
-        chosen = f"SELECT rowid, value FROM {table} WHERE name LIKE ?"  # noqa: S608
-        rows = connection.execute(chosen, (names,)).fetchall()
-        texts = ((row, value.decode(errors="replace")) for row, value in rows if value)
-        update = f"UPDATE {table} SET value = ? WHERE rowid = ?"  # noqa: S608
-        connection.executemany(update, [(public_variable(text), row) for row, text in texts])
 
 
 def _remove_blocks(connection: sqlite3.Connection) -> None:

@@ -68,25 +68,12 @@ def _recorder_command(value: str, texts: TextRules) -> str | None:
 
 
 _OF_RUN: Mapping[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "driver",
-            "cuda",
-            "python",
-            "torch",
-            "triton",
-            "jax",
-            "numpy",
-            "nvtx",
-            "traceview_version",
-        ),
-        _VERSION,
-    ),
+    **dict.fromkeys(("driver", "cuda", "python", "torch", "triton", "jax", "numpy"), _VERSION),
+    **dict.fromkeys(("nvtx", "traceview_version", "nsys_version"), _VERSION),
     **dict.fromkeys(("rank", "world_size", "local_rank", "local_world_size"), _COUNT),
     **dict.fromkeys(("cpu_count", "exit_status", "record_shapes", "profile_memory"), _COUNT),
     **dict.fromkeys(("with_stack", "with_flops", "with_modules"), _COUNT),
     **dict.fromkeys(("backend", "gpu", "gpu_vendor", "launcher", "sync_sites"), _public),
-    "nsys_version": _VERSION,
     "clock_origin_ns": _form(r"0|\d{16,19}"),
     "started_utc": _TIME,
     "git_commit": _form(r"[0-9a-f]{40}"),
@@ -137,34 +124,11 @@ def _of_capture(name: str, value: str, texts: TextRules) -> str | None:
     return _ON_OR_OFF(value, texts) if _SWITCH.fullmatch(name) else None
 
 
-def _of_run(name: str, value: str, texts: TextRules) -> str | None:
-    rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
-    return rule(value, texts) if rule else None
-
-
-def _of_about(name: str, value: str, texts: TextRules) -> str | None:
-    if name == "format":
-        return _COUNT(value, texts)
-    if name == "recorder":
-        return _public(value, texts)
-    if name in ("recorder_version", "export_schema_version"):
-        return _VERSION(value, texts)
-    try:
-        whole = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-    if name == "warnings" and isinstance(whole, list):
-        return json.dumps([message(str(each)) for each in whole])
-    if name != "capture" or not isinstance(whole, dict):
-        return None
-    kept = {key: _of_capture(key, str(each), texts) for key, each in whole.items()}
-    return json.dumps({key: each for key, each in kept.items() if each is not None})
-
-
 def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | None:
     """What is left of a value in a table of facts; None if its row is not kept."""
     if table == RUN:
-        return _of_run(name, value, texts)
+        rule = _FIGURES if _GPU_STATE.fullmatch(name) else _OF_RUN.get(name)
+        return rule(value, texts) if rule else None
     if table == ABOUT:
         return _of_about(name, value, texts)
     if table in META_TABLES:
@@ -174,3 +138,20 @@ def public_fact(table: str, name: str, value: str, texts: TextRules) -> str | No
         return _of_capture(name, value, texts)
     hidden = value in ("", REMOVED)
     return pseudonym(value) if name == "Hostname" and not hidden else None
+
+
+def _of_about(name: str, value: str, texts: TextRules) -> str | None:
+    plain = {"format": _COUNT, "recorder": _public}
+    plain |= dict.fromkeys(("recorder_version", "export_schema_version"), _VERSION)
+    if rule := plain.get(name):
+        return rule(value, texts)
+    try:
+        whole = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if name == "warnings" and isinstance(whole, list):
+        return json.dumps([message(str(entry)) for entry in whole])
+    if name != "capture" or not isinstance(whole, dict):
+        return None
+    kept = {key: _of_capture(key, str(entry), texts) for key, entry in whole.items()}
+    return json.dumps({key: entry for key, entry in kept.items() if entry is not None})

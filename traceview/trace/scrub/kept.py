@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from traceview.records import record
-from traceview.trace.nsys import (
-    added_tables,
-    cpu_calls,
-    metrics,
-    native_samples,
-    processes,
-    python_samples,
-    ranges,
-    tables,
-)
+from traceview.trace.nsys import added_tables, cpu_calls, processes, python_samples, ranges, tables
 from traceview.trace.nsys.export_info import META_TABLES
 from traceview.trace.nsys.payloads import ENTRIES
 from traceview.trace.schema import TABLES
@@ -30,34 +21,20 @@ class TextKind(Enum):
     """What a column may hold, apart from NULL."""
 
     NUMBER = auto()
-    KERNEL = auto()
-    """Name of a kernel."""
-    RANGE = auto()
-    """Name of an NVTX range, mark or domain."""
-    FUNCTION = auto()
-    """Name of a Python function."""
-    SYMBOL = auto()
-    """Name of a C or C++ function."""
-    CALL = auto()
-    """Name of an API function, or of an activity of the recorder."""
-    FILE = auto()
-    """Path of a source file."""
-    MODULE = auto()
-    """Path of an executable or shared library, or the name of a process."""
-    SOURCE = auto()
-    """Text of a source file."""
-    WORDS = auto()
-    """Public words: see vocabulary."""
-    MESSAGE = auto()
-    """A sentence of a recorder, of public words and numbers."""
-    STACK = auto()
-    """JSON of a Python stack, or of a call of NCCL."""
-    PAYLOAD = auto()
-    """Binary payload of a call of NCCL."""
-    FIELD = auto()
-    """Name of a field in such a payload."""
-    CODE_FACT = auto()
-    """A hash, an architecture, or JSON of parameters and options of a kernel."""
+    KERNEL = auto()  # Name of a kernel.
+    RANGE = auto()  # Name of an NVTX range, mark or domain.
+    FUNCTION = auto()  # Name of a Python function.
+    SYMBOL = auto()  # Name of a C or C++ function.
+    CALL = auto()  # Name of an API function, or of an activity of the recorder.
+    FILE = auto()  # Path of a source file.
+    MODULE = auto()  # Path of an executable or shared library, or the name of a process.
+    SOURCE = auto()  # Text of a source file.
+    WORDS = auto()  # Public words: see vocabulary.
+    MESSAGE = auto()  # A sentence of a recorder, of public words and numbers.
+    STACK = auto()  # JSON of a Python stack, or of a call of NCCL.
+    PAYLOAD = auto()  # Binary payload of a call of NCCL.
+    FIELD = auto()  # Name of a field in such a payload.
+    CODE_FACT = auto()  # A hash, an architecture, or JSON of parameters and options of a kernel.
     PTX = auto()
     CUBIN = auto()
 
@@ -75,9 +52,9 @@ _EXPORT_TABLES = (
     *(tables.KERNELS, tables.COPIES, tables.SETS, tables.GRAPH_LAUNCHES, tables.API_CALLS),
     *(tables.MEMORY_EVENTS, tables.PROFILER_OVERHEADS, tables.CUPTI_OVERHEADS, tables.DIAGNOSTICS),
     *(cpu_calls.SYNCHRONIZATIONS, ranges.RANGES, ranges.PAYLOADS, python_samples.MARKS),
-    *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, metrics.SAMPLES),
+    *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, tables.METRIC_SAMPLES),
     *(cpu_calls.ON_STREAM, cpu_calls.ON_THREAD, cpu_calls.JIT),
-    *(native_samples.SAMPLES, native_samples.SAMPLED_FRAMES, native_samples.OS_FRAMES),
+    *(cpu_calls.NATIVE_SAMPLES, cpu_calls.SAMPLED_FRAMES, cpu_calls.OS_FRAMES),
     *(added_tables.OWN_SAMPLES, added_tables.OWN_FRAMES),
 )
 # Columns of these tables that hold texts, or their numbers; all others are numbers.
@@ -134,10 +111,7 @@ _LISTED: Mapping[str, Mapping[str, Kept]] = {
     "MPI_RANKS": _numbers("rank"),
     "PROCESSES": {"globalPid": _NUMBER, "name": Kept(TextKind.MODULE)},
     "ThreadNames": {"globalTid": _NUMBER, "nameId": Kept(TextKind.CALL, True)},
-    ENTRIES: {
-        **_numbers("domainId", "schemaId", "type", "offset"),
-        "name": Kept(TextKind.FIELD),
-    },
+    ENTRIES: {**_numbers("domainId", "schemaId", "type", "offset"), "name": Kept(TextKind.FIELD)},
     **dict.fromkeys(
         (
             *("ENUM_CUDA_MEMCPY_OPER", "ENUM_CUDA_MEM_KIND", "ENUM_CUDA_DEV_MEM_EVENT_OPER"),
@@ -187,8 +161,13 @@ _TEXTS_OF_TABLE: Mapping[tuple[str, str], TextKind] = {
 }
 
 
-def _of_stored() -> dict[str, dict[str, Kept]]:
-    return {
+KEPT: Mapping[str, Mapping[str, Kept]] = {
+    **_of_exports(),
+    **_LISTED,
+    added_tables.KERNELS_TABLE: _CODE,
+    added_tables.EXCERPTS_TABLE: _LINES,
+    added_tables.SOURCE_LINES: _LINES,
+    **{
         name: {
             column.name: Kept(_TEXTS_OF_TABLE.get((name, column.name), TextKind.WORDS), True)
             if column.dtype == "text"
@@ -196,16 +175,7 @@ def _of_stored() -> dict[str, dict[str, Kept]]:
             for column in TABLES[name].columns
         }
         for name in NUMBERED
-    }
-
-
-KEPT: Mapping[str, Mapping[str, Kept]] = {
-    **_of_exports(),
-    **_LISTED,
-    added_tables.KERNELS_TABLE: _CODE,
-    added_tables.EXCERPTS_TABLE: _LINES,
-    added_tables.SOURCE_LINES: _LINES,
-    **_of_stored(),
+    },
 }
 """Kept columns by table, except those of PAIRS and of the tables of texts."""
 STRINGS = ("StringIds", TEXTS)

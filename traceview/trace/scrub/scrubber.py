@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -90,9 +91,16 @@ def scrub(
     """
     check_trace_output(out, force=force, source=source)
     try:
-        with _work_folder(out) as work, _plain(source, Path(work)) as plain:
+        beside = out.absolute().parent
+        with (
+            tempfile.TemporaryDirectory(dir=beside, prefix=".traceview-") as work,
+            _plain(source, Path(work)) as plain,
+        ):
             clean = Path(work, "clean.sqlite")
-            schemas = _checked(plain)
+            with sqlite_file.opened(plain) as database:
+                if not stored.is_stored(database):
+                    export_info.read_meta(database)
+                schemas = nccl_calls.nccl_schemas(database)
             with closing(_connected(plain, clean)) as connection:
                 private = found_in(connection, environment)
                 texts = TextRules(private, own=own, is_known=is_known)
@@ -110,18 +118,6 @@ def scrub(
         reason = error.strerror or str(error)
         what = f"cannot scrub {source} to {out}: {reason}"
         raise TraceFormatError(what, "check both paths") from error
-
-
-def _work_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".traceview-")
-
-
-def _checked(plain: Path) -> payloads.Schemas:
-    """The schemas of NCCL's payloads in a trace. Raises TraceFormatError if it is none."""
-    with sqlite_file.opened(plain) as database:
-        if not stored.is_stored(database):
-            export_info.read_meta(database)
-        return nccl_calls.nccl_schemas(database)
 
 
 @contextmanager
@@ -182,21 +178,16 @@ class _Copying:
 
     def run(self) -> Counter[str]:
         self._connection.execute("BEGIN")
-        self._functions()
+        for kind in TextKind:
+            in_code = kind in (*_CODE, TextKind.PAYLOAD)
+            kept = self._code_of(kind) if in_code else self._text_of(kind)
+            self._connection.create_function(f"kept_{kind.name}", 1, kept)
         for table in self._in_order():
             self._copy(table)
         for table in filter(self._tables.__contains__, STRINGS):
             self._copy_strings(table)
         self._connection.execute("COMMIT")
         return +self._counts
-
-    def _functions(self) -> None:
-        define = self._connection.create_function
-        for kind in TextKind:
-            kept = (
-                self._code_of(kind) if kind in (*_CODE, TextKind.PAYLOAD) else self._text_of(kind)
-            )
-            define(f"kept_{kind.name}", 1, kept)
 
     def _in_order(self) -> list[str]:
         """The kept tables, those of the machine last: what they keep depends on the others."""
@@ -227,24 +218,19 @@ class _Copying:
         self._counts["columns"] += len(there) - len(kept)
         if not kept:
             return
-        self._create(table, kept)
-        chosen = ", ".join(_chosen(name, each) for name, each in kept.items())
+        declared = ", ".join(f"{quoted(name)} {_type(column)}" for name, column in kept.items())
+        self._connection.execute(f"CREATE TABLE main.{quoted(table)} ({declared})")
+        chosen = ", ".join(_chosen(name, column) for name, column in kept.items())
         where = f" WHERE {_OF_THE_MACHINE[table]}" if self._is_limited(table, there) else ""
         self._connection.execute(
             f"INSERT INTO main.{quoted(table)} SELECT {chosen} FROM source.{quoted(table)}{where}"  # noqa: S608
         )
         if where:
-            self._counts["rows of other processes"] += self._rows(table) - self._changes()
-        for name, each in kept.items():
-            if each.by_number:
-                self._note_numbers(table, name, each.kind)
-
-    def _changes(self) -> int:
-        return int(self._connection.execute("SELECT changes()").fetchone()[0])
-
-    def _create(self, table: str, kept: Mapping[str, Kept]) -> None:
-        columns = ", ".join(f"{quoted(name)} {_type(each)}" for name, each in kept.items())
-        self._connection.execute(f"CREATE TABLE main.{quoted(table)} ({columns})")
+            (copied,) = self._connection.execute("SELECT changes()").fetchone()
+            self._counts["rows of other processes"] += self._rows(table) - int(copied)
+        for name, column in kept.items():
+            if column.by_number:
+                self._numbered.setdefault(column.kind, set()).update(self._distinct(table, name))
 
     def _is_limited(self, table: str, there: list[str]) -> bool:
         """Whether a table is one of the machine; finds the processes that are used, once."""
@@ -254,7 +240,7 @@ class _Copying:
             return "COMPOSITE_EVENTS" in self._tables and "id" in there
         used = self._used()
         self._connection.create_function(
-            "is_used", 1, lambda each: isinstance(each, int) and each >> 24 in used
+            "is_used", 1, lambda global_id: isinstance(global_id, int) and global_id >> 24 in used
         )
         return bool({"globalPid", "globalTid"} & set(there))
 
@@ -275,9 +261,6 @@ class _Copying:
         query = f"SELECT DISTINCT {quoted(column)} FROM main.{quoted(table)}"  # noqa: S608
         values = (value for (value,) in self._connection.execute(query).fetchall())
         return [value for value in values if isinstance(value, int)]
-
-    def _note_numbers(self, table: str, column: str, kind: TextKind) -> None:
-        self._numbered.setdefault(kind, set()).update(self._distinct(table, column))
 
     def _copy_facts(self, table: str) -> None:
         rows = self._connection.execute(
@@ -337,14 +320,12 @@ class _Copying:
         return kept
 
     def _code_of(self, kind: TextKind) -> Callable[[object], bytes | None]:
-        def kept(value: object) -> bytes | None:
-            if kind is TextKind.PAYLOAD:
-                left = payloads.masked(value, self._schemas, nccl_calls.FIELDS)
-                self._counts["texts"] += left != value
-                return left
-            return self._code(kind, value)
+        return self._payload if kind is TextKind.PAYLOAD else partial(self._code, kind)
 
-        return kept
+    def _payload(self, value: object) -> bytes | None:
+        left = payloads.masked(value, self._schemas, nccl_calls.FIELDS)
+        self._counts["texts"] += left != value
+        return left
 
     def _code(self, kind: TextKind, blob: object) -> bytes | None:
         """Scrubbed code; nothing of damaged code, which cannot be scrubbed."""

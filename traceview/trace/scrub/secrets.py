@@ -111,21 +111,14 @@ class PrivateTexts:
         """The scrubbed text in the same length: home folders become `~` and slashes."""
         for homes in (self.homes, _HOMES):
             if homes:
-                text = homes.sub(_slashes, text)
-        return self.secrets.sub(_blank, text) if self.secrets else text
+                text = homes.sub(lambda home: HOME.ljust(len(home[0]), b"/"), text)
+        secrets = self.secrets
+        return secrets.sub(lambda secret: b"_" * len(secret[0]), text) if secrets else text
 
 
 def shorten_homes(text: bytes) -> bytes:
     """Shorten /home/NAME, /root, /Users/NAME and C:\\Users\\NAME to `~`."""
     return _HOMES.sub(HOME, text)
-
-
-def _slashes(match: re.Match[bytes]) -> bytes:
-    return HOME.ljust(len(match[0]), b"/")
-
-
-def _blank(match: re.Match[bytes]) -> bytes:
-    return b"_" * len(match[0])
 
 
 def _any_of(values: Iterable[bytes], then: bytes = b"") -> re.Pattern[bytes] | None:

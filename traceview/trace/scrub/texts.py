@@ -9,9 +9,9 @@ from html import unescape
 from typing import Any
 
 from traceview.trace.nsys import sync_sites
-from traceview.trace.nsys.added_ranges import PREFIX as ADDED
 from traceview.trace.nsys.nccl_calls import FIELDS
 from traceview.trace.nsys.python_samples import MOST_FRAMES
+from traceview.trace.nsys.sync_sites import RANGE_PREFIX as ADDED
 from traceview.trace.scrub.kept import TextKind
 from traceview.trace.scrub.paths import ELIDED, SourcePaths, short_module
 from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES
@@ -71,11 +71,11 @@ def of_library(name: str, is_known: Callable[[str], object]) -> bool:
     if not is_known(name):
         return False
     found = _QUALIFIED.findall(name)
-    first = next((each for each in found if each not in _WORDS), "")
+    first = next((word for word in found if word not in _WORDS), "")
     return all(
-        each in _WORDS or each.partition("::")[0] in _NAMESPACES or (each == first)
-        for each in found
-        if not each.startswith("::")
+        word in _WORDS or word.partition("::")[0] in _NAMESPACES or (word == first)
+        for word in found
+        if not word.startswith("::")
     )
 
 
@@ -97,6 +97,7 @@ _COUNTED = ("produced:", "collected:")
 _HASH = re.compile(r"(?:nvrtc-)?[0-9a-f]{32,128}|[A-Z2-7]{52}")
 _ARCH = re.compile(r"sm_\d{2,3}[af]?|gfx\d{3,4}[a-z]?")
 _TYPE = re.compile(r"\*?(?:[iuf]\d{1,3}|fp\d{1,2}\w{0,8}|bf16|constexpr|tensordesc<[\w, \[\]]*>)")
+_COUNT = re.compile(r"[0-9]{1,20}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
@@ -259,12 +260,25 @@ class TextRules:
         fields: dict[str, Any] = {}
         for level in levels:
             if isinstance(level, dict):
-                fields |= {name: level[name] for name in FIELDS if _is_count(level.get(name))}
+                # An integer, which JSON may hold as text.
+                fields |= {
+                    name: value
+                    for name in FIELDS
+                    if isinstance(value := level.get(name), int)
+                    or (isinstance(value, str) and _COUNT.fullmatch(value))
+                }
         return json.dumps(fields) if fields else None
 
     def _python(self, sample: dict[str, Any]) -> str:
         state = str(sample.get("Thread state", ""))
-        frames = [self._frame(frame) for frame in sample["Frames"][:MOST_FRAMES]]
+        frames: list[dict[str, object]] = []
+        for frame in sample["Frames"][:MOST_FRAMES]:
+            parts = frame if isinstance(frame, dict) else {}
+            line = parts.get("Line")
+            function = self._named(parts.get("Function"), TextKind.FUNCTION)
+            file = self._named(parts.get("File"), TextKind.FILE)
+            place = line if isinstance(line, int) else 0
+            frames.append({"Function": function, "File": file, "Line": place})
         whole = {
             "Thread state ID": 0,
             "Thread state": state if is_public(state) else "",
@@ -272,15 +286,6 @@ class TextRules:
             "Frames": frames,
         }
         return json.dumps({"Python Periodic Sampling": whole}, separators=(",", ":"))
-
-    def _frame(self, frame: object) -> dict[str, object]:
-        parts = frame if isinstance(frame, dict) else {}
-        line = parts.get("Line")
-        return {
-            "Function": self._named(parts.get("Function"), TextKind.FUNCTION),
-            "File": self._named(parts.get("File"), TextKind.FILE),
-            "Line": line if isinstance(line, int) else 0,
-        }
 
     def _named(self, name: object, kind: TextKind) -> object:
         if isinstance(name, str):
@@ -299,37 +304,21 @@ class TextRules:
         return json.dumps(_plain(value)) if isinstance(value, (dict, list)) else None
 
 
-def _is_count(value: object) -> bool:
-    """Whether a field of a payload is an integer, which JSON may hold as text."""
-    if isinstance(value, str):
-        return value.isdecimal() and value.isascii() and len(value) <= 20
-    return isinstance(value, int)
-
-
 def _plain(value: object) -> object:
     """Names, numbers and types of JSON; any other text is removed."""
     if isinstance(value, dict):
         named = {k: v for k, v in value.items() if _IDENTIFIER.fullmatch(k)}
-        return {k: v if _is_parameter(k, v) else _plain(v) for k, v in named.items()}
+        # The name of a parameter stays.
+        name = named.get("name")
+        parameter = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
+        plain = {key: _plain(v) for key, v in named.items()}
+        return {**plain, "name": name} if parameter else plain
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, str):
-        return value if _is_code_word(value) else REMOVED
+        is_word = _TYPE.fullmatch(value) or _ARCH.fullmatch(value) or is_public(value)
+        return value if is_word else REMOVED
     return value
-
-
-def _is_parameter(key: str, value: object) -> bool:
-    return key == "name" and isinstance(value, str) and bool(_IDENTIFIER.fullmatch(value))
-
-
-def _is_code_word(text: str) -> bool:
-    return bool(_TYPE.fullmatch(text) or _ARCH.fullmatch(text) or is_public(text))
-
-
-def _elided(token: str) -> str:
-    """A private word; of a path, the name of a public file remains."""
-    folder, _, name = token.rpartition("/")
-    return f"{ELIDED}/{name}" if folder and is_public(name) else ELIDED
 
 
 def message(text: str) -> str:
@@ -339,6 +328,9 @@ def message(text: str) -> str:
         core = token.strip(_EDGES)
         counted = last.endswith(_COUNTED) and core.isdecimal()
         kept = token.isspace() or counted or is_public(token)
-        result.append(token if kept else token.replace(core, _elided(core)) if core else ELIDED)
+        # Of a path, the name of a public file remains.
+        folder, _, name = core.rpartition("/")
+        elided = f"{ELIDED}/{name}" if folder and is_public(name) else ELIDED
+        result.append(token if kept else token.replace(core, elided) if core else ELIDED)
         last = token if token.strip() else last
     return "".join(result)

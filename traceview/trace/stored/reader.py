@@ -17,10 +17,10 @@ from traceview.trace import impossible_rows, row_order
 from traceview.trace.model import Trace
 from traceview.trace.nsys import added_tables, export_info
 from traceview.trace.nsys.added_tables import with_sources
-from traceview.trace.nsys.rows import Staged
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
 from traceview.trace.sqlite.row_reader import Columns, Kind, Numbers
+from traceview.trace.staged import Staged
 from traceview.trace.stored.layout import ABOUT, FORMAT, NUMBERED, RUN, TEXTS
 
 _OWN_LAYOUT: Mapping[str, Callable[[Database], Staged | None]] = {
@@ -45,12 +45,24 @@ def read(database: Database, path: str) -> Trace:
     it is damaged.
     """
     about = _pairs(database, ABOUT)
-    _check_format(about.get("format", ""))
+    version = about.get("format", "")
+    if not version.isdecimal():
+        raise TraceFormatError(f"its {ABOUT} table names no format", _AGAIN)
+    if int(version) > FORMAT:
+        raise TraceFormatError(
+            f"it has format {version}, and this traceview reads up to {FORMAT}", "update traceview"
+        )
     capture = {str(k): str(v) for k, v in _json(about.get("capture"), dict).items()}
     tables, impossible = _tables(database, capture)
     for name in _ALWAYS:
         tables.setdefault(name, Table.empty(TABLES[name].columns))
-    _check_rows(tables)
+    # Row numbers of processes, threads and GPUs must exist: all code indexes by them.
+    for table in tables.values():
+        for name, owner in _ROW_OF.items():
+            if any(column.name == name for column in table.columns):
+                numbers = table[name][~table.is_null(name)]
+                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(tables[owner]):
+                    raise TraceFormatError(f"a {name} is not in table {owner}", _AGAIN)
     return Trace(
         path=path,
         recorder=about.get("recorder", "unknown"),
@@ -65,15 +77,6 @@ def read(database: Database, path: str) -> Trace:
         ),
         impossible=impossible,
     )
-
-
-def _check_format(version: str) -> None:
-    if not version.isdecimal():
-        raise TraceFormatError(f"its {ABOUT} table names no format", _AGAIN)
-    if int(version) > FORMAT:
-        raise TraceFormatError(
-            f"it has format {version}, and this traceview reads up to {FORMAT}", "update traceview"
-        )
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:
@@ -169,7 +172,7 @@ def _numbered(table: str, name: str, values: Array, null: Mask, texts: Texts) ->
     if (code < 0).any():
         raise TraceFormatError(f"column {name} of table {table} names unknown texts", _AGAIN)
     own = {code: place for place, code in enumerate(dict.fromkeys(code.tolist()))}
-    place_of = np.array([own[each] for each in code.tolist()], np.int32)
+    place_of = np.array([own[value] for value in code.tolist()], np.int32)
     codes = np.full(len(number), -1, np.int32)
     codes[~null] = place_of[places.reshape(-1)] if len(code) else 0
     return Texts(codes, texts.values[np.array([*own], np.int64)]).thrifty()
@@ -179,13 +182,3 @@ def _numbers(columns: Columns, name: str) -> Numbers:
     column = columns[name]
     assert isinstance(column, Numbers)
     return column
-
-
-def _check_rows(tables: Mapping[str, Table]) -> None:
-    """Row numbers of processes, threads and GPUs must exist: all code indexes by them."""
-    for table in tables.values():
-        for name, owner in _ROW_OF.items():
-            if any(column.name == name for column in table.columns):
-                numbers = table[name][~table.is_null(name)]
-                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(tables[owner]):
-                    raise TraceFormatError(f"a {name} is not in table {owner}", _AGAIN)

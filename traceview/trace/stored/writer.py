@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, stages
 from traceview.errors import TraceFormatError
-from traceview.tables import Column, Table, Texts
+from traceview.tables import Table, Texts
 from traceview.trace.model import Trace
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.row_reader import quoted
@@ -54,11 +54,13 @@ def _write(trace: Trace, connection: sqlite3.Connection) -> None:
         written += len(trace.tables[name])
         table = trace.tables[name]
         if name in NUMBERED:
-            _create(connection, name, table.columns, "INTEGER")
-            _insert(connection, name, _numbered(table, numbered), table)
+            _add(connection, name, table, "INTEGER", _numbered(table, numbered))
         elif name in STORED_AS:
-            _create(connection, STORED_AS[name], table.columns, "TEXT")
-            _insert(connection, STORED_AS[name], _cells(table), table)
+            columns = [
+                [_sound(cell) if isinstance(cell, str) else cell for cell in table.cells(c.name)]
+                for c in table.columns
+            ]
+            _add(connection, STORED_AS[name], table, "TEXT", [zip(*columns, strict=True)])
     texts = enumerate(map(_sound, numbered))
     connection.execute(f"CREATE TABLE {TEXTS} (id INTEGER, value TEXT)")
     connection.executemany(f"INSERT INTO {TEXTS} VALUES (?, ?)", texts)  # noqa: S608
@@ -81,20 +83,16 @@ def _pairs(connection: sqlite3.Connection, table: str, pairs: Iterable[tuple[str
     connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)  # noqa: S608
 
 
-def _create(
-    connection: sqlite3.Connection, name: str, columns: Sequence[Column], text_type: str
-) -> None:
-    types = {**_TYPES, "text": text_type}
-    listed = (f"{quoted(c.name)} {types.get(c.dtype, 'INTEGER')}" for c in columns)
-    connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(listed)})")
-
-
-def _insert(
+def _add(
     connection: sqlite3.Connection,
     name: str,
-    batches: Iterator[Iterable[Sequence[Any]]],
     table: Table,
+    text_type: str,
+    batches: Iterable[Iterable[Sequence[Any]]],
 ) -> None:
+    types = {**_TYPES, "text": text_type}
+    declared = (f"{quoted(c.name)} {types.get(c.dtype, 'INTEGER')}" for c in table.columns)
+    connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(declared)})")
     marks = ", ".join("?" * len(table.columns))
     for rows in batches:
         connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({marks})", rows)  # noqa: S608
@@ -107,12 +105,17 @@ def _numbered(table: Table, numbered: list[str]) -> Iterator[Iterable[Sequence[A
         for column in table.columns
         if column.dtype == "text"
     }
+    nulls = {
+        c.name: int(np.iinfo(table[c.name].dtype).min) if c.nullable else None
+        for c in table.columns
+        if c.name not in number_of
+    }
     for first in range(0, len(table), _ROWS):
         some = slice(first, first + _ROWS)
         columns = [
             _integers(number_of[c.name][table.texts(c.name).codes[some]], absent=-1)
             if c.name in number_of
-            else _integers(table[c.name][some], absent=_absent(c, table[c.name]))
+            else _integers(table[c.name][some], absent=nulls[c.name])
             for c in table.columns
         ]
         yield zip(*columns, strict=True)
@@ -131,24 +134,12 @@ def _numbers(texts: Texts, numbered: list[str]) -> np.ndarray[tuple[int, ...], A
     return numbers
 
 
-def _absent(column: Column, values: np.ndarray[tuple[int, ...], Any]) -> int | None:
-    return int(np.iinfo(values.dtype).min) if column.nullable else None
-
-
 def _integers(values: np.ndarray[tuple[int, ...], Any], absent: int | None) -> list[int | None]:
     cells: list[int | None] = values.tolist()
     if absent is not None:
         for row in np.flatnonzero(values == absent).tolist():
             cells[row] = None
     return cells
-
-
-def _cells(table: Table) -> Iterator[Iterable[Sequence[Any]]]:
-    columns = [
-        [_sound(cell) if isinstance(cell, str) else cell for cell in table.cells(column.name)]
-        for column in table.columns
-    ]
-    yield zip(*columns, strict=True)
 
 
 def _sound(text: str) -> str:

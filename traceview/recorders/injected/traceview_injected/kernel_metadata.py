@@ -27,18 +27,13 @@ def compiled(kernel: Any) -> Known | None:
     if "cubin" not in code and "ptx" not in code:
         return None
     source = kernel.src
+    parameters = (getattr(source, name, None) for name in ("signature", "constants", "attrs"))
     return {
         **_metadata_fields(metadata),
         "hash": str(kernel.hash),
         "ptx": code.get("ptx"),
         "cubin": _encoded(code.get("cubin")),
-        "arguments": list(
-            _arguments(
-                getattr(source, "signature", None),
-                getattr(source, "constants", None),
-                getattr(source, "attrs", None),
-            )
-        ),
+        "arguments": list(_arguments(*parameters)),
         **_source(getattr(source, "fn", None), None),
     }
 
@@ -48,17 +43,28 @@ def loaded(kernel: Any, result: Any, tuner: Any) -> Known | None:
 
     `result` and `tuner` are Inductor's CompileResult and CachingAutotuner, or None.
     """
+    from json import loads
+
     path = str(kernel.cubin_path)
     stem, suffix = os.path.splitext(path)
     if suffix != ".cubin":
         return None
     meta = getattr(result, "compile_meta", None) or {}
-    metadata = _read_json(stem + ".json")
+    document = _read(stem + ".json")
+    metadata = loads(document) if document else {}
+    if not isinstance(metadata, dict) or not metadata:
+        metadata = {
+            "name": kernel.name,
+            "num_warps": getattr(kernel, "num_warps", None),
+            "shared": getattr(kernel, "shared", None),
+            "target": {"arch": meta.get("cc")},
+        }
+    ptx = _read(stem + ".ptx")
     attributes = (meta.get("configs") or [None])[0]
     return {
-        **_metadata_fields(metadata or _of_launcher(kernel, meta)),
+        **_metadata_fields(metadata),
         "hash": str(kernel.hash),
-        "ptx": _read_text(stem + ".ptx"),
+        "ptx": None if ptx is None else ptx.decode("utf-8", "replace"),
         "cubin": _encoded(_read(path)),
         "arguments": list(_arguments(meta.get("signature"), meta.get("constants"), attributes)),
         **_source(getattr(tuner, "fn", None), getattr(tuner, "filename", None)),
@@ -81,16 +87,6 @@ def _metadata_fields(metadata: Mapping[str, Any]) -> Known:
 _NAMED_FIELDS = ("name", "hash", "target", "num_warps", "num_stages", "shared")
 
 
-def _of_launcher(kernel: Any, meta: Mapping[str, Any]) -> Known:
-    arch = meta.get("cc")
-    return {
-        "name": kernel.name,
-        "num_warps": getattr(kernel, "num_warps", None),
-        "shared": getattr(kernel, "shared", None),
-        "target": {"arch": arch},
-    }
-
-
 def _as_dict(value: Any) -> dict[str, Any]:
     """A named tuple, a dataclass or a mapping as a dict."""
     if isinstance(value, dict):
@@ -111,7 +107,10 @@ def _arguments(signature: Any, constants: Any, attributes: Any) -> Iterator[Know
             argument = {
                 "name": name,
                 "type": str(type_),
-                "divisible_by_16": _is_divisible(attributes.get(place)),
+                "divisible_by_16": any(
+                    attribute == "tt.divisibility" and number % 16 == 0
+                    for attribute, number in attributes.get(place) or ()
+                ),
             }
             for key in (place, name, at):
                 if key in constants:
@@ -129,10 +128,6 @@ def _leaves(place: tuple[int, ...], name: str, type_: Any) -> Iterator[tuple[Any
     for at, inner in enumerate(type_):
         called = f"{name}.{fields[at]}" if fields else f"{name}[{at}]"
         yield from _leaves((*place, at), called, inner)
-
-
-def _is_divisible(attributes: Any) -> bool:
-    return any(name == "tt.divisibility" and number % 16 == 0 for name, number in attributes or ())
 
 
 def _plain(value: Any) -> Any:
@@ -162,17 +157,14 @@ def _source(function: Any, file: Any) -> Known:
     if not isinstance(lines, (list, tuple)) or not isinstance(first, int):
         return {"source_file": str(file) if file else None}
     code = getattr(getattr(function, "fn", None), "__code__", None)
-    before = next((n for n, line in enumerate(lines) if _is_def(line)), 0)
+    is_def = (str(line).lstrip().startswith("def ") for line in lines)
+    before = next((number for number, found in enumerate(is_def) if found), 0)
     place = getattr(code, "co_filename", None) or file
     return {
         "source_file": str(place) if place else None,
         "source_line": first + before,
         "source_text": "".join(map(str, lines[before:]))[:_MOST_TEXT],
     }
-
-
-def _is_def(line: Any) -> bool:
-    return str(line).lstrip().startswith("def ")
 
 
 def _encoded(code: Any) -> str | None:
@@ -187,16 +179,3 @@ def _read(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-def _read_text(path: str) -> str | None:
-    content = _read(path)
-    return None if content is None else content.decode("utf-8", "replace")
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    import json
-
-    content = _read(path)
-    document = json.loads(content) if content else {}
-    return document if isinstance(document, dict) else {}

@@ -32,13 +32,15 @@ def begin() -> None:
             torch_profile.install(profiled)
     if os.environ.get(SYNC_SITES) == "1":
         with notes.noting_errors(folder, "marking sync sites failed"):
-            _install_sync_sites()
+            from . import sync_hooks
+
+            sync_hooks.install()
     steps = os.environ.get(STEPS)
     if steps:
         with notes.noting_errors(folder, "bounding the recording failed"):
-            from .annotations import capture_steps
+            from .annotations import training_steps
 
-            capture_steps.install(steps)
+            training_steps.capture(steps)
     ranges = os.environ.get(ANNOTATE)
     if ranges:
         with notes.noting_errors(folder, "adding ranges failed"):
@@ -51,13 +53,3 @@ def begin() -> None:
             from . import python_sampler
 
             python_sampler.install(samples)
-
-
-def _install_sync_sites() -> None:
-    try:
-        from . import sync_hooks
-    except ImportError as error:
-        if not str(error.name).endswith("sync_sites"):
-            raise
-        return
-    sync_hooks.install()

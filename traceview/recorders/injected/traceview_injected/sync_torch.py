@@ -10,14 +10,14 @@ from __future__ import annotations
 import sys
 from functools import wraps
 
-from . import sync_call_sites, sync_marks, sync_rules
+from . import dynamo, sync_call_sites, sync_marks, sync_rules
 from .import_hooks import after
 from .sync_marks import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType, ModuleType
+    from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from .sync_rules import Rule
@@ -50,7 +50,8 @@ def wrap(torch: ModuleType) -> None:
         wrappers.append(_replace(holder, name, f"torch.{path}", _always))
     placed = [wrapper for wrapper in wrappers if wrapper is not None]
     after("torch.jit._builtins", lambda builtins: _register_with_jit(builtins, placed))
-    after("torch._dynamo", lambda _: _hide_from_dynamo(placed))
+    modules = (sync_marks, sync_call_sites, sync_rules)
+    after("torch._dynamo", lambda _: dynamo.hide(modules, placed))
     after("torch._dynamo", lambda _: _register_with_dynamo(placed))
 
 
@@ -79,14 +80,8 @@ def _replace(holder: Any, name: str, hint: str, make: Maker) -> Any:
     return wrapper
 
 
-def _tracing(torch: ModuleType) -> Callable[[], bool]:
-    """The function that tells if torch.compile traces, which folds its result to a constant."""
-    is_compiling: Callable[[], bool] | None = getattr(torch.compiler, "is_dynamo_compiling", None)
-    return is_compiling or (lambda: False)
-
-
 def _method(torch: ModuleType, may_wait: Rule) -> Maker:
-    overridden, tracing = torch.overrides.has_torch_function_unary, _tracing(torch)
+    overridden, tracing = torch.overrides.has_torch_function_unary, dynamo.tracing(torch)
 
     def make(name: str, hint: str, original: Any) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +106,7 @@ def _method(torch: ModuleType, may_wait: Rule) -> Maker:
 
 def _function(torch: ModuleType, may_wait: Rule) -> Maker:
     overridden, handle = torch.overrides.has_torch_function, torch.overrides.handle_torch_function
-    tracing = _tracing(torch)
+    tracing = dynamo.tracing(torch)
 
     def make(_: str, hint: str, original: Any) -> Any:
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -147,29 +142,11 @@ def _register_with_jit(builtins: ModuleType, wrappers: list[Any]) -> None:
             table[id(wrapper)] = operator
 
 
-def _hide_from_dynamo(wrappers: list[Any]) -> None:
-    """Keep torch.compile from tracing our frames, as if they were written in C."""
-    skip = sys.modules["torch._dynamo.decorators"].skip_code
-    modules = (sync_marks, sync_call_sites, sync_rules)
-    functions = [*wrappers, *(value for module in modules for value in vars(module).values())]
-    codes = {getattr(function, "__code__", None) for function in functions} - {None}
-    for code in _nested(codes):
-        skip(code)
-
-
-def _nested(codes: Any) -> Iterator[CodeType]:
-    for code in codes:
-        yield code
-        yield from _nested({each for each in code.co_consts if isinstance(each, type(code))})
-
-
 def _register_with_dynamo(wrappers: list[Any]) -> None:
     """List wrappers of C functions by name, as torch.compile recognizes those only by type."""
     rules = sys.modules["torch._dynamo.trace_rules"]
-    in_c, listed = (
-        rules.torch_c_binding_in_graph_functions,
-        rules.torch_non_c_binding_in_graph_functions,
-    )
+    in_c = rules.torch_c_binding_in_graph_functions
+    listed = rules.torch_non_c_binding_in_graph_functions
     for wrapper in wrappers:
         name = f"{wrapper.__module__}.{wrapper.__qualname__}"
         if name in in_c:

@@ -9,7 +9,7 @@ workers have hooks of their own; kernels from Inductor's cache pass through its 
 from __future__ import annotations
 
 from _thread import _local
-from functools import wraps
+from functools import partial, wraps
 
 from . import import_hooks, notes
 
@@ -72,7 +72,14 @@ class _Hooks:
 
     def _hook_compiler(self, module: ModuleType) -> None:
         kernel = module.CompiledKernel
-        kernel.__init__ = _followed(kernel.__init__, self.guarded(self._compiled))
+        construct, gather = kernel.__init__, self.guarded(lambda k: self._folder.add_compiled(k))
+
+        @wraps(construct)
+        def constructed(self: Any, *arguments: Any, **named: Any) -> None:
+            construct(self, *arguments, **named)
+            gather(self)
+
+        kernel.__init__ = constructed
 
     def _hook_heuristics(self, module: ModuleType) -> None:
         for result in vars(module).values():
@@ -81,7 +88,8 @@ class _Hooks:
                 hooked = self._around(result.make_launcher, self._result_begins)  # type: ignore[attr-defined]
                 result.make_launcher = hooked  # type: ignore[attr-defined]
         tuner = module.CachingAutotuner
-        tuner._make_launchers = self._around(tuner._make_launchers, self._tuner_begins)
+        begins = partial(setattr, self._now, "tuner")
+        tuner._make_launchers = self._around(tuner._make_launchers, begins)
 
     def _hook_nvrtc(self, module: ModuleType) -> None:
         from . import nvrtc_kernels
@@ -106,12 +114,6 @@ class _Hooks:
 
         return hooked
 
-    def _compiled(self, kernel: Any) -> None:
-        self._folder.add_compiled(kernel)
-
-    def _tuner_begins(self, tuner: Any) -> None:
-        self._now.tuner = tuner
-
     def _result_begins(self, result: Any) -> None:
         self._now.result = result
         if hasattr(result.kernel, "asm"):
@@ -123,12 +125,3 @@ class _Hooks:
             result, tuner = (getattr(self._now, name, None) for name in ("result", "tuner"))
             known = result if getattr(result, "kernel", None) is kernel else None
             self._folder.add_loaded(kernel, known, tuner if known is not None else None)
-
-
-def _followed(method: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
-    @wraps(method)
-    def hooked(self: Any, *arguments: Any, **named: Any) -> None:
-        method(self, *arguments, **named)
-        then(self)
-
-    return hooked

@@ -1,8 +1,8 @@
-"""Calls of Python and built-in functions, in the order of their threads' stacks."""
+"""Calls of Python and built-in functions, and the stacks of their threads at given times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +12,8 @@ from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts
 from traceview.trace.kineto.cpu_work import CpuWork
-from traceview.trace.kineto.events import NO_ARGUMENTS, Events
-from traceview.trace.kineto.values import Codes, integers
+from traceview.trace.kineto.events import Events
+from traceview.trace.kineto.values import Codes
 
 _COLUMNS = ("start_ns", "length_ns", "name", "id", "thread")
 
@@ -26,15 +26,14 @@ class PythonCalls:
     names: Codes = field(default_factory=Codes)
 
     def add(self, events: Events, work: CpuWork) -> None:
-        events, start, end = work.timed(events)
-        args = [event.args or NO_ARGUMENTS for event in events]
+        timed = work.timed(events)
         self.parts.add(
-            start_ns=start,
-            length_ns=end - start,
-            thread=work.owners.of(events),
-            name=self.names.of([event.name for event in events]),
+            start_ns=timed.start_ns,
+            length_ns=timed.end_ns - timed.start_ns,
+            thread=work.owners.of(timed.events),
+            name=self.names.of(timed.names),
             # Absent and invalid ids become −1.
-            id=np.maximum(integers([one.python_id for one in args]), -1),
+            id=np.maximum(timed.integers("python_id"), -1),
         )
 
 
@@ -55,24 +54,17 @@ class CallRows:
 
     def then(self, later: CallRows) -> CallRows:
         """These calls and the `later` ones, sorted."""
-        joined = CallRows(
-            np.concatenate((self.start, later.start)),
-            np.concatenate((self.end, later.end)),
-            np.concatenate((self.name, later.name)),
-            np.concatenate((self.id, later.id)),
-        )
-        return joined if joined._is_sorted() else joined.take(joined._order())
-
-    def _is_sorted(self) -> bool:
-        start, end = self.start, self.end
+        columns = ((getattr(part, name) for part in (self, later)) for name in _OF_CALL)
+        joined = CallRows(*(np.concatenate(tuple(parts)) for parts in columns))
+        start, end = joined.start, joined.end
         inside = (start[1:] == start[:-1]) & (end[1:] < end[:-1])
-        return bool(((start[1:] > start[:-1]) | inside).all())
+        if ((start[1:] > start[:-1]) | inside).all():
+            return joined
+        # By start, longest first, then id: ids count up, so the caller has the smallest.
+        return joined.take(np.lexsort((joined.id, -end, start)))
 
-    def _order(self) -> Integers:
-        """By start, longest first, then id: ids count up, so the caller has the smallest."""
-        return np.lexsort((self.id, -self.end, self.start))
 
-
+_OF_CALL = ("start", "end", "name", "id")
 NO_CALLS = CallRows(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
@@ -134,3 +126,143 @@ def _resorted(parts: ColumnParts, thread: RowNumbers) -> ColumnParts:
         rows = order[first : first + BLOCK_ROWS]
         result.add(**{name: values[rows] for name, values in columns.items()})
     return result
+
+
+# The stack of a thread at given times, from the calls that the profiler traced.
+#
+# Calls are read once, in order, and only those still running are kept: a trace of gigabytes has
+# tens of millions of calls, few of which are on a stack at one of the given times.
+
+MOST_DEPTH = 1_024
+
+
+@dataclass
+class ContextTree:
+    """Distinct stacks: each context is a function, called from another context (−1: from none)."""
+
+    functions: int
+    name: list[int] = field(default_factory=list)
+    caller: list[int] = field(default_factory=list)
+    _number: dict[int, int] = field(default_factory=dict)
+
+    def of(self, levels: list[Array]) -> RowNumbers:
+        """The context of each stack; `levels` are from the innermost function out, −1: none."""
+        context = np.full(len(levels[0]) if levels else 0, -1, np.int32)
+        for level in reversed(levels):
+            rows = np.flatnonzero(level >= 0)
+            key = (context[rows] + np.int64(1)) * self.functions + level[rows]
+            distinct, which = np.unique(key, return_inverse=True)
+            numbers = [self._of_key(pair) for pair in distinct.tolist()]
+            context[rows] = np.array(numbers, np.int32)[which.reshape(-1)]
+        return context
+
+    def _of_key(self, key: int) -> int:
+        number = self._number.setdefault(key, len(self.name))
+        if number == len(self.name):
+            caller, name = divmod(key, self.functions)
+            self.caller.append(caller - 1)
+            self.name.append(name)
+        return number
+
+    def levels(self, contexts: Array) -> list[Array]:
+        """Per level from the innermost out, the function of each context, −1 beyond the root."""
+        name, caller = (np.array(column, np.int32) for column in (self.name, self.caller))
+        return list(_levels(name, caller, contexts))
+
+
+def contexts_at(
+    calls: CallBlocks, times: Mapping[int, Sequence[Integers]], functions: int
+) -> tuple[dict[int, list[RowNumbers]], ContextTree]:
+    """The contexts of each thread at its series of rising times; −1 where no call runs."""
+    tree = ContextTree(max(functions, 1))
+    threads = {
+        number: _Thread([_Series(series) for series in some]) for number, some in times.items()
+    }
+    for number, some in calls:
+        if number in threads:
+            threads[number].add(some, tree)
+    return {number: thread.finished(tree) for number, thread in threads.items()}, tree
+
+
+class _Series:
+    """Ascending times of one thread, and the contexts at those that were reached so far."""
+
+    def __init__(self, times: Integers) -> None:
+        self.times, self.passed = times, 0
+        self.contexts: RowNumbers = np.full(len(times), -1, np.int32)
+
+    def until(self, reached: np.int64 | None) -> slice:
+        """The slice of times before `reached` (None: all) that have no context yet."""
+        first, last = self.passed, len(self.times)
+        self.passed = last if reached is None else int(np.searchsorted(self.times, reached))
+        return slice(first, self.passed)
+
+
+@dataclass
+class _Thread:
+    """The series of a thread, and its calls that still run at the time reached so far."""
+
+    series: list[_Series]
+    running: CallRows = NO_CALLS
+
+    def add(self, later: CallRows, tree: ContextTree) -> None:
+        calls = self.running.then(later)
+        reached = calls.start[-1]
+        # No later call starts before `reached`: all calls that run until then are known.
+        self._answer(calls, reached, tree)
+        self.running = calls.take(np.flatnonzero(calls.end > reached))
+
+    def finished(self, tree: ContextTree) -> list[RowNumbers]:
+        self._answer(self.running, None, tree)
+        return [series.contexts for series in self.series]
+
+    def _answer(self, calls: CallRows, reached: np.int64 | None, tree: ContextTree) -> None:
+        parent = _parents(calls.end)
+        for series in self.series:
+            rows = series.until(reached)
+            times = series.times[rows]
+            inner = _innermost(calls, parent, times)
+            result = np.full(len(times), -1, np.int32)
+            inside = np.flatnonzero(inner >= 0)
+            used, which = np.unique(inner[inside], return_inverse=True)
+            if len(used):
+                result[inside] = tree.of(list(_levels(calls.name, parent, used)))[which.reshape(-1)]
+            series.contexts[rows] = result
+
+
+def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers:
+    """At each time, the last call that started, or its innermost open caller; −1 if none."""
+    row = np.searchsorted(calls.start, times, side="right") - 1
+    for _ in range(MOST_DEPTH):
+        over = np.flatnonzero((row >= 0) & (calls.end[row] <= times))
+        if not len(over):
+            return row
+        row[over] = parent[row[over]]
+    return np.where((row >= 0) & (calls.end[row] > times), row, -1)
+
+
+def _parents(end: Integers) -> RowNumbers:
+    """The row of the caller of each call, −1 if none.
+
+    It is the last row before it that ends no earlier. Rows that end earlier are skipped by way of
+    their own candidates, so that many siblings take few rounds. Times decide, not the caller ids,
+    because Kineto loses some.
+    """
+    parent = np.arange(-1, len(end) - 1, dtype=np.int32)
+    open_ = np.arange(1, len(end))
+    while len(open_):
+        open_ = open_[end[parent[open_]] < end[open_]]
+        parent[open_] = parent[parent[open_]]
+        open_ = open_[parent[open_] >= 0]
+    return parent
+
+
+def _levels(name: Array, caller: RowNumbers, rows: Array) -> Iterator[Array]:
+    """Per level from the innermost out, the name of each row's caller, −1 beyond the root."""
+    above = rows
+    for _ in range(MOST_DEPTH):
+        inside = above >= 0
+        if not inside.any():
+            return
+        yield np.where(inside, name[np.maximum(above, 0)], name.dtype.type(-1))
+        above = np.where(inside, caller[np.maximum(above, 0)], np.int32(-1))

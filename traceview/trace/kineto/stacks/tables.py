@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from traceview.records import record
-from traceview.tables import NULL, Array, Integers, RowNumbers, Texts, constant, object_array
-from traceview.trace.kineto.gpu_work import Staged, numbers_of
-from traceview.trace.kineto.stacks.calls import CallBlocks, PythonCalls
-from traceview.trace.kineto.stacks.contexts import ContextTree, contexts_at
+from traceview.tables import NULL, Array, Integers, RowNumbers, Texts
+from traceview.trace.kineto.stacks.calls import CallBlocks, ContextTree, PythonCalls, contexts_at
 from traceview.trace.kineto.values import ABSENT, INT32
 from traceview.trace.nsys.names import filled
 from traceview.trace.program_files import is_library
+from traceview.trace.staged import Staged, absent_texts, numbers_of
 
 # Names of Python calls parsed: file, line and function, and whether it is the program's own.
 
@@ -58,13 +57,13 @@ class Frames:
 
 def frames_of(names: Sequence[str]) -> Frames:
     parsed = [parse_frame(name) for name in names] or [("", ABSENT, "", False)]
-    file = [each[0] for each in parsed]
+    file = [frame[0] for frame in parsed]
     return Frames(
         file,
-        np.array([each[1] for each in parsed], np.int32),
-        [each[2] for each in parsed],
-        np.array([each[3] for each in parsed], bool),
-        np.array([not is_library(each) for each in file], bool),
+        np.array([frame[1] for frame in parsed], np.int32),
+        [frame[2] for frame in parsed],
+        np.array([frame[3] for frame in parsed], bool),
+        np.array([not is_library(path) for path in file], bool),
     )
 
 
@@ -115,9 +114,21 @@ def python_tables(calls: PythonCalls, thread: RowNumbers, api_calls: Staged) -> 
     contexts, tree = contexts_at(blocks, wanted, len(calls.names.index))
     sampled = {number: some for number, (some, _) in contexts.items()}
     used, samples = _samples(times, sampled)
+    levels = tree.levels(used)
+    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int32)
+    stack, depth = np.nonzero(names >= 0)
+    name = names[stack, depth]
+    file, function = Texts.of(frames.file), Texts.of(frames.function)
     return {
         "python_samples": samples,
-        "python_frames": _frame_table(frames, tree.levels(used)),
+        "python_frames": {
+            "stack": stack.astype(np.int32),
+            "depth": depth.astype(np.int32),
+            "file": file.take(name),
+            "line": frames.line[name],
+            "function": function.take(name),
+            "source": absent_texts(len(name)),
+        },
         "call_sites": _call_sites(
             api_calls,
             np.concatenate([_NO_ROWS, *waits.values()]),
@@ -143,7 +154,7 @@ def _samples(
     inside = {number: some >= 0 for number, some in contexts.items()}
     time = np.concatenate([_NO_ROWS, *(times[number][rows] for number, rows in inside.items())])
     no_codes = np.zeros(0, np.int32)
-    stack = np.concatenate([no_codes, *(contexts[each][rows] for each, rows in inside.items())])
+    stack = np.concatenate([no_codes, *(contexts[number][rows] for number, rows in inside.items())])
     counts = [int(np.count_nonzero(rows)) for rows in inside.values()]
     thread = np.repeat(np.array([*inside], np.int32), counts)
     occurs = np.zeros(int(stack.max(initial=-1)) + 1, bool)
@@ -156,22 +167,7 @@ def _samples(
         "time_ns": time,
         "thread": thread,
         "stack": stack,
-        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
-    }
-
-
-def _frame_table(frames: Frames, levels: list[Array]) -> Staged:
-    names = np.stack(levels, axis=1) if levels else np.zeros((0, 0), np.int32)
-    stack, depth = np.nonzero(names >= 0)
-    name = names[stack, depth]
-    file, function = Texts.of(frames.file), Texts.of(frames.function)
-    return {
-        "stack": stack.astype(np.int32),
-        "depth": depth.astype(np.int32),
-        "file": file.take(name),
-        "line": frames.line[name],
-        "function": function.take(name),
-        "source": Texts(constant(-1, len(name), np.int32), object_array([])),
+        "state": absent_texts(len(time)),
     }
 
 

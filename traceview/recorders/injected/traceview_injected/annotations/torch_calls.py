@@ -11,6 +11,7 @@ import sys
 from _thread import get_ident
 from functools import wraps
 
+from .. import dynamo
 from ..import_hooks import after
 from . import module_names, nvtx_ranges, training_steps
 from .module_names import ModuleNames
@@ -19,8 +20,8 @@ from .training_steps import TrainingSteps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType, ModuleType
+    from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     Tracing = Callable[[], bool]
@@ -36,12 +37,13 @@ def wrap(torch: ModuleType, *, name_modules: bool) -> None:
     inside: set[int] = set()
     os.register_at_fork(after_in_child=steps.forget)
     os.register_at_fork(after_in_child=inside.clear)
-    tracing = getattr(torch.compiler, "is_dynamo_compiling", None) or (lambda: False)
+    tracing = dynamo.tracing(torch)
     _wrap_modules(torch, tracing, steps, names, inside)
     _wrap_backward(torch, tracing, steps, inside)
     _wrap_optimizers(torch, tracing, steps)
     _wrap_data_loaders(torch, steps)
-    after("torch._dynamo", lambda _: _hide_from_dynamo())
+    modules = (sys.modules[__name__], nvtx_ranges, training_steps, module_names)
+    after("torch._dynamo", lambda _: dynamo.hide(modules))
 
 
 def _wrap_modules(
@@ -204,21 +206,3 @@ def _loading(original: Any, steps: TrainingSteps) -> Any:
             end(opened)
 
     return load
-
-
-def _hide_from_dynamo() -> None:
-    """Keep torch.compile from tracing our frames, as if they were written in C."""
-    modules = (sys.modules[__name__], nvtx_ranges, training_steps, module_names)
-    values = [value for module in modules for value in vars(module).values()]
-    own = [value for value in values if getattr(value, "__module__", "").startswith(__package__)]
-    methods = [value for each in own if isinstance(each, type) for value in vars(each).values()]
-    codes = {getattr(each, "__code__", None) for each in (*own, *methods)} - {None}
-    skip = sys.modules["torch._dynamo.decorators"].skip_code
-    for code in _nested(codes):
-        skip(code)
-
-
-def _nested(codes: Any) -> Iterator[CodeType]:
-    for code in codes:
-        yield code
-        yield from _nested({each for each in code.co_consts if isinstance(each, type(code))})

@@ -9,6 +9,7 @@ there ends. Readers drop it, since no optimizer worked in it.
 
 from __future__ import annotations
 
+import sys
 from _thread import get_ident
 
 from . import nvtx_ranges
@@ -124,3 +125,32 @@ class TrainingSteps:
         if get_ident() == self._thread:
             nvtx_ranges.end(self._open)
             self._open = None
+
+
+# Steps to record for nsys, marked with cudaProfilerStart and cudaProfilerStop.
+
+_started: list[bool] = []
+
+
+def capture(bounds: str) -> None:
+    """Capture the steps of `bounds`: for `10:20`, from the start of step 10 to that of step 20."""
+    global watch
+    first, end = map(int, bounds.split(":"))
+
+    def begins(step: int) -> None:
+        if first <= step < end and not _started:
+            _started.append(True)
+            _call("cudaProfilerStart")
+        elif step >= end and _started == [True]:
+            _started.append(False)
+            _call("cudaProfilerStop")
+
+    watch = begins
+
+
+def _call(name: str) -> None:
+    cuda = sys.modules["torch"].cuda
+    if cuda.is_available():
+        # Work still running on the GPU belongs to the step that has just ended.
+        cuda.synchronize()
+        getattr(cuda.cudart(), name)()

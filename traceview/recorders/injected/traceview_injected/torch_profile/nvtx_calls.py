@@ -60,14 +60,13 @@ def _wrap_package(nvtx: Any, ranges: MirroredRanges) -> None:
     def ended(_: Any, range_id: Any) -> None:
         ranges.end(opened.pop(id(range_id), (None, None))[1])
 
+    def named(call: Callable[[str, str | None], object]) -> Callable[..., object]:
+        return lambda _, message=None, *args, **rest: call(_text(message), _domain(rest, args))
+
     mirrors: dict[str, Callable[..., object]] = {
-        "push_range": lambda _, message=None, *args, **rest: ranges.push(
-            _text(message), _domain(rest, args)
-        ),
+        "push_range": named(ranges.push),
         "pop_range": lambda _, domain=None: ranges.pop(domain),
-        "mark": lambda _, message=None, *args, **rest: ranges.mark(
-            _text(message), _domain(rest, args)
-        ),
+        "mark": named(ranges.mark),
         "start_range": started,
         "end_range": ended,
     }

@@ -42,7 +42,9 @@ class TorchSession:
         self._stopping = False
         self._after: list[Callable[[], None]] = []
         self._process = os.getpid()
-        self.ranges = mirrored_ranges.install(_event_maker(torch))
+        fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)
+        make_event = fast or torch.autograd.profiler.record_function
+        self.ranges = mirrored_ranges.install(make_event)
         _protect(torch, self)
 
     def start(self) -> None:
@@ -144,25 +146,16 @@ def _giving_way(original: Any) -> Any:
     return function
 
 
-def _event_maker(torch: Any) -> Any:
-    fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)
-    return fast or torch.autograd.profiler.record_function
-
-
 @contextmanager
 def _without_inductor(torch: Any) -> Iterator[None]:
     """Keep torch.profiler from importing Inductor for 3 s just to read one of its options.
 
     Before Inductor is imported, only the environment can have set that option.
     """
-    lazy = getattr(torch, "_lazy_modules", None)
+    lazy: Any = getattr(torch, "_lazy_modules", None)
     uses_graphs = os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
-    if (
-        uses_graphs
-        or not isinstance(lazy, set)
-        or "_inductor" in vars(torch)
-        or "_inductor" not in lazy
-    ):
+    awaited = isinstance(lazy, set) and "_inductor" in lazy and "_inductor" not in vars(torch)
+    if uses_graphs or not awaited:
         yield
         return
     lazy.remove("_inductor")
@@ -173,6 +166,14 @@ def _without_inductor(torch: Any) -> Iterator[None]:
 
 
 def _profiler(torch: Any, *, shapes: bool) -> Any:
+    # Options of newer torch versions: sync events, all threads, no list of Python objects.
+    wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True, "trace_only": True}
+    experiments = None
+    while experiments is None:
+        try:
+            experiments = torch._C._profiler._ExperimentalConfig(**wanted)
+        except TypeError:
+            wanted.popitem()
     activities = {torch.profiler.ProfilerActivity.CPU}
     on_gpu = torch.cuda.is_available()
     if on_gpu:
@@ -182,17 +183,5 @@ def _profiler(torch: Any, *, shapes: bool) -> Any:
         record_shapes=shapes,
         # Reports show GPU memory only.
         profile_memory=on_gpu,
-        experimental_config=_experiments(torch),
+        experimental_config=experiments,
     )
-
-
-def _experiments(torch: Any) -> Any:
-    """Options of newer torch versions: sync events, all threads, no list of Python objects."""
-    kind = torch._C._profiler._ExperimentalConfig
-    wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True, "trace_only": True}
-    while wanted:
-        try:
-            return kind(**wanted)
-        except TypeError:
-            wanted.popitem()
-    return kind()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import sys
 import threading
 from functools import wraps
 
+from .. import dynamo
 from ..annotations import training_steps
 from ..import_hooks import after
 from . import mirrored_ranges, nvtx_calls, session
@@ -16,8 +16,8 @@ from .session import TorchSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import CodeType, ModuleType
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
     from typing import Any
 
 
@@ -26,42 +26,43 @@ def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
     started = TorchSession(torch, folder, shapes=bool(settings.get("shapes")))
     nvtx_calls.wrap(torch, started.ranges)
     _stop_at_the_end(started)
-    after("torch._dynamo", lambda _: _hide_from_dynamo())
+    modules = (mirrored_ranges, nvtx_calls, session)
+    after("torch._dynamo", lambda _: dynamo.hide(modules))
     if steps := settings.get("steps"):
-        training_steps.watch = _StepWindow(started, *steps).begins
+        training_steps.watch = _step_window(started, *steps)
     elif name := settings.get("range"):
-        started.ranges.watch = _RangeWindow(started, name).sees
+        started.ranges.watch = _range_window(started, name)
     else:
         started.start()
 
 
-class _StepWindow:
-    """Records from the start of step `first` to the start of step `end`."""
+def _step_window(started: TorchSession, first: int, end: int) -> Callable[[int], None]:
+    """Record from the start of step `first` to the start of step `end`."""
 
-    def __init__(self, started: TorchSession, first: int, end: int) -> None:
-        self._session, self._first, self._end = started, first, end
+    def begins(step: int) -> None:
+        if step >= end:
+            started.stop()
+        elif step >= first:
+            started.start()
 
-    def begins(self, step: int) -> None:
-        if step >= self._end:
-            self._session.stop()
-        elif step >= self._first:
-            self._session.start()
+    return begins
 
 
-class _RangeWindow:
-    """Records the first range with a given name."""
+def _range_window(started: TorchSession, name: str) -> Callable[[str, bool], None]:
+    """Record the first range with that name."""
+    depth = 0
 
-    def __init__(self, started: TorchSession, name: str) -> None:
-        self._session, self._name, self._depth = started, name, 0
-
-    def sees(self, text: str, begins: bool) -> None:
-        if text != self._name:
+    def sees(text: str, begins: bool) -> None:
+        nonlocal depth
+        if text != name:
             return
-        self._depth += 1 if begins else -1
+        depth += 1 if begins else -1
         if begins:
-            self._session.start()
-        elif self._depth == 0:
-            self._session.stop()
+            started.start()
+        elif depth == 0:
+            started.stop()
+
+    return sees
 
 
 def _stop_at_the_end(started: TorchSession) -> None:
@@ -94,22 +95,3 @@ def _stop_when_terminated(started: TorchSession) -> None:
     if on_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
         os.register_at_fork(after_in_child=forget)
-
-
-def _hide_from_dynamo() -> None:
-    """Keep torch.compile from tracing our frames, as if they were written in C."""
-    skip = sys.modules["torch._dynamo.decorators"].skip_code
-    modules = (mirrored_ranges, nvtx_calls, session)
-    values = [value for module in modules for value in vars(module).values()]
-    own = [v for v in values if getattr(v, "__module__", "").startswith(__package__ or "-")]
-    methods = [value for each in own if isinstance(each, type) for value in vars(each).values()]
-    for each in (*own, *methods):
-        if hasattr(each, "__code__"):
-            _skip(skip, each.__code__)
-
-
-def _skip(skip: Any, code: CodeType) -> None:
-    skip(code)
-    for inner in code.co_consts:
-        if isinstance(inner, type(code)):
-            _skip(skip, inner)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import linecache
-import sqlite3
 import tokenize
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
@@ -17,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.recorders.tables.python_sample_tables import damaged_export, write_table
-from traceview.tables import NULL
+from traceview.recorders.written_tables import Row, write_table
+from traceview.tables import NULL, Integers, Table
 from traceview.trace import Trace, program_files
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import EXCERPTS_TABLE, LINE_CHARACTERS, SOURCE_LINES
@@ -28,9 +27,7 @@ AROUND = 4
 MOST_LINES = 400
 MOST_BYTES = 1 << 20
 SOURCE_CHARACTERS = 120
-_COLUMNS = {"file": str, "line": int, "text": str}
-
-Row = dict[str, object]
+_COLUMNS = {"file": "TEXT", "line": "INTEGER", "text": "TEXT"}
 
 
 class NamedLine(NamedTuple):
@@ -49,25 +46,25 @@ def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bo
     damaged.
     """
     trace = load(database)
-    try:
-        _write(database, SOURCE_LINES, list(_stack_lines(trace)))
-        if excerpts:
-            lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
-            _write(database, EXCERPTS_TABLE, excerpt_rows(filter(None, lines), folders))
-    except sqlite3.Error as error:
-        raise damaged_export(error) from error
+    tables: dict[str, Sequence[Row]] = {SOURCE_LINES: list(_stack_lines(trace))}
+    if excerpts:
+        lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
+        tables[EXCERPTS_TABLE] = excerpt_rows(filter(None, lines), folders)
+    for name, rows in tables.items():
+        if rows:
+            write_table(database, name, _COLUMNS, rows)
 
 
-def _write(database: Path, name: str, rows: Sequence[Row]) -> None:
-    if rows:
-        write_table(database, name, _COLUMNS, rows)
+def _program_frames(frames: Table) -> Integers:
+    """The rows of python_frames with a line of the program itself."""
+    file = frames.texts("file")
+    own = [code for code, name in enumerate(file.values) if not program_files.is_library(str(name))]
+    return np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
 
 
 def _stack_lines(trace: Trace) -> Iterator[Row]:
     frames = trace.recorded("python_frames")
-    file, line = frames.texts("file"), frames["line"]
-    own = [code for code, name in enumerate(file.values) if not program_files.is_library(str(name))]
-    rows = np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
+    file, line, rows = frames.texts("file"), frames["line"], _program_frames(frames)
     lines = np.unique(np.stack([file.codes[rows], line[rows]]), axis=1)
     for code, number in lines.T.tolist():
         name = str(file.values[code])
@@ -80,10 +77,10 @@ def _waiting(trace: Trace) -> Iterator[NamedLine]:
     marks = trace.recorded("call_sites")
     file, source = marks.texts("file"), marks.texts("source")
     rows = np.flatnonzero((file.codes >= 0) & ~marks.is_null("line"))
-    each = groups.group(file.codes[rows], marks["line"][rows])
+    lines = groups.group(file.codes[rows], marks["line"][rows])
     end = np.where(marks["end_ns"] == NULL, marks["start_ns"], marks["end_ns"])
-    time = groups.sums(each, (end - marks["start_ns"])[rows])
-    for row in rows[each.first[groups.most_first(time)]].tolist():
+    time = groups.sums(lines, (end - marks["start_ns"])[rows])
+    for row in rows[lines.first[groups.most_first(time)]].tolist():
         yield NamedLine(str(file[row]), int(marks["line"][row]), source[row])
 
 
@@ -91,40 +88,34 @@ def _sampled(trace: Trace) -> Iterator[NamedLine]:
     """The program's innermost line of each Python stack, most sampled lines first."""
     frames, stacks = trace.recorded("python_frames"), trace.recorded("python_samples")["stack"]
     file, line, stack = frames.texts("file"), frames["line"], frames["stack"]
-    own = [code for code, name in enumerate(file.values) if not program_files.is_library(str(name))]
-    rows = np.flatnonzero(np.isin(file.codes, own) & ~frames.is_null("line"))
+    rows = _program_frames(frames)
     rows = rows[np.append(True, np.diff(stack[rows]) != 0)[: len(rows)]]
-    each = groups.group(file.codes[rows], line[rows])
+    lines = groups.group(file.codes[rows], line[rows])
     samples = np.bincount(stacks, minlength=int(stack.max(initial=0)) + 1)
-    often = groups.sums(each, samples[stack[rows]])
-    for row in rows[each.first[groups.most_first(often)]].tolist():
+    often = groups.sums(lines, samples[stack[rows]])
+    for row in rows[lines.first[groups.most_first(often)]].tolist():
         yield NamedLine(str(file[row]), int(line[row]), None)
 
 
 def excerpt_rows(lines: Iterator[NamedLine], folders: Sequence[Path]) -> list[Row]:
     """Rows for the lines and their neighbours, each line once, at most MOST_LINES."""
-    known: dict[str, list[str] | None] = {}
+    texts: dict[str, list[str] | None] = {}
     rows: dict[tuple[str, int], Row] = {}
-    for each in lines:
-        if each.file not in known:
-            known[each.file] = _text_of(each.file, folders)
-        text = known[each.file]
-        if text is None or not _is_there(each, text):
+    for file, line, source in lines:
+        if file not in texts:
+            texts[file] = _text_of(file, folders)
+        text = texts[file]
+        # The file may have changed since: then it has another text in the line, or ends before it.
+        if text is None or not 1 <= line <= len(text):
             continue
-        first, last = max(1, each.line - AROUND), min(len(text), each.line + AROUND)
-        for number in range(first, last + 1):
-            row: Row = {"file": each.file, "line": number, "text": _kept(text[number - 1])}
-            rows.setdefault((each.file, number), row)
+        if source is not None and flat(text[line - 1]) != flat(source):
+            continue
+        for number in range(max(1, line - AROUND), min(len(text), line + AROUND) + 1):
+            row = {"file": file, "line": number, "text": _kept(text[number - 1])}
+            rows.setdefault((file, number), row)
         if len(rows) >= MOST_LINES:
             break
     return list(rows.values())[:MOST_LINES]
-
-
-def _is_there(named: NamedLine, text: Sequence[str]) -> bool:
-    """Whether the file has the line, with the text that the program had there."""
-    if not 1 <= named.line <= len(text):
-        return False
-    return named.source is None or flat(text[named.line - 1]) == flat(named.source)
 
 
 def _text_of(file: str, folders: Sequence[Path]) -> list[str] | None:
@@ -134,29 +125,28 @@ def _text_of(file: str, folders: Sequence[Path]) -> list[str] | None:
             if program_files.is_library(str(path.resolve())) or not path.is_file():
                 continue
             if path.stat().st_size <= MOST_BYTES:
-                return _decoded(path.read_bytes())
+                content = path.read_bytes()
+                # Python source declares its encoding.
+                encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+                decoded = content.decode(encoding, "replace")
+                return decoded.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         except (OSError, ValueError, SyntaxError, LookupError):
             continue
     return None
 
 
-def _decoded(content: bytes) -> list[str]:
-    """The lines of Python source, in the encoding that it declares."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    text = content.decode(encoding, "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
 def flat(text: str) -> str:
     """A line without indentation, printable and cut to SOURCE_CHARACTERS, as marks store it."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return _cut(" ".join(plain.split()), SOURCE_CHARACTERS)
+    return _cut(" ".join(_printable(text).split()), SOURCE_CHARACTERS)
 
 
 def _kept(text: str) -> str:
     """A line with its indentation, printable."""
-    plain = "".join(c if c.isprintable() else " " for c in text.expandtabs(4))
-    return _cut(plain.rstrip(), LINE_CHARACTERS)
+    return _cut(_printable(text.expandtabs(4)).rstrip(), LINE_CHARACTERS)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _cut(text: str, most: int) -> str:

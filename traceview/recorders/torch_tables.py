@@ -13,14 +13,14 @@ import numpy as np
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.recorders.injected.traceview_injected.torch_profile import mirrored_ranges, session
-from traceview.recorders.tables.python_sample_tables import SampledProcess, sampled_process
-from traceview.tables import Array, Mask, Table, Texts, constant, object_array, rows_of
+from traceview.recorders.written_tables import SampledProcess, sampled_process
+from traceview.tables import Array, Mask, Table, Texts, object_array, rows_of
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.nsys.rows import INT32, Staged
 from traceview.trace.nsys.sync_sites import split_marks
 from traceview.trace.schema import TABLES
 from traceview.trace.schema.program import THREADS
+from traceview.trace.staged import INT32, Staged, absent_texts
 
 
 def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
@@ -66,19 +66,18 @@ def _named(staged: Staged, texts: Sequence[tuple[str | None, str, str]]) -> Stag
     """The ranges, with text, domain and kind filled in where a mirrored range has a number."""
     names = staged["name"]
     assert isinstance(names, Texts)
-    number_of = np.array([_number(str(name), len(texts)) for name in names.values] + [-1], np.int64)
+    prefix = mirrored_ranges.PREFIX
+    number_of = np.full(len(names.values) + 1, -1, np.int64)
+    for code, name in enumerate(map(str, names.values)):
+        digits = name.removeprefix(prefix)
+        if digits != name and digits.isdecimal() and len(digits) < 10 and int(digits) < len(texts):
+            number_of[code] = int(digits)
     number = number_of[names.codes]
     mirrored = number >= 0
     if not mirrored.any():
         return staged
     columns = zip(("domain", "name", "kind"), zip(*texts, strict=True), strict=True)
     return {**staged, **{c: _replaced(staged[c], mirrored, number, new) for c, new in columns}}
-
-
-def _number(name: str, count: int) -> int:
-    number = name.removeprefix(mirrored_ranges.PREFIX)
-    own = number != name and number.isdecimal() and len(number) < 10
-    return int(number) if own and int(number) < count else -1
 
 
 def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[str | None]) -> Texts:
@@ -96,20 +95,28 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
     """The trace with the Python stacks that the sampler in the program took."""
     origin = int(trace.run.get("clock_origin_ns", "0"))
     clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
-    last = _last_ns(trace)
+    ends = [
+        int(table["end_ns"].max())
+        for table in trace.tables.values()
+        if len(table) and any(column.name == "end_ns" for column in table.columns)
+    ]
+    last = max(ends, default=0)
     kept = [sample for sample in clocked if 0 <= sample[0] <= last]
     frames = [frame for frame in sampled.frames if frame]
     if not kept or not frames:
         return trace
     time, thread, stack = np.array(kept, np.int64).T
     threads, row = _thread_rows(trace, sampled.process_id, thread)
-    known, number = _stack_numbers(stack, frames)
+    # New numbers of the stacks with frames that were sampled; −1 for those without frames.
+    used = {frame[0] for frame in frames}.intersection(stack.tolist())
+    number_of = {old: new for new, old in enumerate(sorted(used))}
+    number = np.array([number_of.get(old, -1) for old in stack.tolist()], np.int32)
     samples: dict[str, Any] = {
         "time_ns": time,
         "process": threads["process"][row],
         "thread": row.astype(np.int32),
         "stack": number,
-        "state": Texts(constant(-1, len(time), np.int32), object_array([])),
+        "state": absent_texts(len(time)),
     }
     order = np.flatnonzero(number >= 0)
     order = order[np.argsort(time[order], kind="stable")]
@@ -119,18 +126,9 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         "python_samples": Table(
             TABLES["python_samples"].columns, {c: rows_of(v, order) for c, v in samples.items()}
         ),
-        "python_frames": _frames(known, frames),
+        "python_frames": _frames(number_of, frames),
     }
     return replace(trace, tables=tables)
-
-
-def _last_ns(trace: Trace) -> int:
-    ends = [
-        int(table["end_ns"].max())
-        for table in trace.tables.values()
-        if len(table) and any(column.name == "end_ns" for column in table.columns)
-    ]
-    return max(ends, default=0)
 
 
 def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, Array]:
@@ -148,28 +146,15 @@ def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, A
     return Table.from_rows(THREADS.columns, rows), np.array(numbers, np.int64)[codes.reshape(-1)]
 
 
-def _stack_numbers(
-    stack: Array, frames: Sequence[tuple[int, int, str, str]]
-) -> tuple[dict[int, int], Array]:
-    """New numbers of the stacks with frames, and each sample's stack (−1 without frames)."""
-    described = np.unique(np.array([frame[0] for frame in frames], np.int64))
-    used = np.intersect1d(described, stack)
-    known = {int(old): new for new, old in enumerate(used.tolist())}
-    place = np.searchsorted(used, stack).clip(0, max(len(used) - 1, 0))
-    number = np.where(used[place] == stack, place, -1) if len(used) else np.full(len(stack), -1)
-    return known, number.astype(np.int32)
-
-
-def _frames(known: Mapping[int, int], frames: Sequence[tuple[int, int, str, str]]) -> Table:
+def _frames(number_of: Mapping[int, int], frames: Sequence[tuple[int, int, str, str]]) -> Table:
     rows: list[dict[str, Any]] = []
     depth: dict[int, int] = {}
     for old, line, file, function in frames:
-        stack = known.get(old)
+        stack = number_of.get(old)
         if stack is not None:
             place = depth[stack] = depth.get(stack, -1) + 1
             where = {"file": file, "line": line if 0 < line <= INT32.max else None}
-            rows.append({"stack": stack, "depth": place, **where, "function": function})
+            named = {**where, "function": function, "source": None}
+            rows.append({"stack": stack, "depth": place, **named})
     rows.sort(key=lambda row: (row["stack"], row["depth"]))
-    return Table.from_rows(
-        TABLES["python_frames"].columns, [{**row, "source": None} for row in rows]
-    )
+    return Table.from_rows(TABLES["python_frames"].columns, rows)

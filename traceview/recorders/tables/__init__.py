@@ -1,1 +1,0 @@
-"""Tables that `traceview record` adds to a trace: kernel code, source lines, samples, the run."""
