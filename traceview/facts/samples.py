@@ -35,19 +35,17 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
     """The compiler frame of each stack; none where the compiler is being imported or shut down."""
     frames = trace.recorded("python_frames")
     files, stack = frames.texts("file"), frames["stack"]
-    known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
-    tool = known[files.codes]
+    tools = [compilers.tool_of_file(str(name)) for name in files.values]
+    tool = np.array([*tools, -1], np.int64)[files.codes]
     result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
     # Frames come by stack, innermost first, so the last assignment leaves the outermost one.
     rows = np.flatnonzero(tool >= 0)
     result[stack[rows]] = tool[rows]
     outermost = np.full(len(result), -1, np.int64)
     outermost[stack[rows]] = rows
-    functions = frames.texts("function")
-    idle = functions.isin([name for name in functions.values if compilers.IDLE.match(str(name))])
+    idle = frames.texts("function").matching(compilers.IDLE.match)
     result[(outermost >= 0) & idle[outermost]] = -1
-    importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
-    imports = np.flatnonzero(files.isin(importing))
+    imports = np.flatnonzero(files.matching(lambda name: compilers.IMPORTS in name))
     result[stack[imports[imports > outermost[stack[imports]]]]] = -1
     return CompilerFrames(result, np.where(result >= 0, outermost, -1))
 
@@ -57,7 +55,7 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
 UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
 """Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
-_OWN = r"(^|/)traceview_injected/"
+_RECORDER = r"(^|/)traceview_injected/"
 _INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/"
 _GENERATED = r"/torchinductor_[^/]*/"
 # Frames are written `torch/nn/functional.py::linear`.
@@ -114,9 +112,14 @@ def stack_lines(trace: Trace) -> StackLines:
         result[stack[rows[::-1]]] = rows[::-1]
         return result
 
-    own, library = matching(_OWN), _of_library(frames)
-    user = first_row(~library & ~own)
-    leaf = first_row(~own)
+    # Code in <string> is generated, except for that of `python -c`, which is outermost.
+    text = frames.texts("file").isin(["<string>"])
+    outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
+    generated = text & ~np.isin(stack, stack[text & outermost])
+    library = frames.texts("file").matching(is_library) | generated
+    recorder = matching(_RECORDER)
+    user = first_row(~library & ~recorder)
+    leaf = first_row(~recorder)
     user_depth = np.where(user >= 0, depth[user], np.iinfo(np.int32).max)
     below = depth < user_depth[stack]
 
@@ -141,7 +144,7 @@ def stack_lines(trace: Trace) -> StackLines:
         (below_user(_RESULTS), activities.RESULT_WAIT),
     )
     doing = np.select([test for test, _ in rules], [kind for _, kind in rules], activities.CPU)
-    inner = first_row(~own & library & below)
+    inner = first_row(~recorder & library & below)
     return StackLines(
         frame=user,
         leaf=leaf,
@@ -167,33 +170,16 @@ def leaves_in(trace: Trace, frame: re.Pattern[str]) -> Mask:
 
 def leaves_at(trace: Trace, text: re.Pattern[str]) -> tuple[Mask, Mask]:
     """True for the stacks whose innermost line matches, and for those where that is known."""
-    source = trace.recorded("python_frames").texts("source")
-    leaf = stack_lines(trace).leaf
-    matches = source.isin([str(line) for line in source.values if text.search(str(line))])
-    known = source.codes >= 0
-    return np.append(matches, False)[leaf], np.append(known, False)[leaf]
+    source, leaf = trace.recorded("python_frames").texts("source"), stack_lines(trace).leaf
+    matches, recorded = source.matching(text.search), source.codes >= 0
+    return np.append(matches, False)[leaf], np.append(recorded, False)[leaf]
 
 
 def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:
     """True for the stacks whose innermost frame is at a program line whose source matches."""
     frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
-    source = frames.texts("source")
-    matching = source.isin([str(line) for line in source.values if text.search(str(line))])
+    matching = frames.texts("source").matching(text.search)
     result: Mask = np.append(matching & (frames["depth"] == 0), False)[frame]
-    return result
-
-
-def _of_library(frames: Table) -> Mask:
-    """True for the frames outside the user's program.
-
-    Code in <string> is generated, except for that of `python -c`, which is outermost.
-    """
-    file, stack = frames.texts("file"), frames["stack"]
-    of_file = np.array([is_library(str(name)) for name in file.values] or [False], bool)
-    text = file.isin(["<string>"])
-    outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
-    program = np.isin(stack, stack[text & outermost])
-    result: Mask = of_file[file.codes] | (text & ~program)
     return result
 
 
@@ -224,26 +210,23 @@ def _named_frames(trace: Trace) -> _NamedFrames:
 def _inner_names(frames: Table, rows: Integers) -> Texts:
     """`torch.nn.functional.linear` for a frame, absent for row −1."""
     file, function = frames.texts("file"), frames.texts("function")
-    known = np.flatnonzero(rows >= 0)
-    pairs = groups.group(file.codes[rows[known]], function.codes[rows[known]])
-    first = rows[known][pairs.first].tolist()
+    present = np.flatnonzero(rows >= 0)
+    pairs = groups.group(file.codes[rows[present]], function.codes[rows[present]])
+    first = rows[present][pairs.first].tolist()
     names = Texts.of(_dotted(str(file[row]), str(function[row])) for row in first)
     codes = np.full(len(rows), -1, np.int32)
-    codes[known] = names.codes[pairs.ids]
+    codes[present] = names.codes[pairs.ids]
     return Texts(codes, names.values)
 
 
 def _dotted(file: str, function: str) -> str:
+    path = re.sub(_INSTALLED, "", file).removesuffix(".py").removesuffix("/__init__")
+    module = path.strip(" <>").replace("/", ".").lstrip(".")
     if function in UNNAMED_FUNCTIONS:
-        return _module(file)
+        return module
     if re.search(_GENERATED, file):
         return f"torch.compile.{function}"
-    return f"{_module(file)}.{function}".lstrip(".")
-
-
-def _module(file: str) -> str:
-    path = re.sub(_INSTALLED, "", file).removesuffix(".py").removesuffix("/__init__")
-    return path.strip(" <>").replace("/", ".").lstrip(".")
+    return f"{module}.{function}".lstrip(".")
 
 
 # The line of the program at which Python samples show a thread during its waits.
@@ -271,16 +254,15 @@ def sample_waits(trace: Trace) -> Integers:
     """Row in `waits` of the wait around each Python sample, or −1; the last to begin of several."""
     samples, every = trace.recorded("python_samples"), waits(trace)
     result = np.full(len(samples), -1, np.int64)
-    for thread in groups.different(samples["thread"]).tolist():
-        own = np.flatnonzero(every.thread == thread)
-        if not len(own):
-            continue
-        own = own[np.argsort(every.start_ns[own], kind="stable")]
-        rows = np.flatnonzero(samples["thread"] == thread)
-        time = samples["time_ns"][rows]
-        wait = own[np.maximum(np.searchsorted(every.start_ns[own], time, side="right") - 1, 0)]
-        within = (every.start_ns[wait] <= time) & (time < every.end_ns[wait])
-        result[rows] = np.where(within, wait, -1)
+    # Waits are in order of start.
+    of_thread = groups.rows_of(every.thread)
+    for thread, rows in groups.rows_of(samples["thread"]).items():
+        if thread in of_thread:
+            made, time = of_thread[thread], samples["time_ns"][rows]
+            last = np.searchsorted(every.start_ns[made], time, side="right") - 1
+            wait = made[np.maximum(last, 0)]
+            within = (every.start_ns[wait] <= time) & (time < every.end_ns[wait])
+            result[rows] = np.where(within, wait, -1)
     return result
 
 
@@ -289,15 +271,15 @@ def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
     inside = np.flatnonzero(groups.isin(sample_waits(trace), rows))
     frame = stack_lines(trace).frame[samples["stack"][inside]]
-    known = frame[frame >= 0]
-    if not len(known):
+    frame = frame[frame >= 0]
+    if not len(frame):
         return None
-    each = groups.group(frames.texts("file").codes[known], frames["line"][known])
-    count = groups.count(each)
+    lines = groups.group(frames.texts("file").codes[frame], frames["line"][frame])
+    count = groups.count(lines)
     most = int(np.argmax(count))
     number = int(count[most])
     if number < LEAST_SAMPLES or number < LEAST_FRACTION * len(inside):
         return None
-    row = int(known[each.first[most]])
+    row = int(frame[lines.first[most]])
     file, function = (str(frames.texts(name)[row]) for name in ("file", "function"))
     return SampledLine(file, int(frames["line"][row]), function, number)

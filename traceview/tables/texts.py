@@ -92,9 +92,14 @@ class Texts:
 
     def isin(self, wanted: Iterable[str]) -> Mask:
         """True for the rows whose text is one of `wanted`."""
-        chosen = set(wanted)
-        hit = np.fromiter(map(chosen.__contains__, self.values), bool, len(self.values))
-        result: Mask = _lookup(hit, self.codes) & (self.codes >= 0)
+        return self.matching(set(wanted).__contains__)
+
+    def matching(self, test: Callable[[str], object]) -> Mask:
+        """True for the rows whose text passes the test, which runs once per distinct text."""
+        if not len(self.values):
+            return np.zeros(len(self.codes), bool)
+        hit = np.fromiter(map(test, self.values), bool, len(self.values))
+        result: Mask = picked(hit, self.codes) & (self.codes >= 0)
         return result
 
 
@@ -164,11 +169,6 @@ class TextsOneByOne(MadeTexts):
     __slots__ = ()
 
     _FEW = 1
-
-
-def _lookup(values: Array, codes: Array) -> Array:
-    """`values[codes]` that also works without any values."""
-    return picked(values, codes) if len(values) else np.zeros(len(codes), values.dtype)
 
 
 def rows_of(values: Array | Texts, rows: Array | slice) -> Array | Texts:

@@ -22,7 +22,7 @@ from traceview.facts.operations.hosts import device_hosts
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels, selected_operations
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.rules.engine import findings
 from traceview.tables import (
@@ -44,7 +44,7 @@ from traceview.vocabulary.libraries import tile
 
 
 def compute(trace: Trace) -> Result:
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_kernels(trace)
     return Result(
         Deferred(lambda: _tables(trace, chosen)),
         tuple(findings(trace, RULES)),

@@ -21,8 +21,7 @@ from traceview.facts.operations.kernel_classes import (
     kernel_owners,
 )
 from traceview.facts.operations.operations import Kind, operations, operations_by_stream
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.steps.warm_up import steady_operations
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_subject
 from traceview.tables import RowNumbers
@@ -40,7 +39,7 @@ def _storms(trace: Trace) -> Iterator[TimeClaim]:
     device = int(np.argmax(np.bincount(ops.device[rows])))
     on_device = ops.device[rows] == device
     rows, after = rows[on_device], after[on_device]
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
+    steady = steady_operations(trace) & (ops.device == device)
     every = int(steady.sum())
     if len(rows) < max(_MANY, _LEAST_FRACTION * every):
         return
@@ -83,5 +82,5 @@ def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
     follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[then] == Kind.KERNEL)
     now, then = now[follows], then[follows]
     own = kernel_owners(trace)[ops.row[then]] == KernelOwner.PROGRAM
-    own &= selected_operations(trace)[now] & ~operations_in_warm_up(trace)[now]
+    own &= steady_operations(trace)[now]
     return now[own], then[own]

@@ -23,10 +23,9 @@ from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.steps.steps import steps
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.steps.warm_up import steady_operations
 from traceview.findings import (
     RECORDING,
     Evidence,
@@ -225,7 +224,7 @@ def _made_at(row: Mapping[str, Cell], line: SampledLine | None) -> str:
 def _upload_line(trace: Trace, device: int) -> SampledLine | None:
     """The line of the program that uploads pageable memory after warm-up, from Python samples."""
     ops = operations(trace)
-    chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
+    chosen = pageable_uploads(trace) & steady_operations(trace)
     calls = ops.call[chosen & ops.launched & (ops.device == device)]
     return sampled_line(trace, np.flatnonzero(groups.isin(waits(trace).call, calls)))
 

@@ -7,8 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.kernel_classes import communication_kernels
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.estimate import Floats, WorkEstimate
 from traceview.facts.work.from_metrics import alone
@@ -70,7 +69,7 @@ class WorkItems:
 
 def work_items(trace: Trace) -> WorkItems:
     """The selected work of the trace without communication, whose time is mostly waiting."""
-    chosen = selected_operations(trace)[kernel_operations(trace)] & ~communication_kernels(trace)
+    chosen = selected_kernels(trace) & ~communication_kernels(trace)
     passages = kernel_work(trace).passages
     if passages is None or not (passages.of >= 0).any():
         return _kernels(trace, np.flatnonzero(chosen))

@@ -15,8 +15,7 @@ from traceview.errors import InputError, TraceviewError
 from traceview.facts.code.gathered import gathered_code
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations import concurrency, kernel_classes
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.groups import Groups
@@ -237,7 +236,7 @@ def _sides(values: Integers) -> Sides:
 @fact
 def configurations(trace: Trace) -> Configurations:
     """Configurations of the selected kernels."""
-    return _configurations_of(trace, selected_operations(trace)[kernel_operations(trace)])
+    return _configurations_of(trace, selected_kernels(trace))
 
 
 @fact
@@ -245,7 +244,7 @@ def every_configuration(trace: Trace) -> Configurations:
     """Configurations of all kernels, whatever is selected."""
     if not trace.selection:
         return configurations(trace)
-    return _configurations_of(trace, constant(True, len(kernel_operations(trace)), bool))
+    return _configurations_of(trace, constant(True, len(trace.recorded("kernels")), bool))
 
 
 def single_launches(trace: Trace, rows: Integers) -> Configurations:

@@ -14,8 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.wave_quantization.configurations import KEYS, Sides
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.tensor_shapes import Gemm
@@ -67,7 +66,7 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
     shaped = shaped_gemms(trace)
     if shaped is None:
         return ()
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_kernels(trace)
     inside = chosen[shaped.rows]
     rows, of = shaped.rows[inside], shaped.of[inside]
     kernels = trace.recorded("kernels").take(rows)

@@ -149,13 +149,24 @@ def cpu_time(trace: Trace) -> CpuTime:
     graph_ns = spent_in(launching | (calls.does == cuda_api.CallKind.GRAPH))
     by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
     overheads = trace.recorded("overheads")
-    own = profiler_overheads(trace) & ~overheads.is_null("thread")
-    profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    by_profiler = profiler_overheads(trace) & ~overheads.is_null("thread")
+    profiler = (overheads[name][by_profiler] for name in ("thread", "start_ns", "end_ns"))
+    jit, loads = trace.recorded("jit_compilations"), [cuda_api.CallKind.LOAD]
+    # Loads from the driver's cache compile nothing.
+    compiled = jit.take(jit.texts("operation").isin(["compile"]))
+    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
+    rows = np.flatnonzero(np.isin(calls.does, [*loads, cuda_api.CallKind.LOOK_UP]) | lazy)
+    loading = (
+        np.concatenate((getattr(calls, name)[rows], jit[name]))
+        for name in ("thread", "start_ns", "end_ns")
+    )
     return CpuTime(
         staging_ns=staging_time(gaps, launches, copies.pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
-        jit_ns=time_on_thread(gaps, launches, *_jit_times(trace)),
-        loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
+        jit_ns=time_on_thread(
+            gaps, launches, compiled["thread"], compiled["start_ns"], compiled["end_ns"]
+        ),
+        loading_ns=time_on_thread(gaps, launches, *loading),
         allocating_ns=spent_in(calls.does == cuda_api.CallKind.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
         profiler_ns=time_on_thread(gaps, launches, *profiler),
@@ -175,30 +186,6 @@ def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Inte
     return result
 
 
-def _loading_calls(trace: Trace, calls: cuda_api.ApiCalls) -> Mask:
-    """True for the API calls that load code, long first launches included."""
-    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
-    result: Mask = np.isin(calls.does, [cuda_api.CallKind.LOAD, cuda_api.CallKind.LOOK_UP]) | lazy
-    return result
-
-
-def _jit_times(trace: Trace) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of JIT compilations by the driver, without loads from its cache."""
-    jit = trace.recorded("jit_compilations")
-    jit = jit.take(jit.texts("operation").isin(["compile"]))
-    return jit["thread"], jit["start_ns"], jit["end_ns"]
-
-
-def _loading_times(trace: Trace, calls: cuda_api.ApiCalls) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of calls that load code, JIT compilations and JIT cache loads."""
-    rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
-    return (
-        np.concatenate((calls.thread[rows], jit["thread"])),
-        np.concatenate((calls.start_ns[rows], jit["start_ns"])),
-        np.concatenate((calls.end_ns[rows], jit["end_ns"])),
-    )
-
-
 def _first_pinning_calls(trace: Trace) -> Mask:
     """True for the call by which each process first allocates pinned memory.
 
@@ -206,8 +193,7 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     memory, so a loop that allocates more of it is not a first use.
     """
     calls = trace.recorded("api_calls")
-    names = calls.texts("name")
-    rows = np.flatnonzero(names.isin([name for name in names.values if _PINS.match(str(name))]))
+    rows = np.flatnonzero(calls.texts("name").matching(_PINS.match))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     _, first = np.unique(calls["process"][rows], return_index=True)
     result = np.zeros(len(calls), bool)
@@ -221,7 +207,5 @@ def profiler_overheads(trace: Trace) -> Mask:
     nsys lists each dlopen of the program among them, which is the program's own loading.
     """
     overheads = trace.recorded("overheads")
-    names = overheads.texts("name")
-    loading = [str(name) for name in names.values if str(name).startswith("dlopen")]
-    result: Mask = overheads.texts("kind").isin(["profiler", "cupti"]) & ~names.isin(loading)
-    return result
+    loading = overheads.texts("name").matching(lambda name: name.startswith("dlopen"))
+    return overheads.texts("kind").isin(["profiler", "cupti"]) & ~loading

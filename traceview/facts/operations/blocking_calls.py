@@ -10,7 +10,7 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
 from traceview.records import record
-from traceview.tables import Array, Integers, RowNumbers
+from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact_without_ranges
 
 
@@ -43,7 +43,10 @@ def waits(trace: Trace) -> Waits:
         does,
         [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP],
     )
-    blocking[_pageable_copy_calls(trace, does)] = True
+    ops = operations(trace)
+    copying = ops.call[copies.pageable_copies(trace) & ops.launched]
+    # An Async copy through pageable memory blocks as well.
+    blocking[copying[does[copying] == CallKind.COPY_ASYNC]] = True
     rows = np.flatnonzero(blocking)
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     process = calls["process"][rows]
@@ -56,14 +59,6 @@ def waits(trace: Trace) -> Waits:
         thread=calls["thread"][rows],
         device=_devices(trace, rows, process),
     )
-
-
-def _pageable_copy_calls(trace: Trace, does: Array) -> RowNumbers:
-    """Rows of api_calls whose Async copy blocks, since it goes through pageable memory."""
-    ops = operations(trace)
-    calls = ops.call[copies.pageable_copies(trace) & ops.launched]
-    blocking: RowNumbers = calls[does[calls] == CallKind.COPY_ASYNC]
-    return blocking
 
 
 def _devices(trace: Trace, call: Integers, process: Array) -> Integers:

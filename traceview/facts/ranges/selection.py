@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.errors import InputError
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, complement, inside, intersection, union
 from traceview.records import record
@@ -227,6 +227,11 @@ def selected_operations(trace: Trace) -> Mask:
     if not trace.selection:
         return constant(True, len(ops), bool)
     return selected(trace, ops.process, issued_ns(trace))
+
+
+def selected_kernels(trace: Trace) -> Mask:
+    """True for the rows of kernels that are selected."""
+    return selected_operations(trace)[kernel_operations(trace)]
 
 
 @fact
