@@ -96,11 +96,18 @@ class Texts:
 
     def matching(self, test: Callable[[str], object]) -> Mask:
         """True for the rows whose text passes the test, which runs once per distinct text."""
-        if not len(self.values):
-            return np.zeros(len(self.codes), bool)
-        hit = np.fromiter(map(test, self.values), bool, len(self.values))
-        result: Mask = picked(hit, self.codes) & (self.codes >= 0)
-        return result
+        values = self.values
+        # Code −1, absent, picks the last element.
+        hit = np.zeros(len(values) + 1, bool)
+        if len(self.codes) < len(values):
+            # Few rows of a column that shares its values with others: the rest is not tested.
+            hit[self.codes] = True
+            used = np.flatnonzero(hit[:-1])
+            hit[used] = np.fromiter(map(test, values[used]), bool, len(used))
+        else:
+            hit[:-1] = np.fromiter(map(test, values), bool, len(values))
+        hit[-1] = False
+        return picked(hit, self.codes)
 
 
 class TextSource(Protocol):

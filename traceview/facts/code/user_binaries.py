@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from traceview import groups
 from traceview.errors import InputError
 from traceview.ptx.model import Compiled
 from traceview.tables import Table
@@ -23,42 +24,35 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
     Raises InputError if none did.
     """
     kernels = trace.recorded("kernels")
-    names = [kernels.texts(column) for column in ("name", "mangled_name")]
-    ran = {str(value) for texts in names for value in texts.values[sorted({*texts.codes} - {-1})]}
+    texts = [kernels.texts(column) for column in ("name", "mangled_name")]
+    used = [text.values_of(groups.different(text.codes[text.codes >= 0])) for text in texts]
+    ran = {name for names in used for name in names}
     ours = [kernel for kernel in given if kernel.name in ran]
     if not ours:
-        raise InputError(*_no_match(given))
+        different = list(dict.fromkeys(kernel.name for kernel in given))
+        listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
+        more = " …" if len(different) > _MOST_NAMES else ""
+        what = "no kernel of the files given with --cubin ran in the trace"
+        raise InputError(what, f"they have {listed}{more}")
     # A file with many kernels is packed once.
     blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
-    texts = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
-    before = list(trace.recorded("kernel_code").rows())
-    added = [_row(kernel, blobs, texts) for kernel in ours]
-    table = Table(KERNEL_CODE.columns, _columns([*before, *added]))
-    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())
-
-
-def _no_match(given: Sequence[Compiled]) -> tuple[str, str]:
-    different = list(dict.fromkeys(kernel.name for kernel in given))
-    listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
-    more = " …" if len(different) > _MOST_NAMES else ""
-    return "no kernel of the files given with --cubin ran in the trace", f"they have {listed}{more}"
-
-
-def _row(
-    kernel: Compiled, blobs: Mapping[bytes, bytes], texts: Mapping[str, bytes]
-) -> dict[str, Any]:
-    known = {
-        "name": kernel.name,
-        "arch": kernel.arch,
-        "signature": "[]",
-        "constexprs": "{}",
-        "options": "{}",
-        "source_file": kernel.source_file,
-        "ptx": texts.get(kernel.ptx or ""),
-        "cubin": blobs.get(kernel.cubin or b""),
+    codes = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
+    rows: list[Mapping[str, Any]] = list(trace.recorded("kernel_code").rows())
+    rows += [
+        {
+            "name": kernel.name,
+            "arch": kernel.arch,
+            "signature": "[]",
+            "constexprs": "{}",
+            "options": "{}",
+            "source_file": kernel.source_file,
+            "ptx": codes.get(kernel.ptx or ""),
+            "cubin": blobs.get(kernel.cubin or b""),
+        }
+        for kernel in ours
+    ]
+    columns = {
+        column.name: [row.get(column.name) for row in rows] for column in KERNEL_CODE.columns
     }
-    return {column.name: known.get(column.name) for column in KERNEL_CODE.columns}
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {column.name: [row[column.name] for row in rows] for column in KERNEL_CODE.columns}
+    table = Table(KERNEL_CODE.columns, columns)
+    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())
