@@ -107,7 +107,7 @@ class Texts:
         else:
             hit[:-1] = np.fromiter(map(test, values), bool, len(values))
         hit[-1] = False
-        return picked(hit, self.codes)
+        return np.array(picked(hit, self.codes))
 
 
 class TextSource(Protocol):

@@ -12,11 +12,18 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
+from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result, TableSpec
 from traceview.analyses.graph_wording import AS_NODES, AS_WHOLE
 from traceview.analyses.recorder_wording import by_recorder, flush
 from traceview.analyses.trace_health import completeness
-from traceview.analyses.trace_health.checks import CHECKS, DIAGNOSTICS, OVERHEADS, STATUSES, Check
+from traceview.analyses.trace_health.checks import (
+    CHECKS,
+    DIAGNOSTICS,
+    OVERHEADS,
+    STATUSES,
+    Check,
+    Status,
+)
 from traceview.analyses.trace_health.recording_cost import profiler_cost, recording_cost
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import CallKind, call_kinds
@@ -24,7 +31,7 @@ from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
 from traceview.facts.operations.unpaired import cut_window, unpaired
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
-from traceview.tables import NULL, Table, Texts
+from traceview.tables import NULL, Array, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 from traceview.units import Value
@@ -37,15 +44,44 @@ def compute(trace: Trace) -> Result:
         {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
         for c in checks
     ]
+    overheads, messages, ops = (
+        trace.recorded("overheads"),
+        completeness.warnings(trace),
+        operations(trace),
+    )
+    first, last = (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
+    within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
+    names, kinds = overheads.texts("name"), overheads.texts("kind")
+    by_purpose = groups.group(names.codes, kinds.codes)
+    of_overheads = {
+        "name": names.take(by_purpose.first),
+        "kind": kinds.take(by_purpose.first),
+        "calls": groups.count(by_purpose),
+        "total_ns": groups.sums(by_purpose, overheads.duration_ns),
+        "in_gpu_span_ns": groups.sums(by_purpose, within),
+    }
+    messages = completeness.warnings(trace)
+    severities, texts = messages.texts("severity"), messages.texts("text")
+    by_text = groups.group(severities.codes, texts.codes)
+    of_messages = {
+        "severity": severities.take(by_text.first),
+        "times": groups.count(by_text),
+        "text": Texts.of((text or "").strip() for text in texts.take(by_text.first).decode()),
+    }
     return Result(
         {
             "checks": Table.from_rows(CHECKS.columns, rows),
-            "overheads": _overheads(trace),
-            "diagnostics": _diagnostics(trace),
+            "overheads": _most_first(OVERHEADS, of_overheads, "total_ns"),
+            "diagnostics": _most_first(DIAGNOSTICS, of_messages, "times"),
         },
         tuple(_finding(check) for check in checks if check.status in ("blind", "warning")),
         notes=tuple(trace.warnings),
     )
+
+
+def _most_first(spec: TableSpec, columns: dict[str, Array | Texts], most: str) -> Table:
+    table = Table(spec.columns, columns)
+    return table.take(np.argsort(-table[most], kind="stable"))
 
 
 def _finding(check: Check) -> Finding:
@@ -82,7 +118,9 @@ def _gpu_work(trace: Trace) -> list[Check]:
         return [Check("GPU work", "note", why, _record(trace))]
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", _record(trace))]
-    if _without_cuda(trace):
+    seen = len(ops) or len(trace.recorded("api_calls"))
+    warned = (_NO_EVENTS in text for text in completeness.warning_texts(trace))
+    if not seen and any(warned):
         return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
@@ -91,19 +129,12 @@ def _gpu_work(trace: Trace) -> list[Check]:
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
 
 
+_NO_EVENTS = "No CUDA events collected"
 _NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
 _SEE_CUDA = (
     "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
     "process, or a child of it, does the GPU work. traceview doctor checks this machine."
 )
-
-
-def _without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
-    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any(
-        "No CUDA events collected" in text for text in completeness.warning_texts(trace)
-    )
 
 
 def _without_gpu(trace: Trace) -> bool:
@@ -167,7 +198,14 @@ def _unpaired(trace: Trace) -> list[Check]:
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     checks = []
     if lost and "kernels" in trace.tables:
-        checks.append(_launches_without_work(trace, lost, int(launching.sum())))
+        template = "{lost:launch call} without GPU work: failed, or the events were lost."
+        values = {"lost": lost, "launches": int(launching.sum())}
+        in_doubt = bool(unknown_idle(trace)) or 2 * lost > values["launches"]
+        template += " That leaves idle time unknown." if in_doubt else ""
+        status: Status = "blind" if in_doubt else "warning"
+        checks.append(
+            Check("launches", status, template, flush(trace), values, all_in_doubt=in_doubt)
+        )
     if orphans:
         unknown = (
             "{operations:operation} without a launch call: their queue wait and range are unknown."
@@ -178,15 +216,6 @@ def _unpaired(trace: Trace) -> list[Check]:
         paired = paired if cut else "Each operation has its launch call."
         checks.append(Check("launches", "ok", paired))
     return checks
-
-
-def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
-    template = "{lost:launch call} without GPU work: failed, or the events were lost."
-    values = {"lost": lost, "launches": launches}
-    if not unknown_idle(trace) and 2 * lost <= launches:
-        return Check("launches", "warning", template, flush(trace), values)
-    template += " That leaves idle time unknown."
-    return Check("launches", "blind", template, flush(trace), values, all_in_doubt=True)
 
 
 def _ranges(trace: Trace) -> list[Check]:
@@ -287,11 +316,6 @@ _COST_REMEDIES = (
 )
 
 
-def _span(trace: Trace) -> tuple[int, int]:
-    ops = operations(trace)
-    return (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
-
-
 _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _gpu_work,
     _unpaired,
@@ -304,40 +328,6 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _profiler_overhead,
     recording_cost,
 )
-
-
-def _overheads(trace: Trace) -> Table:
-    overheads = trace.recorded("overheads")
-    first, last = _span(trace)
-    by_purpose = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
-    total = groups.sums(by_purpose, overheads.duration_ns)
-    within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
-    table = Table(
-        OVERHEADS.columns,
-        {
-            "name": overheads.texts("name").take(by_purpose.first),
-            "kind": overheads.texts("kind").take(by_purpose.first),
-            "calls": groups.count(by_purpose),
-            "total_ns": total,
-            "in_gpu_span_ns": groups.sums(by_purpose, within),
-        },
-    )
-    return table.take(np.argsort(-total, kind="stable"))
-
-
-def _diagnostics(trace: Trace) -> Table:
-    messages = completeness.warnings(trace)
-    by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
-    texts = messages.texts("text").take(by_text.first).decode()
-    table = Table(
-        DIAGNOSTICS.columns,
-        {
-            "severity": messages.texts("severity").take(by_text.first),
-            "times": groups.count(by_text),
-            "text": Texts.of((text or "").strip() for text in texts),
-        },
-    )
-    return table.take(np.argsort(-table["times"], kind="stable"))
 
 
 ANALYSIS = Analysis(

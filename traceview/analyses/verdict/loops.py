@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from traceview import groups, intervals
@@ -50,46 +48,36 @@ def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     """The steady steps of each series, that with most time first."""
     steady = [_steady(trace, rows) for rows in _series(trace)]
     lossy = [_after_warm_up(trace, rows) for rows in steady]
-    devices = _devices(trace, lossy)
-    return tuple(
-        _loop_time(trace, rows, _median(_usual_ns(trace, all_steady)), used)
-        for rows, all_steady, used in zip(lossy, steady, devices, strict=True)
-    )
+    # The devices that run work of the steps of each loop: one pass over the operations. The last
+    # entry is of operations outside all steps.
+    loop = np.full(len(steps(trace)) + 1, -1)
+    for number, rows in enumerate(lossy):
+        loop[rows] = number
+    of_operations = loop[step_of_operations(trace)]
+    inside = np.flatnonzero(of_operations >= 0)
+    of_operations, device = of_operations[inside], operations(trace).device[inside]
+    first = groups.group(of_operations, device).first
+    used = groups.rows_of(of_operations[first])
+    timed, result = pace(trace), []
+    for number, rows in enumerate(lossy):
+        total_ns = _total_ns(trace, rows)
+        result.append(
+            LoopTime(
+                intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
+                total_ns,
+                _median(_usual_ns(trace, steady[number])),
+                frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist()),
+                loop_names(trace)[rows[0]] or "",
+                round(total_ns / len(rows)),
+            )
+        )
+    return tuple(result)
 
 
 def _after_warm_up(trace: Trace, rows: Integers) -> Integers:
     # No time is lost in the first step, which is warm-up in any case.
     later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
     return later if len(later) else rows
-
-
-def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
-    """The devices that run work of the steps of each loop: one pass over the operations."""
-    loop = np.full(len(steps(trace)) + 1, -1)
-    for number, rows in enumerate(loops):
-        loop[rows] = number
-    # The last one is of operations outside all steps.
-    of_operations = loop[step_of_operations(trace)]
-    rows = np.flatnonzero(of_operations >= 0)
-    of_operations, device = of_operations[rows], operations(trace).device[rows]
-    first = groups.group(of_operations, device).first
-    used = groups.rows_of(of_operations[first])
-    return [
-        frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist())
-        for number in range(len(loops))
-    ]
-
-
-def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:
-    timed, total_ns = pace(trace), _total_ns(trace, rows)
-    return LoopTime(
-        intervals.union(timed.begin_ns[rows], timed.end_ns[rows]),
-        total_ns,
-        median_ns,
-        devices,
-        loop_names(trace)[rows[0]] or "",
-        round(total_ns / len(rows)),
-    )
 
 
 def _total_ns(trace: Trace, rows: Integers) -> int:
@@ -104,7 +92,7 @@ def _series(trace: Trace) -> list[Integers]:
     total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
     there = groups.different(all_steps.series[rows])
     order = np.argsort(-total_ns[there], kind="stable")
-    return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]
+    return [rows[all_steps.series[rows] == series] for series in there[order].tolist()]
 
 
 def _steady(trace: Trace, rows: Integers) -> Integers:

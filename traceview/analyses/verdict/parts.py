@@ -20,14 +20,9 @@ from traceview.facts.operations.kernel_classes import (
     communication_operations,
     kernel_classes,
 )
-from traceview.facts.operations.operations import (
-    Kind,
-    kernel_operations,
-    operations,
-    operations_by_device,
-)
-from traceview.facts.ranges import ranges, selection
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.operations.operations import Kind, operations, operations_by_device
+from traceview.facts.ranges import ranges
+from traceview.facts.steps.warm_up import steady_operations
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
@@ -90,14 +85,14 @@ class SteadyParts:
     def named_pct(self, limit: Limit) -> list[tuple[float, str]]:
         """The shares of the span, in percent, of the named parts of a limit, and their names."""
         return [
-            (100.0 * time_ns / max(self.span_ns, 1), each.apart)
-            for each, time_ns in self.named_ns.items()
-            if each.limit == limit
+            (100.0 * time_ns / max(self.span_ns, 1), named.apart)
+            for named, time_ns in self.named_ns.items()
+            if named.limit == limit
         ]
 
     def pct(self, *limits: Limit) -> float:
         """The share of the span that these parts take, in percent."""
-        return 100.0 * sum(self.parts_ns.get(each, 0) for each in limits) / max(self.span_ns, 1)
+        return 100.0 * sum(self.parts_ns.get(limit, 0) for limit in limits) / max(self.span_ns, 1)
 
 
 @fact
@@ -107,14 +102,21 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     work = device_work(trace)
     if not spans:
         return None
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    rows = steady_operations(trace, device)
-    class_ns = _class_times(trace, rows)
-    parts = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
+    device = max(spans, key=lambda device: (spans[device], work[device].steady_ns))
+    rows, ops = steady_rows(trace, device), operations(trace)
+    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
+    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
+    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
+    class_ns = np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
+    # Kernels of unknown class follow the others; all compute where no class is known.
+    compute_ns = sum(int(class_ns[kind]) for kind in COMPUTING)
+    judged_ns = int(class_ns.sum()) - sum(int(class_ns[kind]) for kind in UNJUDGED)
+    compute_fraction = compute_ns / judged_ns if 2 * judged_ns > int(class_ns.sum()) else 1.0
+    parts = _work_parts(trace, rows, work[device].steady_ns, compute_fraction)
     idle, named = _idle_parts(trace, device)
     for limit, idle_ns in idle.items():
         parts[limit] = parts.get(limit, 0) + idle_ns
-    steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
+    steady = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
     return SteadyParts(
         device,
         spans[device],
@@ -128,13 +130,14 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     )
 
 
-def steady_operations(trace: Trace, device: int) -> RowNumbers:
+def steady_rows(trace: Trace, device: int) -> RowNumbers:
+    """The selected operations of a device after warm-up, as rows of operations."""
     return _steady_by_device(trace).get(device, groups.NO_ROWS)
 
 
 @fact
 def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
-    steady = selection.selected_operations(trace) & ~operations_in_warm_up(trace)
+    steady = steady_operations(trace)
     return {
         device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
     }
@@ -145,7 +148,7 @@ def _work_parts(
 ) -> dict[Limit, int]:
     """Busy time of these operations by kind of work."""
     ops = operations(trace)
-    start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
+    start, end, of_kind = (picked(column, rows) for column in (ops.start_ns, ops.end_ns, ops.kind))
     communicating = picked(communication_operations(trace), rows)
     copying = ((of_kind == Kind.COPY) | (of_kind == Kind.SET)) & ~communicating
 
@@ -163,25 +166,6 @@ def _work_parts(
     }
 
 
-def _compute_fraction(time_ns: Integers) -> float:
-    """Fraction of the kernel time by class that goes into classes with much arithmetic.
-
-    Kernels of unknown class follow the others; all count as compute where no class is known.
-    """
-    compute_ns = sum(int(time_ns[kind]) for kind in COMPUTING)
-    judged_ns = int(time_ns.sum()) - sum(int(time_ns[kind]) for kind in UNJUDGED)
-    return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
-
-
-def _class_times(trace: Trace, rows: Array) -> Integers:
-    """Time of the kernels among these operations, by class."""
-    ops = operations(trace)
-    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
-    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
-    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
-    return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
-
-
 def _largest_class(
     trace: Trace, rows: Array, time_ns: Integers, busy_ns: int
 ) -> LargestClass | None:
@@ -190,19 +174,13 @@ def _largest_class(
         return None
     kind = KernelClass(int(np.argmax(time_ns)))
     pct = 100.0 * int(time_ns[kind]) / int(time_ns.sum())
-    fp32 = kind is KernelClass.GEMM and 2 * _fp32_gemm_ns(trace, rows) > int(time_ns[kind])
-    return LargestClass(kind, pct, fp32)
-
-
-def _fp32_gemm_ns(trace: Trace, rows: Array) -> int:
-    ops = operations(trace)
-    chosen = np.zeros(len(ops), bool)
-    chosen[rows] = True
-    kernels = trace.recorded("kernels").take(chosen[kernel_operations(trace)])
-    names = kernels.texts("name")
-    used = groups.different(names.codes[names.codes >= 0]).tolist()
-    gemms = [code for code in used if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
-    return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
+    fp32_ns = 0
+    if kind is KernelClass.GEMM:
+        ops, kernels = operations(trace), trace.recorded("kernels")
+        row = ops.row[rows[ops.kind[rows] == Kind.KERNEL]]
+        fp32 = kernels.texts("name").take(row).matching(is_fp32_gemm_on_cuda_cores)
+        fp32_ns = int(kernels.duration_ns[row[fp32]].sum())
+    return LargestClass(kind, pct, 2 * fp32_ns > int(time_ns[kind]))
 
 
 def _idle_parts(
@@ -220,9 +198,19 @@ def _idle_parts(
     named: dict[IdleCause | Activity, int] = {
         cause: time_ns for cause, time_ns in idle_ns.items() if cause.apart
     }
-    late_ns, spent_ns = idle_ns[CAUSES[LAUNCH_LATE]], _late_ns(trace, device)
+    # What samples show the CPU at instead, as in ACTIVITIES.
+    samples, late_ns = lines.idle_samples(trace), idle_ns[CAUSES[LAUNCH_LATE]]
+    late = (steady & (every.cause == LAUNCH_LATE))[samples.gap]
+    spent = groups.added(samples.doing[late], samples.time_ns[late], len(ACTIVITIES)).tolist()
+    spent_ns = {doing: time_ns for doing, time_ns in enumerate(spent) if doing != CPU}
     loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
-    spent_ns = {DATA_LOADING: max(loading_ns, _data_loading_ns(trace, device)), **spent_ns}
+    # Or it is in ranges that are named for loading data.
+    sites, patterns = late_idle(trace), ranges.range_tree(trace).patterns
+    named_rows = (sites.device == device) & (sites.pattern >= 0) & (sites.steady_ns > 0)
+    rows = np.flatnonzero(named_rows)
+    loads = patterns.with_name(lambda name: bool(_LOADS.search(name)))[sites.pattern[rows]]
+    loading_ns = max(loading_ns, int(sites.steady_ns[rows[loads]].sum()))
+    spent_ns = {DATA_LOADING: loading_ns, **spent_ns}
     for doing, time_ns in spent_ns.items():
         moved_ns = min(time_ns, late_ns)
         late_ns -= moved_ns
@@ -232,23 +220,6 @@ def _idle_parts(
         if activity.apart:
             named[activity] = moved_ns
     return {limit: time_ns for limit, time_ns in parts.items() if time_ns}, named
-
-
-def _late_ns(trace: Trace, device: int) -> dict[int, int]:
-    """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
-    every, samples = gaps(trace), lines.idle_samples(trace)
-    late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
-    own = late[samples.gap]
-    spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
-    return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
-
-
-def _data_loading_ns(trace: Trace, device: int) -> int:
-    """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = late_idle(trace), ranges.range_tree(trace).patterns
-    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
-    loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
-    return int(late.steady_ns[own[loading]].sum())
 
 
 # The steady time of one device, divided by class of work and by cause of idle time.
@@ -301,9 +272,12 @@ def _longest_steady(trace: Trace) -> RunTime | None:
     if not spans:
         return None
     work = device_work(trace)
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
+    device = max(spans, key=lambda device: (spans[device], work[device].steady_ns))
     busy = [TimePart("busy", *part) for part in _busy_ns(trace, device).items()]
-    idle = [TimePart("idle", *part) for part in _idle_ns(trace, device).items()]
+    every = gaps(trace)
+    steady = (every.device == device) & ~every.one_time
+    idle_ns = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
+    idle = [TimePart("idle", *part) for part in zip(CAUSE_NAMES, idle_ns.tolist(), strict=True)]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
@@ -312,7 +286,7 @@ def _longest_steady(trace: Trace) -> RunTime | None:
 
 def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
     """Steady busy time by kind of work; the sum is that of their union."""
-    ops, rows = operations(trace), steady_operations(trace, device)
+    ops, rows = operations(trace), steady_rows(trace, device)
     communicating = communication_operations(trace)[rows]
     copying = (ops.kind[rows] == Kind.COPY) & ~communicating
     setting = (ops.kind[rows] == Kind.SET) & ~communicating
@@ -337,15 +311,8 @@ def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
     labels[kernels] = kernel_classes(trace)[ops.row[rows[kernels]]]
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     reached = np.maximum.accumulate(end) if len(end) else end
-    own = end - start
-    own[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = groups.added(labels, own, _GRAPH + 1)
+    first_ns = end - start
+    first_ns[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
+    sums = groups.added(labels, first_ns, _GRAPH + 1)
     names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
     return dict(zip(names, sums.tolist(), strict=True))
-
-
-def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
-    every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
-    return dict(zip(CAUSE_NAMES, sums.tolist(), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceview.analyses.verdict.launching import verdict as launch_verdict
 from traceview.analyses.verdict.loops import main_loop
-from traceview.analyses.verdict.parts import SteadyParts, steady_operations, steady_parts
+from traceview.analyses.verdict.parts import steady_parts, steady_rows
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, waits_for_data
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.memory.levels import levels, moments
@@ -14,7 +14,6 @@ from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
 from traceview.tables import NULL, Column
 from traceview.trace import Trace, fact
-from traceview.vocabulary.limits import Limit
 
 SCOREBOARD = (
     Column("device_id", "int64", "GPU with the longest steady time", nullable=True),
@@ -85,8 +84,19 @@ def scoreboard(trace: Trace) -> Scoreboard:
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
         return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 7)
-    communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
-    copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
+    ops, communicating = operations(trace), communication_operations(trace)
+    selected = selected_operations(trace) & (ops.device == parts.device)
+    copying = ((ops.kind == Kind.COPY) | (ops.kind == Kind.SET)) & ~communicating
+    communicates, copies = bool((selected & communicating).any()), bool((selected & copying).any())
+    launch = None
+    if len(steady_rows(trace, parts.device)) >= LEAST_OPERATIONS:
+        launch = launch_verdict(trace, parts.device)
+        if launch == "launch-bound" and waits_for_data(trace, parts.device):
+            launch = "data-loading"
+    # As in the table `peaks` of the analysis of memory.
+    peak_bytes = None
+    if parts.device in levels(trace) and len(times := moments(trace, parts.device)):
+        peak_bytes = int(levels(trace)[parts.device].at(times).max())
     total = int(trace.devices["total_memory_bytes"][parts.device])
     return Scoreboard(
         device_id=int(trace.devices["device_id"][parts.device]),
@@ -95,42 +105,11 @@ def scoreboard(trace: Trace) -> Scoreboard:
         gpu_busy_pct=None if parts.unknown else parts.busy_pct,
         steps=loop.steps,
         step_median_ns=loop.median_ns,
-        launch=_launch(trace, parts),
-        communication_ns=communication_ns,
-        communication_pct=None if communication_ns is None else parts.pct("communication"),
-        copies_ns=copies_ns,
-        copies_pct=None if copies_ns is None else parts.pct("copies"),
-        memory_peak_bytes=_memory_peak(trace, parts.device),
+        launch=launch,
+        communication_ns=parts.parts_ns.get("communication", 0) if communicates else None,
+        communication_pct=parts.pct("communication") if communicates else None,
+        copies_ns=parts.parts_ns.get("copies", 0) if copies else None,
+        copies_pct=parts.pct("copies") if copies else None,
+        memory_peak_bytes=peak_bytes,
         memory_total_bytes=None if total == NULL else total,
     )
-
-
-def _launch(trace: Trace, parts: SteadyParts) -> str | None:
-    if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
-        return None
-    limit = launch_verdict(trace, parts.device)
-    late_for_data = limit == "launch-bound" and waits_for_data(trace, parts.device)
-    return "data-loading" if late_for_data else limit
-
-
-def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:
-    return parts.parts_ns.get(limit, 0) if occurs else None
-
-
-def _communicates(trace: Trace, device: int) -> bool:
-    own = selected_operations(trace) & (operations(trace).device == device)
-    return bool((own & communication_operations(trace)).any())
-
-
-def _copies(trace: Trace, device: int) -> bool:
-    ops = operations(trace)
-    copying = (ops.kind == Kind.COPY) | (ops.kind == Kind.SET)
-    own = selected_operations(trace) & (ops.device == device)
-    return bool((own & copying & ~communication_operations(trace)).any())
-
-
-def _memory_peak(trace: Trace, device: int) -> int | None:
-    """As in the table `peaks` of the analysis of memory."""
-    if device not in levels(trace) or not len(times := moments(trace, device)):
-        return None
-    return int(levels(trace)[device].at(times).max())

@@ -8,12 +8,10 @@ from traceview import intervals, units
 from traceview.analyses.verdict.launching import drained_in_steps
 from traceview.analyses.verdict.loops import MainLoop, main_loop
 from traceview.analyses.verdict.parts import (
-    LargestClass,
     SteadyParts,
-    steady_operations,
     steady_parts,
+    steady_rows,
 )
-from traceview.facts.idle.unknown_idle import UnknownIdle
 from traceview.facts.operations.copies import outer_migration_time
 from traceview.facts.operations.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
@@ -73,28 +71,34 @@ def verdict(trace: Trace) -> Verdict:
     loop, parts = main_loop(trace), steady_parts(trace)
     source: StepsSource = steps_source(trace) if loop.steps else "none"
     if parts is None or "kernels" in trace.unread:
-        return Verdict(_no_work(trace), loop.steps, loop.median_ns, None, "unknown", source)
-    if parts.unknown is not None:
-        text = f"{_steps_phrase(loop, parts)} · {_unknown_phrase(parts.unknown)}"
+        text = "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
+        if "kernels" in trace.unread:
+            text = f"GPU time unknown: {trace.unread['kernels']}."
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
-    operations = len(steady_operations(trace, parts.device))
+    if parts.unknown is not None:
+        launches = units.counted(parts.unknown.launches, "launch", "launches")
+        lost = f"the work of {units.count(parts.unknown.lost)} of {launches} was not recorded"
+        text = f"{_steps_phrase(loop, parts)} · idle time unknown: {lost}"
+        return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    operations = len(steady_rows(trace, parts.device))
     if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
-        text = _next_to_nothing(operations, parts)
+        # Where a memset or two are all that ran, no share of the time means anything.
+        counted = units.counted(operations, "operation")
+        busy = units.duration(parts.busy_ns)
+        text = f"Next to no GPU work was recorded: {counted} of {busy}"
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
     phrases = [*_phrases(loop, parts, limit, drained)]
-    if not loop.steps and not _runs_kernels(trace):
+    # Kernels or whole graphs were recorded, or may have run without a record.
+    ran = "kernels" not in trace.tables or any(
+        len(trace.recorded(name)) for name in ("kernels", "graph_launches")
+    )
+    if not loop.steps and not ran:
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
-
-
-def _runs_kernels(trace: Trace) -> bool:
-    """Whether kernels or whole graphs were recorded, or may have run without a record."""
-    rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
-    return "kernels" not in trace.tables or any(rows)
 
 
 def limit_of(parts: SteadyParts) -> Limit:
@@ -106,16 +110,15 @@ def limit_of(parts: SteadyParts) -> Limit:
     is mixed.
     """
     ns = parts.parts_ns
-    gpu: Limit = (
-        "gpu-compute" if _of(parts, "gpu-compute") >= _of(parts, "gpu-memory") else "gpu-memory"
-    )
+    compute_ns, memory_ns = ns.get("gpu-compute", 0), ns.get("gpu-memory", 0)
+    gpu: Limit = "gpu-compute" if compute_ns >= memory_ns else "gpu-memory"
     work: dict[Limit, int] = {
-        gpu: _of(parts, "gpu-compute") + _of(parts, "gpu-memory"),
-        "communication": _of(parts, "communication"),
-        "copies": _of(parts, "copies"),
+        gpu: compute_ns + memory_ns,
+        "communication": ns.get("communication", 0),
+        "copies": ns.get("copies", 0),
     }
     if parts.busy_pct >= BUSY_PCT:
-        return max(work, key=lambda each: work[each])
+        return max(work, key=work.__getitem__)
     if parts.starved:
         return "data-loading"
     rest: dict[Limit, int] = {
@@ -140,26 +143,18 @@ def waits_for_data(trace: Trace, device: int) -> bool:
     return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
 
 
-def _of(parts: SteadyParts, limit: Limit) -> int:
-    return parts.parts_ns.get(limit, 0)
-
-
 def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) -> Iterator[str]:
     yield _steps_phrase(loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
-        yield _largest_class(parts.largest)
+        name = _CLASSES[parts.largest.kind]
+        fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
+        yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
     losses = _losses(parts, limit)
-    for each in losses:
-        yield from _loss_phrases(parts, each)
+    for loss in losses:
+        yield from _loss_phrases(parts, loss)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
-
-
-def _no_work(trace: Trace) -> str:
-    if "kernels" in trace.unread:
-        return f"GPU time unknown: {trace.unread['kernels']}."
-    return "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
 
 
 def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
@@ -169,18 +164,6 @@ def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
     return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}"
 
 
-def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
-    """Where a memset or two are all that ran, no share of the time means anything."""
-    counted = units.counted(operations, "operation")
-    return f"Next to no GPU work was recorded: {counted} of {units.duration(parts.busy_ns)}"
-
-
-def _unknown_phrase(unknown: UnknownIdle) -> str:
-    launches = units.counted(unknown.launches, "launch", "launches")
-    lost = f"{units.count(unknown.lost)} of {launches}"
-    return f"idle time unknown: the work of {lost} was not recorded"
-
-
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
     """Where pages of unified memory take longer before and after the GPU's work than that does."""
     moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
@@ -188,18 +171,12 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
         yield f"{units.duration(moved)} of page migrations before and after"
 
 
-def _largest_class(largest: LargestClass) -> str:
-    name = _CLASSES[largest.kind]
-    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
-    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
-
-
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
-    named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
+    named = [part for part in parts.named_pct(limit) if part[0] >= WORTH_SAYING_PCT]
     phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
     if named:
-        phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
+        phrases = sorted((part for part in phrases if part[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
 
 
@@ -209,11 +186,11 @@ def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
     Else the limit, and the largest of all where that is another one: nobody should take the limit
     for all that is lost.
     """
-    ordered = sorted(LOST, key=lambda each: -_of(parts, each))
+    ordered = sorted(LOST, key=lambda loss: -parts.parts_ns.get(loss, 0))
     named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
-    least_pct = {limit: WORTH_SAYING_PCT} if limit in LOST or limit == "mixed" else {}
     return [
-        each
-        for each in dict.fromkeys(named)
-        if each in LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+        loss
+        for loss in dict.fromkeys(named)
+        if loss in LOST
+        and parts.pct(loss) >= (WORTH_SAYING_PCT if loss == limit else ALSO_SAID_PCT)
     ]

@@ -49,7 +49,7 @@ from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.hosts import HOST, device_hosts
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Cell, Column, Integers, Table, Texts
 from traceview.trace import Trace
 from traceview.trace.recording_options import recording_options
 
@@ -145,7 +145,7 @@ _MUCH = 0.05
 def compute(trace: Trace) -> Result | Skipped:
     grids, limits = launched_grids(trace), gpu_limits(trace)
     devices = groups.different(grids.configurations.device).tolist()
-    unknown = [each for device in devices if isinstance(each := limits[device], UnknownLimits)]
+    unknown = [gpu for device in devices if isinstance(gpu := limits[device], UnknownLimits)]
     if devices and unknown and on_amd(trace):
         return Skipped(
             "occupancy of AMD GPUs is not computed, and their kernels are recorded without "
@@ -153,9 +153,9 @@ def compute(trace: Trace) -> Result | Skipped:
             "use rocprof-compute on the kernels that kernel-share lists first",
         )
     if devices and len(unknown) == len(devices):
-        return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
+        return Skipped("; ".join(gpu.reason for gpu in unknown), _remedy(unknown))
     reported = findings.costliest(trace)
-    missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
+    missing = (f"{gpu.reason}. {_remedy([gpu])}" for gpu in unknown)
     return Result(
         Deferred(
             lambda: {
@@ -166,13 +166,13 @@ def compute(trace: Trace) -> Result | Skipped:
         ),
         tuple(finding for _, finding in reported),
         _summary(grids, tile_waves(trace)),
-        (*missing, *_notes(trace, grids), *_warm_up_notes([early for early, _ in reported])),
+        (*missing, *_notes(trace, grids, sum(early for early, _ in reported))),
     )
 
 
 def _remedy(unknown: Sequence[UnknownLimits]) -> str:
     examples = {"sms": "sms=132", "capability": "capability=9.0"}
-    options = dict.fromkeys(option for each in unknown for option in each.options)
+    options = dict.fromkeys(option for gpu in unknown for option in gpu.options)
     return f"give its figures: --peak {' --peak '.join(examples[option] for option in options)}"
 
 
@@ -181,6 +181,12 @@ def _kernels(trace: Trace, grids: LaunchedGrids) -> Table:
     ranked = np.lexsort((-of.total_ns, -np.maximum(grids.lost_ns, 0)))
     texts = GridTexts(grids, ranked)
     hosts, devices = device_hosts(trace), trace.devices["device_id"]
+    place = grids.occupancy[ranked]
+    known = place >= 0
+    # The last entry is for grids of unknown occupancy.
+    per_sm = np.array([*(held.blocks_per_sm for held in grids.occupancies), NULL], np.int64)
+    percent = [held.theoretical_occupancy_pct for held in grids.occupancies]
+    limiters = Texts.of([*(held.limiter for held in grids.occupancies), None])
     columns: dict[str, Array | Texts] = {
         "short_name": of.short_name.take(ranked),
         "label": of.label.take(ranked),
@@ -198,26 +204,13 @@ def _kernels(trace: Trace, grids: LaunchedGrids) -> Table:
         "name": of.name.take(ranked),
         "device_id": devices[of.device[ranked]].astype(np.int64),
         "host_id": hosts[of.device[ranked]].astype(np.int64),
-        **_occupancy_columns(grids, ranked),
+        "blocks_per_sm": per_sm[place],
+        "limiter": limiters.take(place),
+        "theoretical_occupancy_pct": np.array([*percent, np.nan])[place],
+        "waves": np.where(known, grids.blocks[ranked] / grids.at_once[ranked], np.nan),
+        "tail_idle_pct": np.where(known, 100 * grids.idle_fraction[ranked], np.nan),
     }
     return Table(KERNELS.columns, columns)
-
-
-def _occupancy_columns(grids: LaunchedGrids, rows: Integers) -> dict[str, Array | Texts]:
-    every, place = grids.occupancies, grids.occupancy[rows]
-    known = place >= 0
-    per_sm = np.array([*(each.blocks_per_sm for each in every), NULL], np.int64)
-    percent = np.array([*(each.theoretical_occupancy_pct for each in every), np.nan])
-    limiters = Texts.of(each.limiter for each in every)
-    limiter = np.append(limiters.codes, np.int32(-1))
-    idle_pct = 100 * grids.idle_fraction[rows]
-    return {
-        "blocks_per_sm": per_sm[place],
-        "limiter": Texts(limiter[place], limiters.values),
-        "theoretical_occupancy_pct": percent[place],
-        "waves": np.where(known, grids.blocks[rows] / grids.at_once[rows], np.nan),
-        "tail_idle_pct": np.where(known, idle_pct, np.nan),
-    }
 
 
 def _grids(sweeps: GridSweeps, chosen: Integers) -> Table:
@@ -228,10 +221,17 @@ def _grids(sweeps: GridSweeps, chosen: Integers) -> Table:
     place = np.arange(len(sweep)) - np.repeat(last - size, size) + sweeps.first[chosen][sweep]
     grids, row, wave_ns = sweeps.grids, sweeps.rows[place], sweeps.wave_ns[chosen][sweep]
     leads = groups.opens(sweep) if len(sweep) else np.zeros(0, bool)
-    labels = Texts.of(_labels(sweeps, chosen))
+    # A unique name for each sweep.
+    seen: Counter[str] = Counter()
+    labels = []
+    kernels = sweeps.grids.configurations.label.take(sweeps.rows[sweeps.first[chosen]]).decode()
+    for kernel, at_once in zip(kernels, sweeps.at_once[chosen].tolist(), strict=True):
+        label = f"{kernel}, {at_once:,} per wave"
+        seen[label] += 1
+        labels.append(f"{label} ({seen[label]})" if seen[label] > 1 else label)
     verdicts = Texts.of(name for name in MEASURED if name)
     columns: dict[str, Array | Texts] = {
-        "kernel": Texts(labels.codes[sweep], labels.values),
+        "kernel": Texts.of(labels).take(sweep),
         "blocks": grids.blocks[row],
         "waves": grids.blocks[row] / grids.at_once[row],
         "calls": grids.configurations.calls[row],
@@ -246,24 +246,12 @@ def _grids(sweeps: GridSweeps, chosen: Integers) -> Table:
     return Table(GRIDS.columns, columns)
 
 
-def _labels(sweeps: GridSweeps, chosen: Integers) -> list[str]:
-    """A unique name for each sweep."""
-    seen: Counter[str] = Counter()
-    labels = []
-    kernels = sweeps.grids.configurations.label.take(sweeps.rows[sweeps.first[chosen]]).decode()
-    for kernel, at_once in zip(kernels, sweeps.at_once[chosen].tolist(), strict=True):
-        label = f"{kernel}, {at_once:,} per wave"
-        seen[label] += 1
-        labels.append(f"{label} ({seen[label]})" if seen[label] > 1 else label)
-    return labels
-
-
 def _summary(grids: LaunchedGrids, tiled: Sequence[TileWaves]) -> dict[str, Cell]:
     """Sums of the claimed losses, and of the time in grids of fewer blocks than SMs."""
     if not len(grids):
         return {}
     small = grids.known & (grids.idle_sms > 0) & ~grids.persistent_gemm
-    lost_ns = int(grids.lost_ns.clip(0).sum()) + sum(each.lost_ns or 0 for each in tiled)
+    lost_ns = int(grids.lost_ns.clip(0).sum()) + sum(waves.lost_ns or 0 for waves in tiled)
     small_ns = int(grids.configurations.total_ns[small].sum())
     return {"tail_loss_ns": lost_ns, "in_grids_smaller_than_the_gpu_ns": small_ns}
 
@@ -272,7 +260,7 @@ _SHAPES = "traceview record --shapes"
 _TORCH_SHAPES = "torch.profiler.profile(record_shapes=True)"
 
 
-def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
+def _notes(trace: Trace, grids: LaunchedGrids, early: int) -> Iterator[str]:
     graphs = int((selected_operations(trace) & cuda_graphs(trace).whole).sum())
     if graphs:
         launches = units.counted(graphs, "CUDA graph launch", "CUDA graph launches")
@@ -281,7 +269,9 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             f"{AS_NODES}"
         )
     of = grids.configurations
-    hidden = _may_be_persistent_gemms(grids)
+    # Newer kernels of cuBLAS may be persistent where they have one wave at most. Older ones launch
+    # one block per tile.
+    hidden = grids.known & (grids.whole == 1) & of.name.matching(lambda name: "nvjet" in name)
     hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
     unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
@@ -291,7 +281,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
             f"{by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
         )
-    is_configured = [each.limiter == CONFIGURED for each in grids.occupancies]
+    is_configured = [held.limiter == CONFIGURED for held in grids.occupancies]
     configured = int(np.array([*is_configured, False])[grids.occupancy].sum())
     if configured:
         rows = units.counted(configured, "row")
@@ -300,21 +290,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             "as it does where something else, such as named barriers, limits the blocks. "
             "Recordings do not show barriers; only kernel code does."
         )
-
-
-def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
-    """True for grids of newer cuBLAS kernels of at most one wave.
-
-    Older ones launch one block per tile.
-    """
-    names = grids.configurations.name
-    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
-    mask: Mask = grids.known & (grids.whole == 1) & newer
-    return mask
-
-
-def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:
-    if early := sum(early_calls):
+    if early:
         calls = units.counted(early, "call")
         yield f"{calls} {OF_WARM_UP} count in the tables but not in the losses of findings."
 

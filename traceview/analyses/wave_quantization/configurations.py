@@ -18,15 +18,12 @@ from traceview.facts.operations import concurrency, kernel_classes
 from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
-from traceview.groups import Groups
 from traceview.hardware import SmLimits, limits_of
 from traceview.records import record
 from traceview.tables import (
-    Array,
     Cell,
     Integers,
     Mask,
-    RowNumbers,
     Table,
     Texts,
     constant,
@@ -86,17 +83,13 @@ def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
         limits = limits_of(f"{known['capability'].value:.1f}")
     except InputError as error:
         return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
-    return GpuLimits(int(known["sms"].value), replace(limits, **_recorded_limits(row)))
-
-
-def _recorded_limits(row: Mapping[str, Cell]) -> dict[str, Any]:
     recorded: dict[str, Any] = {
         field: row[column] for field, column in _OF_ROW.items() if row[column] is not None
     }
     warps = row["max_warps_per_sm"]
     if isinstance(warps, int):
         recorded["threads_per_sm"] = warps * WARP_THREADS
-    return recorded
+    return GpuLimits(int(known["sms"].value), replace(limits, **recorded))
 
 
 Sides = tuple[int, int, int]
@@ -192,7 +185,7 @@ class Configurations:
     def __getitem__(self, place: int) -> Configuration:
         texts = {name: str(getattr(self, name)[place] or "") for name in _TEXTS}
         numbers = {name: int(getattr(self, name)[place]) for name in _NUMBERS}
-        grid, block = (_sides(sides[place]) for sides in (self.grid, self.block))
+        grid, block = (tuple(sides[place].tolist()) for sides in (self.grid, self.block))
         return Configuration(grid=grid, block=block, **texts, **numbers)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Configuration]:
@@ -219,18 +212,13 @@ class Configurations:
 _TEXTS = ("name", "short_name", "label")
 _FIGURES = ("calls", "total_ns", "median_ns", "beside_ns", "steady_calls", "steady_ns")
 _NUMBERS = tuple(
-    each.name for each in fields(Configuration) if each.name not in (*_TEXTS, "grid", "block")
+    field.name for field in fields(Configuration) if field.name not in (*_TEXTS, "grid", "block")
 )
 
 
 def _product(sides: Integers) -> Integers:
     whole = sides.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
     return np.where(whole, sides.prod(axis=1), _MOST_BLOCKS)
-
-
-def _sides(values: Integers) -> Sides:
-    x, y, z = values.tolist()
-    return x, y, z
 
 
 @fact
@@ -280,10 +268,13 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
     in_warm_up = groups.Groups(alike.ids[early], alike.first)
     order = groups.most_first(figures.total)
-    rows = alike.first[order]
+    rows, place = alike.first[order], np.empty(alike.size, np.int64)
+    place[order] = np.arange(alike.size)
+    of_kernel = np.full(len(used), -1, np.int64)
+    of_kernel[own] = place[alike.ids]
     return Configurations(
         row=own[rows].astype(np.int64),
-        of_kernel=_of_kernel(trace, own, alike, order),
+        of_kernel=of_kernel,
         **_recorded(kernels, rows),
         label=labels.take(rows),
         barriers=barriers[rows].astype(np.int64),
@@ -296,17 +287,13 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     )
 
 
-def _of_kernel(trace: Trace, chosen: RowNumbers, alike: Groups, order: Integers) -> Integers:
-    result = np.full(len(trace.recorded("kernels")), -1, np.int64)
-    place = np.empty(alike.size, np.int64)
-    place[order] = np.arange(alike.size)
-    result[chosen] = place[alike.ids]
-    return result
-
-
 def _recorded(kernels: Table, rows: Integers) -> dict[str, Any]:
     """The columns of the configurations that the kernel table has."""
-    known = {key: _known(kernels[key][rows]) for key in (*KEYS, *_MAYBE_ABSENT)}
+    known = {}
+    for key in (*KEYS, *_MAYBE_ABSENT):
+        values = kernels[key][rows]
+        # 0 where absent.
+        known[key] = np.where(values == null_of(values.dtype), 0, values).astype(np.int64)
     clusters = known["cluster_blocks"] * known["max_active_clusters"]
     return {
         "device": known["device"],
@@ -323,11 +310,6 @@ def _recorded(kernels: Table, rows: Integers) -> dict[str, Any]:
     }
 
 
-def _known(values: Array) -> Integers:
-    """The values, 0 where absent."""
-    return np.where(values == null_of(values.dtype), 0, values).astype(np.int64)
-
-
 def _barriers(trace: Trace) -> Integers:
     """Named barriers per block for each row of kernels: the maximum of its gathered variants.
 
@@ -339,13 +321,13 @@ def _barriers(trace: Trace) -> Integers:
     result = np.zeros(total, np.int64)
     from traceview.ptx.sass import cubin as cubin_file
 
-    for each in gathered_code(trace).launched:
+    for launched in gathered_code(trace).launched:
+        name, cubin = launched.compiled.name, launched.compiled.cubin
         try:
-            resources = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
+            resources = cubin_file.resources(cubin) if cubin else {}
         except TraceviewError:
             continue
-        if each.compiled.name in resources:
-            for run in each.runs:
-                most = np.maximum(result[run.rows], resources[each.compiled.name].barriers)
-                result[run.rows] = most
+        if name in resources:
+            for run in launched.runs:
+                result[run.rows] = np.maximum(result[run.rows], resources[name].barriers)
     return result

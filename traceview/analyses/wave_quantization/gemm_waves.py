@@ -119,29 +119,29 @@ TILES = TableSpec(
 
 def table(trace: Trace, waves: Sequence[TileWaves]) -> Table:
     """The rows of TILES, most time lost first."""
-    ranked = sorted(waves, key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
-    rows = ({**_row(each), **gpu_cells(trace, each.grid.configuration.device)} for each in ranked)
+    rows: list[dict[str, Cell]] = []
+    for wave in sorted(waves, key=lambda wave: (-(wave.lost_ns or 0), -wave.gemm.total_ns)):
+        of, kernel = wave.gemm, wave.grid.configuration
+        rows.append(
+            {
+                "short_name": kernel.short_name,
+                "label": kernel.label,
+                "batch": of.gemm.batch,
+                "m": of.gemm.m,
+                "n": of.gemm.n,
+                "k": of.gemm.k,
+                "tile": f"{of.tile.columns}x{of.tile.rows}",
+                "tiles": of.tiles,
+                "blocks": of.blocks,
+                "rounds": of.tiles / of.blocks,
+                "tail_idle_pct": 100 * wave.idle_fraction,
+                "tail_loss_ns": wave.lost_ns,
+                "tiles_to_fill": units.either(wave.fills),
+                "calls": of.calls,
+                "total_ns": of.total_ns,
+                "median_ns": of.median_ns,
+                "name": kernel.name,
+                **gpu_cells(trace, kernel.device),
+            }
+        )
     return Table.from_rows(TILES.columns, rows)
-
-
-def _row(each: TileWaves) -> dict[str, Cell]:
-    of, kernel = each.gemm, each.grid.configuration
-    return {
-        "short_name": kernel.short_name,
-        "label": kernel.label,
-        "batch": of.gemm.batch,
-        "m": of.gemm.m,
-        "n": of.gemm.n,
-        "k": of.gemm.k,
-        "tile": f"{of.tile.columns}x{of.tile.rows}",
-        "tiles": of.tiles,
-        "blocks": of.blocks,
-        "rounds": of.tiles / of.blocks,
-        "tail_idle_pct": 100 * each.idle_fraction,
-        "tail_loss_ns": each.lost_ns,
-        "tiles_to_fill": units.either(each.fills),
-        "calls": of.calls,
-        "total_ns": of.total_ns,
-        "median_ns": of.median_ns,
-        "name": kernel.name,
-    }

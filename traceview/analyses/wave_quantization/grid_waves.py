@@ -22,7 +22,6 @@ from traceview.analyses.wave_quantization.configurations import (
     GpuLimits,
     UnknownLimits,
 )
-from traceview.hardware import SmLimits
 from traceview.hardware.occupancy_columns import LIMITERS, occupancies
 from traceview.hardware.waves import Waves
 from traceview.records import record
@@ -220,29 +219,27 @@ def grid_columns(
 ) -> GridColumns:
     """The grids of configurations on GPUs of these limits, by row of devices."""
     of, count = configurations, len(configurations)
-    blocks, fits = of.blocks, _fits(of)
+    blocks, used = of.blocks, (of.registers, of.static_bytes, of.dynamic_bytes)
+    # No kernel can have other configurations.
+    fits = (blocks > 0) & (of.threads > 0) & (np.min(used, axis=0) >= 0)
     occupancy = np.full(count, -1, np.int64)
     at_once, sm_count = np.ones(count, np.int64), np.ones(count, np.int64)
     every: list[GridOccupancy] = []
     for known in dict.fromkeys(limits):
         if isinstance(known, UnknownLimits):
             continue
-        is_alike = np.array([each == known for each in limits], bool)
+        is_alike = np.array([gpu == known for gpu in limits], bool)
         rows = np.flatnonzero(fits & is_alike[of.device])
         rows, *held = _held(of, rows, known)
         alike = groups.group(*held)
         occupancy[rows] = alike.ids + len(every)
         at_once[rows], sm_count[rows] = held[:2]
-        firsts = zip(*(column[alike.first].tolist() for column in held), strict=True)
-        every += [_occupancy(known.limits, *row) for row in firsts]
+        for row in zip(*(column[alike.first].tolist() for column in held), strict=True):
+            wave, sms, per_sm, warps, limiter = row
+            percent = 100.0 * warps / known.limits.warps_per_sm
+            one_block = Waves(1, wave, sms)
+            every.append(GridOccupancy(per_sm, percent, _LIMITERS[limiter], one_block))
     return GridColumns(of, every, occupancy, blocks, at_once, sm_count)
-
-
-def _fits(of: Configurations) -> Mask:
-    """False for configurations that no kernel can have."""
-    used = (of.registers, of.static_bytes, of.dynamic_bytes)
-    mask: Mask = (of.blocks > 0) & (of.threads > 0) & (np.min(used, axis=0) >= 0)
-    return mask
 
 
 def _held(of: Configurations, rows: Integers, known: GpuLimits) -> tuple[Integers, ...]:
@@ -252,7 +249,7 @@ def _held(of: Configurations, rows: Integers, known: GpuLimits) -> tuple[Integer
     """
     per_sm = known.limits.shared_bytes_per_sm
     static, dynamic = (
-        np.minimum(e[rows], _MOST_BYTES) for e in (of.static_bytes, of.dynamic_bytes)
+        np.minimum(size[rows], _MOST_BYTES) for size in (of.static_bytes, of.dynamic_bytes)
     )
     used = (of.threads[rows], of.registers[rows], static + dynamic, of.barriers[rows])
     held = occupancies(known.limits, np.full(len(rows), per_sm), *used)
@@ -273,14 +270,4 @@ def _held(of: Configurations, rows: Integers, known: GpuLimits) -> tuple[Integer
     limiter = np.where(by_clusters, _LIMITERS.index("clusters"), limiter)
     warps = blocks * -(-used[0] // WARP_THREADS)
     runs = np.flatnonzero((blocks > 0) & (sms > 0))
-    return tuple(each[runs] for each in (rows, at_once, sms, blocks, warps, limiter))
-
-
-def _occupancy(
-    limits: SmLimits, at_once: int, sm_count: int, blocks_per_sm: int, warps: int, limiter: int
-) -> GridOccupancy:
-    """The occupancy of a grid of one block."""
-    occupancy_pct = 100.0 * warps / limits.warps_per_sm
-    return GridOccupancy(
-        blocks_per_sm, occupancy_pct, _LIMITERS[limiter], Waves(1, at_once, sm_count)
-    )
+    return tuple(column[runs] for column in (rows, at_once, sms, blocks, warps, limiter))

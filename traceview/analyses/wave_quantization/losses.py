@@ -17,7 +17,7 @@ from traceview.analyses.wave_quantization.grid_waves import LEAST_IDLE, Launched
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.findings import severity_of
-from traceview.hardware import SmLimits, occupancy
+from traceview.hardware import occupancy
 from traceview.records import record
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
@@ -68,13 +68,22 @@ def block_losses(trace: Trace) -> tuple[Loss[LaunchedGrid], ...]:
     grids = sweeps.launched_grids(trace)
     of = grids.configurations
     fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent & (of.steady_ns > 0)
-    rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES))
+    lanes_idle = idle_lanes(of.threads)
+    rows = np.flatnonzero(fills & (lanes_idle >= _LEAST_LANES))
     lost = np.zeros(len(grids), np.int64)
     limits = configurations.gpu_limits(trace)
     for row in rows.tolist():
-        known = limits[int(of.device[row])]
-        if isinstance(known, configurations.GpuLimits):
-            lost[row] = round(int(of.steady_ns[row]) * (1 - _of_threads(grids[row], known.limits)))
+        known, grid = limits[int(of.device[row])], grids[row]
+        if not isinstance(known, configurations.GpuLimits):
+            continue
+        # The threads that an SM holds, as a fraction of those of larger blocks.
+        held = 1 - float(lanes_idle[row])
+        if grid.occupancy is not None and full_of_blocks(grid):
+            registers = grid.configuration.registers
+            larger = occupancy(known.limits, _LARGER_BLOCK, registers).theoretical_occupancy_pct
+            held_pct = grid.occupancy.theoretical_occupancy_pct
+            held *= min(held_pct / larger, 1.0) if larger else 1.0
+        lost[row] = round(int(of.steady_ns[row]) * (1 - held))
     return _by_kernel(trace, grids, rows, lost)
 
 
@@ -89,17 +98,6 @@ def full_of_blocks(grid: LaunchedGrid) -> bool:
     """Whether SMs wait for blocks to end although they could hold more threads."""
     held = grid.occupancy
     return held is not None and held.limiter == "blocks" and held.waves.whole > 1
-
-
-def _of_threads(grid: LaunchedGrid, limits: SmLimits) -> float:
-    """The threads of a grid that an SM holds, as a fraction of those of larger blocks."""
-    of = grid.configuration
-    lanes = 1 - float(idle_lanes(np.array([of.threads]))[0])
-    if grid.occupancy is None or not full_of_blocks(grid):
-        return lanes
-    larger = occupancy(limits, _LARGER_BLOCK, of.registers).theoretical_occupancy_pct
-    held = grid.occupancy.theoretical_occupancy_pct
-    return lanes * min(held / larger, 1.0) if larger else lanes
 
 
 def _by_kernel(
@@ -120,7 +118,7 @@ def _by_kernel(
     span_ns = steady_span_ns(trace)
     worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
     losses = [
-        Loss(int(totals[place]), grids[worst[place]], *(int(each[place]) for each in figures))
+        Loss(int(totals[place]), grids[worst[place]], *(int(figure[place]) for figure in figures))
         for place in worth
     ]
     return _on_path(trace, ((loss, [loss.worst.configuration]) for loss in losses))
@@ -130,23 +128,20 @@ def _by_kernel(
 def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
     kernels: dict[tuple[int, str], list[gemm_waves.TileWaves]] = defaultdict(list)
-    for each in gemm_waves.tile_waves(trace):
-        if each.steady_lost_ns and each.idle_fraction >= LEAST_IDLE:
-            kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
-    busy_ns = _busy_ns(trace)
-    losses = [
-        (_tile_loss(parts, int(busy_ns[device])), [part.grid.configuration for part in parts])
-        for (device, _), parts in kernels.items()
-    ]
-    return _on_path(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
-
-
-def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm_waves.TileWaves]:
-    lost_ns = min(sum(each.steady_lost_ns or 0 for each in parts), busy_ns)
-    worst = max(parts, key=lambda each: each.steady_lost_ns or 0)
-    early_calls = sum(each.gemm.calls - each.gemm.steady_calls for each in parts)
-    steady_ns = sum(each.gemm.steady_ns for each in parts)
-    return Loss(lost_ns, worst, len(parts), early_calls, steady_ns)
+    for waves in gemm_waves.tile_waves(trace):
+        if waves.steady_lost_ns and waves.idle_fraction >= LEAST_IDLE:
+            kernels[waves.grid.configuration.device, waves.grid.configuration.label].append(waves)
+    busy_ns, losses = _busy_ns(trace), []
+    for (device, _), parts in kernels.items():
+        loss = Loss(
+            min(sum(part.steady_lost_ns or 0 for part in parts), int(busy_ns[device])),
+            max(parts, key=lambda part: part.steady_lost_ns or 0),
+            len(parts),
+            sum(part.gemm.calls - part.gemm.steady_calls for part in parts),
+            sum(part.gemm.steady_ns for part in parts),
+        )
+        losses.append((loss, [part.grid.configuration for part in parts]))
+    return _on_path(trace, sorted(losses, key=lambda pair: -pair[0].lost_ns))
 
 
 def _on_path(

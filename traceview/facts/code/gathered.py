@@ -189,6 +189,7 @@ def gathered_code(trace: Trace) -> GatheredCode:
 
 def _variants(table: Table) -> Iterator[Compiled]:
     left = MOST_BYTES
+    row: Mapping[str, Any]
     for row in table.rows():
         ptx, cubin = unpacked(row["ptx"]), unpacked(row["cubin"])
         left -= len(ptx or b"") + len(cubin or b"")
@@ -254,14 +255,19 @@ def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
     order = np.argsort(alike.ids, kind="stable")
     rows_of = np.split(rows[order], np.flatnonzero(np.diff(alike.ids[order])) + 1)
     for number, row in enumerate(alike.first.tolist()):
+        device, threads, registers, dynamic, static = (int(column[row]) for column in properties)
         yield Launches(
             str(names[row]),
             mangled[row],
             str(kernels.texts("short_name")[row]),
-            *(int(column[row]) for column in properties),
-            total_ns=int(spent[number]),
-            grids=grids[number],
-            rows=rows_of[number],
+            device,
+            threads,
+            registers,
+            dynamic,
+            static,
+            int(spent[number]),
+            grids[number],
+            rows_of[number],
         )
 
 

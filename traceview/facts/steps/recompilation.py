@@ -19,9 +19,8 @@ RECURS_WITHOUT_STEPS = 6
 @fact
 def recompilation(trace: Trace) -> Mask:
     """True for the windows of `compilation` that lie in a loop which compiles again and again."""
-    windows = compilation(trace)
-    result = np.zeros(len(windows), bool)
-    for process in groups.different(windows.process).tolist():
+    result = np.zeros(len(compilation(trace)), bool)
+    for process in groups.different(compilation(trace).process).tolist():
         result |= _recurring(trace, process)
     return result
 

@@ -8,12 +8,10 @@ gets the mean.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview import groups
 from traceview.facts.work.estimate import KINDS, WorkEstimate
-from traceview.groups import Groups
-from traceview.tables import Integers, Table
+from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace
 from traceview.trace.ncu.counters import launches_of
 
@@ -26,43 +24,31 @@ def from_counters(trace: Trace) -> WorkEstimate | None:
         return None
     kernels, counters = trace.recorded("kernels"), trace.table("kernel_counters")
     estimate = WorkEstimate.unknown(len(kernels))
-    alike = groups.group(kernels.texts("short_name").codes, *(kernels[axis] for axis in _AXES))
+    names, axes = kernels.texts("short_name"), [kernels[axis] for axis in _AXES]
     launches = launches_of(counters)
-    order = np.argsort(alike.ids, kind="stable")
-    ends = np.cumsum(np.bincount(alike.ids, minlength=alike.size))
-    for number, last in enumerate(ends.tolist()):
-        first = int(ends[number - 1]) if number else 0
-        rows = order[first:last]
-        counted = launches.get(_key(kernels, alike, number))
+    for rows in groups.rows_of(groups.group(names.codes, *axes).ids).values():
+        counted = launches.get((names[rows[0]], *(int(axis[rows[0]]) for axis in axes)))
         if counted:
             _assign(estimate, rows, np.array(counted), counters, kernels)
     return estimate
 
 
-def _key(kernels: Table, found: Groups, number: int) -> tuple[str | int | None, ...]:
-    row = int(found.first[number])
-    return (kernels.texts("short_name")[row], *(int(kernels[axis][row]) for axis in _AXES))
-
-
 def _assign(
-    estimate: WorkEstimate, rows: Integers, counted: Integers, counters: Table, kernels: Table
+    estimate: WorkEstimate, rows: Array, counted: Integers, counters: Table, kernels: Table
 ) -> None:
     """Fill in these rows of kernels from rows of counters."""
     processes = (
         groups.different(kernels["process"][rows]),
         groups.different(counters["process_id"][counted]),
     )
-    paired = len(rows) == len(counted) and all(len(each) == 1 for each in processes)
+    paired = len(rows) == len(counted) and all(len(process) == 1 for process in processes)
     for into, name in ((estimate.bytes, "bytes"), (estimate.flop, "flop")):
         values = counters[name][counted]
-        into[rows] = values if paired else _mean(values)
+        present = values[~np.isnan(values)]
+        mean = float(present.mean()) if len(present) else np.nan
+        into[rows] = values if paired else mean
     kinds = counters.texts("flop_kind")
     numbers = [
         KINDS.index(kind) if (kind := kinds[row]) in KINDS else -1 for row in counted.tolist()
     ]
     estimate.kind[rows] = numbers if paired else max(numbers, key=numbers.count)
-
-
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else np.nan

@@ -6,6 +6,8 @@ declarations of the program, shapes of tensors, counts in the code.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from traceview.facts.work.estimate import WorkEstimate
@@ -45,42 +47,28 @@ class KernelWork:
 @fact
 def kernel_work(trace: Trace) -> KernelWork:
     """The work of every kernel of the trace, selected or not."""
-    declared = from_declared(trace)
-    estimates = (
-        from_counters(trace),
-        from_metrics(trace),
-        declared[0] if declared else None,
-        from_shapes(trace),
-        _from_code(trace),
-    )
+    declared, passages = from_declared(trace) or (None, None)
+    counted = None
+    if "kernel_code" in trace.tables and len(trace.tables["kernel_code"]):
+        # What reads code takes long to import, and most traces hold none.
+        from traceview.facts.work.from_code import from_code
+
+        counted = from_code(trace)
+    estimates = (from_counters(trace), from_metrics(trace), declared, from_shapes(trace), counted)
     total = len(trace.recorded("kernels"))
-    passages = declared[1] if declared else None
     if all(estimate is None for estimate in estimates):
         nowhere = constant(-1, total, np.int64)
         return KernelWork(WorkEstimate.absent(total), nowhere, nowhere, passages)
     work = KernelWork(WorkEstimate.unknown(total), np.full(total, -1), np.full(total, -1), passages)
     for number, estimate in enumerate(estimates):
         if estimate is not None:
-            _fill_in(work, estimate, number)
+            # What no earlier source knew.
+            new = np.isnan(work.estimate.bytes) & ~np.isnan(estimate.bytes)
+            work.estimate.bytes[new], work.bytes_from[new] = estimate.bytes[new], number
+            new = np.isnan(work.estimate.flop) & ~np.isnan(estimate.flop)
+            work.estimate.flop[new], work.flop_from[new] = estimate.flop[new], number
+            work.estimate.kind[new] = estimate.kind[new]
     return _counted_once(work)
-
-
-def _from_code(trace: Trace) -> WorkEstimate | None:
-    if "kernel_code" not in trace.tables or not len(trace.tables["kernel_code"]):
-        return None
-    # What reads code takes long to import, and most traces hold none.
-    from traceview.facts.work.from_code import from_code
-
-    return from_code(trace)
-
-
-def _fill_in(work: KernelWork, estimate: WorkEstimate, number: int) -> None:
-    """Add what no earlier source knew; `number` is the source."""
-    new = np.isnan(work.estimate.bytes) & ~np.isnan(estimate.bytes)
-    work.estimate.bytes[new], work.bytes_from[new] = estimate.bytes[new], number
-    new = np.isnan(work.estimate.flop) & ~np.isnan(estimate.flop)
-    work.estimate.flop[new], work.flop_from[new] = estimate.flop[new], number
-    work.estimate.kind[new] = estimate.kind[new]
 
 
 def _counted_once(work: KernelWork) -> KernelWork:
@@ -97,9 +85,4 @@ def _counted_once(work: KernelWork) -> KernelWork:
     for values in (work.estimate.bytes, work.estimate.flop):
         values[inside] = np.nan
     work.bytes_from[inside] = work.flop_from[inside] = -1
-    return KernelWork(
-        work.estimate,
-        work.bytes_from,
-        work.flop_from,
-        Passages(of, passages.name, passages.estimate),
-    )
+    return replace(work, passages=replace(passages, of=of))
