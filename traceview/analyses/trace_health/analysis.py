@@ -44,16 +44,12 @@ def compute(trace: Trace) -> Result:
         {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
         for c in checks
     ]
-    overheads, messages, ops = (
-        trace.recorded("overheads"),
-        completeness.warnings(trace),
-        operations(trace),
-    )
+    ops, overheads = operations(trace), trace.recorded("overheads")
     first, last = (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
     within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
     names, kinds = overheads.texts("name"), overheads.texts("kind")
     by_purpose = groups.group(names.codes, kinds.codes)
-    of_overheads = {
+    of_overheads: dict[str, Array | Texts] = {
         "name": names.take(by_purpose.first),
         "kind": kinds.take(by_purpose.first),
         "calls": groups.count(by_purpose),
@@ -63,7 +59,7 @@ def compute(trace: Trace) -> Result:
     messages = completeness.warnings(trace)
     severities, texts = messages.texts("severity"), messages.texts("text")
     by_text = groups.group(severities.codes, texts.codes)
-    of_messages = {
+    of_messages: dict[str, Array | Texts] = {
         "severity": severities.take(by_text.first),
         "times": groups.count(by_text),
         "text": Texts.of((text or "").strip() for text in texts.take(by_text.first).decode()),

@@ -53,32 +53,28 @@ class Cost:
 def profiler_cost(trace: Trace) -> Cost | None:
     """The overhead on all processes together; None without any."""
     overheads = trace.recorded("overheads")
-    own = overheads.take(profiler_overheads(trace))
-    first, last = _working(trace)
-    process = np.where(own.is_null("process"), len(trace.processes), own["process"])
+    costs = overheads.take(profiler_overheads(trace))
+    # Start and end of each process's GPU work after warm-up; the last entry is for all processes.
+    ops, processes, warm_ns = operations(trace), len(trace.processes), warm_up_end_ns(trace)
+    first = np.full(processes + 1, np.iinfo(np.int64).max)
+    last = np.zeros(processes + 1, np.int64)
+    np.minimum.at(first, ops.process, ops.start_ns)
+    np.maximum.at(last, ops.process, ops.end_ns)
+    first[-1], last[-1] = first.min(), last.max()
+    last = np.maximum(last, warm_ns)
+    first = np.clip(first, warm_ns, last)
+    process = np.where(costs.is_null("process"), processes, costs["process"])
     start, end = (
-        np.clip(own[name], first[process], last[process]) for name in ("start_ns", "end_ns")
+        np.clip(costs[name], first[process], last[process]) for name in ("start_ns", "end_ns")
     )
     lost = intervals.union(start, end).total()
     if not lost:
         return None
-    names = own.texts("name")
+    names = costs.texts("name")
     by_purpose = groups.group(names.codes)
     mostly = int(by_purpose.first[np.argmax(groups.sums(by_purpose, end - start))])
     span = int(last[-1] - first[-1])
-    return Cost(lost, span, str(names[mostly]), warm_up_end_ns(trace) > np.iinfo(np.int64).min)
-
-
-def _working(trace: Trace) -> tuple[Integers, Integers]:
-    """Start and end of each process's GPU work after warm-up; the last row is for all processes."""
-    ops, processes = operations(trace), len(trace.processes)
-    limits = np.iinfo(np.int64)
-    first, last = np.full(processes + 1, limits.max), np.zeros(processes + 1, np.int64)
-    np.minimum.at(first, ops.process, ops.start_ns)
-    np.maximum.at(last, ops.process, ops.end_ns)
-    first[-1], last[-1] = first.min(), last.max()
-    last = np.maximum(last, warm_up_end_ns(trace))
-    return np.clip(first, warm_up_end_ns(trace), last), last
+    return Cost(lost, span, str(names[mostly]), warm_ns > np.iinfo(np.int64).min)
 
 
 RANGE_NS, SAMPLE_NS, CHAIN_NS = 2_500, 20_000, 15_000
@@ -129,27 +125,23 @@ def recording_cost(trace: Trace) -> list[Check]:
         return []
     first, last = max(int(ops.start_ns[0]), warm_up_end_ns(trace)), int(ops.end_ns.max())
     every = list(_events(trace, first, last))
-    total_ns = np.sum([each.cost_ns for each in every], axis=0)
+    total_ns = np.sum([kind.cost_ns for kind in every], axis=0)
     thread = int(np.argmax(total_ns)) if len(total_ns) else -1
     cost_ns = int(total_ns[thread]) if thread >= 0 else 0
     cost_pct = min(100.0 * cost_ns / max(last - first, 1), 100.0)
     if cost_pct < LISTED_PCT:
         return []
-    costliest = sorted(every, key=lambda each: -int(each.cost_ns[thread]))
-    listed = [each for each in costliest if each.cost_ns[thread] >= _LEAST_OF_COST * cost_ns]
-    return [_check(listed, thread, cost_ns, cost_pct)]
-
-
-def _check(listed: list[EventCost], thread: int, cost_ns: int, cost_pct: float) -> Check:
+    costliest = sorted(every, key=lambda kind: -int(kind.cost_ns[thread]))
+    listed = [kind for kind in costliest if kind.cost_ns[thread] >= _LEAST_OF_COST * cost_ns]
     values: dict[str, Value] = {"cost_ns": cost_ns, "cost_pct": cost_pct}
-    for each in listed:
-        values |= {each.name: int(each.events[thread]), f"{each.name}_each_ns": each.each_ns}
-    parts = " and ".join(f"{each.template} ({{{each.name}_each_ns}} each)" for each in listed)
+    for kind in listed:
+        values |= {kind.name: int(kind.events[thread]), f"{kind.name}_each_ns": kind.each_ns}
+    parts = " and ".join(f"{kind.template} ({{{kind.name}_each_ns}} each)" for kind in listed)
     template = f"Recording cost one thread up to {{cost_ns}}, {{cost_pct}} (estimate): {parts}."
     if cost_pct < NOTABLE_PCT or cost_ns < LEAST_NS:
-        return Check("cost of recording", "ok", template, None, values)
+        return [Check("cost of recording", "ok", template, None, values)]
     template += " Where the CPU limits the program, its steps are shorter without them."
-    return Check("cost of recording", "warning", template, listed[0].remedy, values)
+    return [Check("cost of recording", "warning", template, listed[0].remedy, values)]
 
 
 def _events(trace: Trace, first: int, last: int) -> Iterator[EventCost]:

@@ -105,9 +105,9 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     device = max(spans, key=lambda device: (spans[device], work[device].steady_ns))
     rows, ops = steady_rows(trace, device), operations(trace)
     kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
-    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
+    classes = picked(kernel_classes(trace), picked(ops.row, kernels))
     took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
-    class_ns = np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
+    class_ns = np.bincount(classes, took, minlength=len(KernelClass)).astype(np.int64)
     # Kernels of unknown class follow the others; all compute where no class is known.
     compute_ns = sum(int(class_ns[kind]) for kind in COMPUTING)
     judged_ns = int(class_ns.sum()) - sum(int(class_ns[kind]) for kind in UNJUDGED)
@@ -291,7 +291,16 @@ def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
     copying = (ops.kind[rows] == Kind.COPY) & ~communicating
     setting = (ops.kind[rows] == Kind.SET) & ~communicating
     chosen = ~(communicating | copying | setting)
-    times = _computing_ns(trace, rows[chosen])
+    # Kernels by class, and whole graphs: what started first counts.
+    computing = rows[chosen]
+    labels, kernels = np.full(len(computing), _GRAPH), ops.kind[computing] == Kind.KERNEL
+    labels[kernels] = kernel_classes(trace)[ops.row[computing[kernels]]]
+    start, end = ops.start_ns[computing], ops.end_ns[computing]
+    first_ns = end - start
+    reached = np.maximum.accumulate(end[:-1])
+    first_ns[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached), 0)
+    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
+    times = dict(zip(names, groups.added(labels, first_ns, _GRAPH + 1).tolist(), strict=True))
     covered_ns = sum(times.values())
     added = ((KernelClass.COMMUNICATION.label, communicating), (COPY, copying), (MEMSET, setting))
     for name, more in added:
@@ -301,18 +310,3 @@ def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
             times[name] = union.total() - covered_ns
             covered_ns = union.total()
     return times
-
-
-def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
-    """Time of kernels by class, and of whole graphs; what started first counts."""
-    ops = operations(trace)
-    labels = np.full(len(rows), _GRAPH)
-    kernels = ops.kind[rows] == Kind.KERNEL
-    labels[kernels] = kernel_classes(trace)[ops.row[rows[kernels]]]
-    start, end = ops.start_ns[rows], ops.end_ns[rows]
-    reached = np.maximum.accumulate(end) if len(end) else end
-    first_ns = end - start
-    first_ns[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = groups.added(labels, first_ns, _GRAPH + 1)
-    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
-    return dict(zip(names, sums.tolist(), strict=True))

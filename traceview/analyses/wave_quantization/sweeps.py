@@ -207,7 +207,14 @@ def _sweeps(grids: GridColumns, rows: Integers, sweep: Integers, of_family: Inte
     across = np.where(step > no_step, STEP, NO_STEP)
     within = np.where(rises > level, NO_STEP, 0)
     overall = np.where(step + no_step > 0, across, within).astype(np.int8)
-    wave_ns = _wave_ns(grids, rows, leads)
+    # The time of one wave, from grids of whole waves where there are any: a lower median.
+    full = grids.idle_fraction[rows] < LEAST_IDLE
+    counts = full | (groups.count(leads, full) == 0)[leads.ids]
+    of = Groups(leads.ids[counts], leads.first)
+    counted = groups.count(of)
+    middle = np.cumsum(counted) - counted + (counted - 1) // 2
+    time_ns = grids.configurations.median_ns[rows] // grids.whole[rows]
+    wave_ns = groups.ordered(of, time_ns[counts])[middle]
     figures = (overall, grids.at_once[rows[first]], wave_ns, total_ns, of_family)
     return GridSweeps(grids, rows, sweep, first, end, predicted, measured, verdict, *figures)
 
@@ -226,18 +233,6 @@ def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
     leads = groups.group(family)
     usual = at_once[leads.first + (groups.count(leads) - 1) // 2]
     result: Integers = rows[at_once == usual[leads.ids]]
-    return result
-
-
-def _wave_ns(grids: GridColumns, rows: Integers, leads: Groups) -> Integers:
-    """The time of one wave, from grids of whole waves where there are any: a lower median."""
-    time_ns = grids.configurations.median_ns[rows] // grids.whole[rows]
-    full = grids.idle_fraction[rows] < LEAST_IDLE
-    counts = full | (groups.count(leads, full) == 0)[leads.ids]
-    of = Groups(leads.ids[counts], leads.first)
-    size = groups.count(of)
-    middle = np.cumsum(size) - size + (size - 1) // 2
-    result: Integers = groups.ordered(of, time_ns[counts])[middle]
     return result
 
 
