@@ -99,7 +99,7 @@ def analyzed(
         read = read_report if is_report(Path(ncu)) else read_counters
         trace = trace.with_counters(*read(Path(ncu)))
     if cubins:
-        from traceview.facts.code.user_binaries import with_code
+        from traceview.facts.code.gathered import with_code
         from traceview.inspect.targets.embedded import binary_kernels
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
