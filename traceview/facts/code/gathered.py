@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
@@ -191,8 +191,8 @@ def gathered_code(trace: Trace) -> GatheredCode:
 
 def _variants(table: Table) -> Iterator[Compiled]:
     left = MOST_BYTES
-    row: Mapping[str, Any]
-    for row in table.rows():
+    rows: Iterable[Mapping[str, Any]] = table.rows()
+    for row in rows:
         ptx, cubin = unpacked(row["ptx"]), unpacked(row["cubin"])
         left -= len(ptx or b"") + len(cubin or b"")
         if not (ptx or cubin) or left < 0:

@@ -119,11 +119,12 @@ def _fit_of_all(
             return by_lag
     if not search or shorter < _FEW:
         return by_lag
-    streams = (
+    first, second = (
         CollectiveStream(times.end_ns[rows], times.kind[rows], times.bytes[rows], times.step[rows])
         for rows in (one, other)
     )
-    places = places_in(*streams, ENDS_TOGETHER_NS, same_clock=share_clock(times, one, other))
+    one_clock = share_clock(times, one, other)
+    places = places_in(first, second, ENDS_TOGETHER_NS, same_clock=one_clock)
     by_search = None if places is None else _quality(times, one, other, places)
     if by_search is None or by_search.together < max(_LEAST_PAIRED_FRACTION * shorter, _FEW - 1):
         return by_lag

@@ -49,7 +49,8 @@ def gap_bounds(trace: Trace) -> GapBounds:
 
 def find_gaps(device: Array, start: Integers, end: Integers) -> GapBounds:
     """The idle gaps between intervals of work, given in order of start."""
-    befores, afters = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    befores: list[Array] = [np.zeros(0, np.int64)]
+    afters: list[Array] = [np.zeros(0, np.int64)]
     for on_device in groups.rows_of(device).values():
         rows = on_device[picked(end, on_device) > picked(start, on_device)]
         starts, ends = picked(start, rows), picked(end, rows)

@@ -90,7 +90,8 @@ def _samples(trace: Trace, device: int) -> _Samples | None:
     table = trace.table("gpu_metrics")
     here, metric = table["device"] == device, table.texts("metric")
     ways = [np.flatnonzero(here & metric.isin([name])) for name in ("dram-read", "dram-write")]
-    time = np.intersect1d(*(table["time_ns"][way] for way in ways))
+    reading, writing = (table["time_ns"][way] for way in ways)
+    time = np.intersect1d(reading, writing)
     # The rate that the percentages refer to: the trace's own figure, else that of `peaks`.
     recorded, peak = trace.devices["memory_bytes_per_s"][device], peaks(trace)[device]
     if len(time) <= LEAST_SAMPLES or (recorded == NULL and "bandwidth" not in peak):
