@@ -150,7 +150,6 @@ def test_a_value_is_shown_by_what_render_registers():
 MOST_FILES = 25
 # Facts that no two answers share, and why they live in facts all the same.
 EXCUSED_FACTS = {
-    "traceview.facts.code.user_binaries": "traceview.analyze adds it before any answer",
     "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
     "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
 }

@@ -10,8 +10,7 @@ import numpy as np
 from traceview import intervals
 from traceview.facts.idle.gaps import Gaps
 from traceview.facts.operations.operations import kernel_operations, operations
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.steps.warm_up import steady_operations
 from traceview.findings import Finding, LostTime
 from traceview.tables import Array, Mask
 from traceview.trace import Trace
@@ -30,7 +29,7 @@ def lost_in(every: Gaps, chosen: Mask) -> LostTime | None:
 def work_time(trace: Trace, rows: Array) -> LostTime | None:
     """The steady time of operations on the device where they take longest; None without any."""
     ops = operations(trace)
-    rows = rows[selected_operations(trace)[rows] & ~operations_in_warm_up(trace)[rows]]
+    rows = rows[steady_operations(trace)[rows]]
     if not len(rows):
         return None
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))

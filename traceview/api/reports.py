@@ -101,7 +101,7 @@ def analyzed(
         tables_read = {**trace.tables, "kernel_counters": counters}
         trace = trace.but(tables=tables_read, warnings=(*trace.warnings, *remarks))
     if cubins := options.cubins:
-        from traceview.facts.code.user_binaries import with_code
+        from traceview.facts.code.gathered import with_code
         from traceview.inspect.targets.embedded import binary_kernels
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins

@@ -84,35 +84,28 @@ def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
     """Distinct labels of kernels, from their full names, all distinct, and their base names."""
     names = [as_edg(name) for name in names]
     shorts = [_ABI_TAG.sub("", short) for short in shorts]
-    said = [readable(name) for name in names]
+    bases = [readable(name) or short for name, short in zip(names, shorts, strict=True)]
     plain = [
-        words or _own_label(name, short)
-        for words, name, short in zip(said, names, shorts, strict=True)
+        _of_wrapper(name, short) if base == short else base
+        for base, name, short in zip(bases, names, shorts, strict=True)
     ]
-    worded = _with_words(plain, names)
-    distinct = _with_tokens(worded, names)
-    starts = [
-        text if words else short for text, words, short in zip(plain, said, shorts, strict=True)
-    ]
-    return [_bounded(text, start) for text, start in zip(distinct, starts, strict=True)]
+    result, half = [], MOST // 2
+    distinct = _with_tokens(_with_words(plain, names), names)
+    for text, base in zip(distinct, bases, strict=True):
+        added = text[len(base) :]
+        cut = f"{base}{added[: half - 1]}…{added[-half:]}"
+        result.append(text if len(added) <= MOST else cut)
+    return result
 
 
-def label(name: str, short: str) -> str:
-    """The label of one kernel by its name as nsys writes it; others may share it: see `labels`.
-
-    In words for kernels of known libraries, else the base name; for a wrapper, with the first
-    meaningful word of its template arguments.
-    """
-    return readable(name) or _own_label(name, short)
-
-
-def _own_label(name: str, short: str) -> str:
+def _of_wrapper(name: str, short: str) -> str:
+    """The base name; for a wrapper, with the first meaningful word of its template arguments."""
     if not _WRAPPER.fullmatch(short):
         return short
     start = name.find("<", name.find(short.rpartition("::")[2]))
     words = _WORD.finditer(name, start) if start >= 0 else ()
-    telling = (word[0] for word in words if not _SAYS_NOTHING.fullmatch(word[0]))
-    return f"{short} {next(telling, '')}".rstrip()
+    meaningful = (word[0] for word in words if not _SAYS_NOTHING.fullmatch(word[0]))
+    return f"{short} {next(meaningful, '')}".rstrip()
 
 
 def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -126,9 +119,9 @@ def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
         (text, word) for text, of in zip(plain, words, strict=True) for word in set(of)
     )
     result = []
-    for text, own in zip(plain, words, strict=True):
-        telling = [word for word in own if shared[text, word] == 1 and word not in text]
-        result.append(f"{text} {max(telling, key=len)}" if telling else text)
+    for text, of_name in zip(plain, words, strict=True):
+        unshared = [word for word in of_name if shared[text, word] == 1 and word not in text]
+        result.append(f"{text} {max(unshared, key=len)}" if unshared else text)
     return result
 
 
@@ -138,18 +131,13 @@ def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
     tokens: dict[int, list[str]] = {}
     for _ in range(_MOST_TOKENS):
         alike = defaultdict(list)
-        for at, text in enumerate(result):
-            alike[text].append(at)
+        for place, text in enumerate(result):
+            alike[text].append(place)
         for same in (same for same in alike.values() if len(same) > 1):
-            for at in same:
-                tokens.setdefault(at, _TOKEN.findall(names[at]))
-            columns = zip_longest(*(tokens[at] for at in same), fillvalue="")
+            for place in same:
+                tokens.setdefault(place, _TOKEN.findall(names[place]))
+            columns = zip_longest(*(tokens[place] for place in same), fillvalue="")
             parting = next((column for column in columns if len(set(column)) > 1), ())
-            for at, token in zip(same, parting, strict=False):
-                result[at] = f"{result[at]} {token}".rstrip()
+            for place, token in zip(same, parting, strict=False):
+                result[place] = f"{result[place]} {token}".rstrip()
     return result
-
-
-def _bounded(text: str, short: str) -> str:
-    added, half = text[len(short) :], MOST // 2
-    return text if len(added) <= MOST else f"{short}{added[: half - 1]}…{added[-half:]}"

@@ -57,17 +57,17 @@ class QueueFull:
 def queue_full(trace: Trace) -> QueueFull:
     """Time that calls waited for room in the launch queue: recorded if reported, else inferred."""
     overheads, calls = trace.recorded("overheads"), api_calls(trace)
-    own = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
-    recorded = bool(own.any())
+    waiting = overheads.texts("kind").isin(["queue-full"]) & ~overheads.is_null("thread")
+    recorded = bool(waiting.any())
     if recorded:
-        thread, start, end = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+        thread, start, end = (overheads[name][waiting] for name in ("thread", "start_ns", "end_ns"))
     else:
         row, held = _inferred(trace)
         thread, start = calls.thread[row], calls.start_ns[row]
         end = start + held
     by_thread = {
-        int(each): intervals.union(start[thread == each], end[thread == each])
-        for each in groups.different(thread)
+        number: intervals.union(start[rows], end[rows])
+        for number, rows in groups.rows_of(thread).items()
     }
     if not by_thread:
         return QueueFull(constant(0, len(calls), np.int64), {}, recorded)
@@ -79,8 +79,8 @@ def held_time(calls: ApiCalls, enqueuing: Mask, by_thread: Mapping[int, Interval
     """Time that each API call waited for room, in ns; 0 for calls that enqueue nothing."""
     result, rows = np.zeros(len(calls), np.int64), np.flatnonzero(enqueuing)
     for thread, full in by_thread.items():
-        own = rows[calls.thread[rows] == thread]
-        result[own] = intervals.overlap(full, calls.start_ns[own], calls.end_ns[own])
+        made = rows[calls.thread[rows] == thread]
+        result[made] = intervals.overlap(full, calls.start_ns[made], calls.end_ns[made])
     return result
 
 
@@ -92,8 +92,7 @@ def _inferred(trace: Trace) -> tuple[Integers, Integers]:
     ops, calls = operations(trace), api_calls(trace)
     none = np.zeros(0, np.int64)
     # Several operations of one call are one entry, so depth in operations bounds depth in entries.
-    streams = range(len(ops.streams))
-    if not trace.selection and all(stream_depth(trace, each).most < FULL for each in streams):
+    if not trace.selection and all(depth.most < FULL for depth in stream_depths(trace)):
         return none, none
     depths = [queue_entries(ops, calls, rows) for rows in rows_by_stream(trace)]
     full, calm = plateau(depths, len(calls))
@@ -143,10 +142,10 @@ def queue_entries(ops: Operations, calls: ApiCalls, rows: Array) -> tuple[Intege
     A graph is one entry, however many nodes it has.
     """
     rows = rows[ops.call[rows] >= 0]
-    each = groups.group(ops.call[rows])
-    call: Array = ops.call[rows[each.first]]
-    end = np.full(each.size, np.iinfo(np.int64).min)
-    np.maximum.at(end, each.ids, ops.end_ns[rows])
+    by_call = groups.group(ops.call[rows])
+    call: Array = ops.call[rows[by_call.first]]
+    end = np.full(by_call.size, np.iinfo(np.int64).min)
+    np.maximum.at(end, by_call.ids, ops.end_ns[rows])
     start = calls.start_ns[call]
     begun = intervals.places(intervals.ascending(start), start, side="right")
     return call, begun - intervals.places(intervals.ascending(end), start, side="right")
@@ -192,20 +191,13 @@ def wait_of(trace: Trace, rows: Array) -> QueueWait:
     wait = wait[wait >= 0]
     if not len(wait):
         return QueueWait(None, None, None)
-    return QueueWait(
-        round(quantiles.quantile(wait, 0.5)),
-        round(quantiles.quantile(wait, 0.9)),
-        int(wait.max()),
-    )
-
-
-def stream_depth(trace: Trace, stream: int) -> Depth:
-    """Queue depth that the selected operations of a stream saw."""
-    return _stream_depths(trace)[stream]
+    median, p90 = (round(quantiles.quantile(wait, share)) for share in (0.5, 0.9))
+    return QueueWait(median, p90, int(wait.max()))
 
 
 @fact
-def _stream_depths(trace: Trace) -> tuple[Depth, ...]:
+def stream_depths(trace: Trace) -> tuple[Depth, ...]:
+    """Queue depth that the selected operations of each stream saw."""
     chosen = selected_operations(trace)
     return tuple(depth_of(trace, rows, chosen) for rows in rows_by_stream(trace))
 

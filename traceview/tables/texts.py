@@ -92,10 +92,22 @@ class Texts:
 
     def isin(self, wanted: Iterable[str]) -> Mask:
         """True for the rows whose text is one of `wanted`."""
-        chosen = set(wanted)
-        hit = np.fromiter(map(chosen.__contains__, self.values), bool, len(self.values))
-        result: Mask = _lookup(hit, self.codes) & (self.codes >= 0)
-        return result
+        return self.matching(set(wanted).__contains__)
+
+    def matching(self, test: Callable[[str], object]) -> Mask:
+        """True for the rows whose text passes the test, which runs once per distinct text."""
+        values = self.values
+        # Code −1, absent, picks the last element.
+        hit = np.zeros(len(values) + 1, bool)
+        if len(self.codes) < len(values):
+            # Few rows of a column that shares its values with others: the rest is not tested.
+            hit[self.codes] = True
+            used = np.flatnonzero(hit[:-1])
+            hit[used] = np.fromiter(map(test, values[used]), bool, len(used))
+        else:
+            hit[:-1] = np.fromiter(map(test, values), bool, len(values))
+        hit[-1] = False
+        return np.array(picked(hit, self.codes))
 
 
 class TextSource(Protocol):
@@ -164,11 +176,6 @@ class TextsOneByOne(MadeTexts):
     __slots__ = ()
 
     _FEW = 1
-
-
-def _lookup(values: Array, codes: Array) -> Array:
-    """`values[codes]` that also works without any values."""
-    return picked(values, codes) if len(values) else np.zeros(len(codes), values.dtype)
 
 
 def rows_of(values: Array | Texts, rows: Array | slice) -> Array | Texts:

@@ -3,7 +3,7 @@
 import math
 
 from tests.build import Export
-from traceview.facts.work.from_counters import from_counters
+from traceview.facts.work.kernel_work import from_counters
 from traceview.tables import Table
 from traceview.trace.schema.gpu_work import KERNEL_COUNTERS
 

@@ -36,7 +36,7 @@ from traceview.facts.operations.kernel_classes import (
     kernel_owners,
 )
 from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import launched_in_warm_up, steady_kernels
 from traceview.findings import LOW, Subject
@@ -145,7 +145,7 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
 
     Launches of warm-up count only if there are no others.
     """
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_kernels(trace)
     late = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
     after_warm_up = bool(late.any() and (late != chosen).any())
     rows = np.flatnonzero(late) if after_warm_up else np.flatnonzero(chosen)

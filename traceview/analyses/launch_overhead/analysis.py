@@ -28,7 +28,6 @@ from traceview.facts.ranges import ranges, selection
 from traceview.findings import Evidence, Finding, severity_of, share_pct
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import (
-    Array,
     Cell,
     Column,
     Integers,
@@ -95,13 +94,13 @@ def api_table(trace: Trace) -> Table:
     """The selected calls of every function."""
     calls, rows = api_calls(trace), unbroken(np.flatnonzero(selection.selected_calls(trace)))
     names = trace.api_calls.texts("name").take(rows)
-    each = groups.group(names.codes)
-    figures = groups.stats(each, calls.duration_ns[rows])
-    does = [_DOES[CallKind(kind)] for kind in calls.does[rows][each.first].tolist()]
+    by_name = groups.group(names.codes)
+    figures = groups.stats(by_name, calls.duration_ns[rows])
+    does = [_DOES[CallKind(kind)] for kind in calls.does[rows][by_name.first].tolist()]
     table = Table(
         API.columns,
         {
-            "api": names.take(each.first),
+            "api": names.take(by_name.first),
             "does": Texts.of(does),
             "calls": figures.calls,
             "total_ns": figures.total,
@@ -121,7 +120,13 @@ def range_table(trace: Trace) -> Table:
     if trace.selection:
         # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
-    cuda, launches = _calls_inside(trace, pattern, size)
+    # CUDA time and launch calls on the threads of the ranges themselves, by innermost range.
+    calls, inside = api_calls(trace), ranges.attributed_calls(trace)
+    within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
+    of_calls = picked(pattern, picked(inside.range, within))
+    cuda = groups.added(of_calls, picked(calls.duration_ns, within), size + 1)
+    launching = picked(calls.does, within) == CallKind.LAUNCH
+    launches = groups.added(of_calls, launching, size + 1)
     duration, own = tree.nesting.sums(pattern, size + 1)
     instances = groups.frequencies(pattern, size + 1)
     rows = np.flatnonzero(instances[:size])
@@ -137,21 +142,6 @@ def range_table(trace: Trace) -> Table:
         },
     )
     return table.take(groups.most_first(own[rows]))
-
-
-def _calls_inside(trace: Trace, pattern: Array, size: int) -> tuple[Integers, Integers]:
-    """CUDA time and launch calls on each pattern's own threads, by innermost range.
-
-    `pattern` has the pattern of each range; `size`, the number of patterns, for ranges that do not
-    count.
-    """
-    calls, inside = api_calls(trace), ranges.attributed_calls(trace)
-    within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
-    of_calls = picked(pattern, picked(inside.range, within))
-    launching = picked(calls.does, within) == CallKind.LAUNCH
-    cuda = groups.added(of_calls, picked(calls.duration_ns, within), size + 1)
-    launches = groups.added(of_calls, launching, size + 1)
-    return cuda, launches
 
 
 CALLS = TableSpec(
@@ -188,9 +178,23 @@ def compute(trace: Trace) -> Result:
     calls, full = api_calls(trace), queue_full(trace)
     rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selection.selected_calls(trace))
     held = picked(full.held_ns, rows)
-    by_device = _launches_by_device(trace, rows)
+    # The launch calls that enqueued work on each device.
+    is_launch = np.zeros(len(calls), bool)
+    is_launch[rows] = True
+    by_device = {}
+    for device, on_device in operations_by_device(trace).items():
+        call = operations(trace).call[on_device]
+        call = call[call >= 0]
+        by_device[device] = groups.different(call[picked(is_launch, call)])
     # Needed only where there is a finding, or the tables are read.
     exposed = cache(lambda: exposed_ns(gaps(trace), calls, by_device, full)[rows])
+    notes: tuple[str, ...] = ()
+    if held.any():
+        source = "recorded" if full.recorded else "inferred from queue depth and call duration"
+        notes = (
+            f"Launch calls waited {units.duration(int(held.sum()))} for room in a full queue "
+            f"({source}). The GPU has plenty of work then, so no total here includes that time.",
+        )
     tables = Deferred(
         lambda: {
             "calls": _calls(trace, rows, exposed()),
@@ -206,7 +210,7 @@ def compute(trace: Trace) -> Result:
             "launch_overhead_ns": int((calls.duration_ns[rows] - held).sum()),
             "queue_full_ns": int(held.sum()),
         },
-        _notes(int(held.sum()), full.recorded),
+        notes,
     )
 
 
@@ -217,31 +221,21 @@ def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
     took = calls.duration_ns[rows] - held
     first = first_launch_calls(trace)[rows]
     names = trace.api_calls.texts("name").take(rows)
-    each = groups.group(names.codes)
-    figures = groups.stats(each, took)
+    by_name = groups.group(names.codes)
+    figures = groups.stats(by_name, took)
     return Table(
         CALLS.columns,
         {
-            "api": names.take(each.first),
+            "api": names.take(by_name.first),
             "calls": figures.calls,
             "total_ns": figures.total,
             "median_ns": figures.median,
             "max_ns": figures.most,
-            "exposed_ns": groups.sums(each, exposed),
-            "first_launch_ns": groups.sums(each, np.where(first, took, 0)),
-            "queue_full_ns": groups.sums(each, held),
+            "exposed_ns": groups.sums(by_name, exposed),
+            "first_launch_ns": groups.sums(by_name, np.where(first, took, 0)),
+            "queue_full_ns": groups.sums(by_name, held),
         },
     ).take(np.argsort(-figures.total, kind="stable"))
-
-
-def _notes(held_ns: int, recorded: bool) -> tuple[str, ...]:
-    if not held_ns:
-        return ()
-    source = "recorded" if recorded else "inferred from queue depth and call duration"
-    return (
-        f"Launch calls waited {units.duration(held_ns)} for room in a full queue ({source}). "
-        "The GPU has plenty of work then, so no total here includes that time.",
-    )
 
 
 def exposed_ns(
@@ -259,21 +253,9 @@ def exposed_ns(
         start, end = picked(calls.start_ns, rows), picked(calls.end_ns, rows)
         result[rows] = intervals.overlap(idle, start, end)
         for thread, held in full.by_thread.items():
-            own = rows[calls.thread[rows] == thread]
+            made = rows[calls.thread[rows] == thread]
             both = intervals.intersection(idle, held)
-            result[own] -= intervals.overlap(both, calls.start_ns[own], calls.end_ns[own])
-    return result
-
-
-def _launches_by_device(trace: Trace, launches: Integers) -> dict[int, Integers]:
-    """The launch calls that enqueued work on each device."""
-    is_launch = np.zeros(len(trace.api_calls), bool)
-    is_launch[launches] = True
-    result = {}
-    for device, rows in operations_by_device(trace).items():
-        call = operations(trace).call[rows]
-        call = call[call >= 0]
-        result[device] = groups.different(call[picked(is_launch, call)])
+            result[made] -= intervals.overlap(both, calls.start_ns[made], calls.end_ns[made])
     return result
 
 
@@ -284,20 +266,29 @@ def _findings(
     exposed: Callable[[], Integers],
 ) -> tuple[Finding, ...]:
     """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
-    inside_ns, spans = _idle_inside_calls(trace, by_device), steady_spans_ns(trace)
-    every = gaps(trace)
-    known = spans.keys() - unknown_idle(trace).keys()
-    total_ns = {device: int(inside_ns[every.device == device].sum()) for device in sorted(known)}
-    device = max(total_ns, key=lambda each: total_ns[each], default=-1)
+    spans, every, calls = steady_spans_ns(trace), gaps(trace), api_calls(trace)
+    late = (every.cause == LAUNCH_LATE) & ~every.one_time
+    # For each gap, its steady launch-late time inside launch calls, each instant once.
+    inside_ns = np.zeros(len(every), np.int64)
+    for device, rows in by_device.items():
+        own = np.flatnonzero(late & (every.device == device))
+        launching = intervals.union(picked(calls.start_ns, rows), picked(calls.end_ns, rows))
+        inside_ns[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
+    sound = spans.keys() - unknown_idle(trace).keys()
+    total_ns = {device: int(inside_ns[every.device == device].sum()) for device in sorted(sound)}
+    device = max(total_ns, key=total_ns.__getitem__, default=-1)
     most_ns, span_ns = total_ns.get(device, 0), spans.get(device, 0)
     severity = severity_of(most_ns, span_ns)
     if severity is None:
         return ()
-    own = (every.device == device) & (every.cause == LAUNCH_LATE) & ~every.one_time
-    longest = int(np.argmax(np.where(own, inside_ns, -1)))
+    late &= every.device == device
+    longest = int(np.argmax(np.where(late, inside_ns, -1)))
+    names = trace.api_calls.texts("name").take(launches)
+    by_name = groups.group(names.codes)
+    most_exposed = int(by_name.first[np.argmax(groups.sums(by_name, exposed()))])
     gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
-    values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[own].sum())}
-    row: dict[str, Cell] = {"api": _most_exposed(trace, launches, exposed())}
+    values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[late].sum())}
+    row: dict[str, Cell] = {"api": names[most_exposed]}
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
@@ -310,30 +301,10 @@ def _findings(
             Evidence(values, "calls", row, *window),
             share_pct(most_ns, span_ns),
             CAUSE_NAMES[LAUNCH_LATE],
-            lost_time.lost_in(every, own),
+            lost_time.lost_in(every, late),
             general=True,
         ),
     )
-
-
-def _most_exposed(trace: Trace, launches: Integers, exposed: Integers) -> Cell:
-    """Name of the API function whose launch calls spent most time in idle gaps."""
-    names = trace.api_calls.texts("name").take(launches)
-    each = groups.group(names.codes)
-    return names[int(each.first[np.argmax(groups.sums(each, exposed))])]
-
-
-def _idle_inside_calls(trace: Trace, by_device: Mapping[int, Integers]) -> Integers:
-    """For each gap, its steady launch-late time inside launch calls, each instant once."""
-    calls, every = trace.api_calls, gaps(trace)
-    late = (every.cause == LAUNCH_LATE) & ~every.one_time
-    inside = np.zeros(len(late), np.int64)
-    of_device = groups.rows_of(every.device[late])
-    for device, rows in by_device.items():
-        own = np.flatnonzero(late)[of_device.get(device, groups.NO_ROWS)]
-        launching = intervals.union(picked(calls["start_ns"], rows), picked(calls["end_ns"], rows))
-        inside[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
-    return inside
 
 
 ANALYSIS = Analysis(

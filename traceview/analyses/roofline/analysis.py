@@ -29,8 +29,7 @@ from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.kernel_classes import KernelOwner, kernel_owners
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.work.estimate import KINDS
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
@@ -131,7 +130,7 @@ _MOST = 1 << 62
 
 
 def compute(trace: Trace) -> Result | Skipped:
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_kernels(trace)
     if chosen.any() and kernel_work(trace).is_unknown:
         return _work_unknown(trace)
     items = work_items(trace)

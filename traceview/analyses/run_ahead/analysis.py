@@ -21,7 +21,7 @@ from traceview.facts.idle.gaps import device_work
 from traceview.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.operations.hosts import HOST, gpu_cells, process_hosts
 from traceview.facts.operations.operations import operations, operations_by_device
-from traceview.facts.queue import depth_of, rows_by_stream, stream_depth, wait_of
+from traceview.facts.queue import depth_of, rows_by_stream, stream_depths, wait_of
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.names import step_names
 from traceview.facts.steps.steps import steps, steps_ahead
@@ -152,7 +152,7 @@ def _streams(trace: Trace) -> Table:
         ops = ops[chosen[ops]]
         if not len(ops):
             continue
-        wait, depth = wait_of(trace, ops), stream_depth(trace, number)
+        wait, depth = wait_of(trace, ops), stream_depths(trace)[number]
         rows.append(
             {
                 **gpu_cells(trace, device),

@@ -137,7 +137,9 @@ def lost_events(trace: Trace) -> list[Check]:
     )
     kinds = {found["kind"] for found in incomplete}
     cut = cut_window(trace) is not None
-    if failed is None and "CUDA" in kinds and not cut and not _bounded_and_whole(trace):
+    # nsys reports the same of a bounded recording that is complete as for lost events.
+    whole = recording_options(trace).bounded and _paired(trace)
+    if failed is None and "CUDA" in kinds and not cut and not whole:
         failed = importer_errors.import_error(texts)
     checks = _helpers(messages.take(~working))
     if failed is not None and not importer_errors.lacks_events(trace.tables) and _paired(trace):
@@ -170,11 +172,6 @@ def lost_events(trace: Trace) -> list[Check]:
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
 
 
-def _bounded_and_whole(trace: Trace) -> bool:
-    """Whether a bounded recording is complete: nsys reports the same there as for lost events."""
-    return recording_options(trace).bounded and _paired(trace)
-
-
 def _paired(trace: Trace) -> bool:
     """Whether there is GPU work, all of it with its launch, and no launch without its work."""
     loose = unpaired(trace)
@@ -198,10 +195,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
 
 def _helpers(messages: Table) -> list[Check]:
     """A note on processes without GPU work that lost events."""
-    texts = messages.texts("text")
-    lost = texts.isin(
-        [text for text in texts.values if importer_errors.INCOMPLETE.search(str(text))]
-    )
+    lost = messages.texts("text").matching(importer_errors.INCOMPLETE.search)
     processes = len(groups.different(messages["process_id"][lost]))
     if not processes:
         return []
@@ -256,19 +250,18 @@ def missing_copies(trace: Trace) -> list[Check]:
 
 def impossible_rows(trace: Trace) -> list[Check]:
     """What the rows that the reader left out mean for the figures."""
-    lost = [each for each in trace.impossible if each.reason != "twice"]
-    repeated = sum(each.rows for each in trace.impossible if each.reason == "twice")
+    lost = [left_out for left_out in trace.impossible if left_out.reason != "twice"]
+    repeated = sum(same.rows for same in trace.impossible if same.reason == "twice")
     checks = []
     if lost:
         template = (
             "The report leaves out {lost:row} that cannot be true, so times and counts lack that "
             "work."
         )
-        values: dict[str, Value] = {"lost": sum(each.rows for each in lost)}
-        status: Status = "blind" if any(each.table in _FIGURES for each in lost) else "warning"
-        in_doubt = any(
-            each.table in _FIGURES and each.rows >= IN_DOUBT_FRACTION * each.of for each in lost
-        )
+        values: dict[str, Value] = {"lost": sum(left_out.rows for left_out in lost)}
+        figures = [left_out for left_out in lost if left_out.table in _FIGURES]
+        status: Status = "blind" if figures else "warning"
+        in_doubt = any(one.rows >= IN_DOUBT_FRACTION * one.of for one in figures)
         remedy = _otherwise(trace)
         checks.append(Check("rows", status, template, remedy, values, all_in_doubt=in_doubt))
     if repeated:

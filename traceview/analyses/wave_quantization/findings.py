@@ -43,7 +43,6 @@ _TILED = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 # Compiled, these are kernels of Inductor, with grids of their own.
 _COMPILED_AWAY = (KernelClass.NORMALIZATION, KernelClass.REDUCTION, KernelClass.SOFTMAX)
 _CUPY_SUM = re.compile(r"^cupy_(?:cub_)?(?:sum|mean|count_nonzero)(?:_|$)")
-_FILL = "{fewer_blocks} or {more_blocks} blocks"
 
 
 def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridRemedy | None:
@@ -52,11 +51,20 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
     None where nothing in the program changes its grid.
     """
     kind, owner = classify(name), owner_of(name)
+    fills = "{fewer_blocks} or {more_blocks}" if len(waves.fills) > 1 else "{more_blocks}"
     if owner is KernelOwner.PROGRAM:
         small = _OWN_SMALL if threads > WARP_THREADS else _OWN_FEW_THREADS
-        return GridRemedy(_own_partial_wave(waves) if waves.whole > 1 else small)
+        partial_wave = (
+            f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded "
+            "shapes, or {wave_blocks} blocks that loop over the tiles."
+        )
+        return GridRemedy(partial_wave if waves.whole > 1 else small)
     if owner is KernelOwner.LIBRARY and kind in _TILED:
-        return GridRemedy(_tiled_partial_wave(waves) if waves.whole > 1 else _TILED_SMALL)
+        partial_wave = (
+            f"Try nearby shapes that give {fills} blocks instead of {{blocks}}: another batch, "
+            "sequence length or width, padded where it pays."
+        )
+        return GridRemedy(partial_wave if waves.whole > 1 else _TILED_SMALL)
     if waves.whole == 1 and _CUPY_SUM.search(name):
         return GridRemedy(
             "Write it as a matrix product, with a vector of ones or the mask as one factor: CuPy "
@@ -83,24 +91,6 @@ _TILED_SMALL = (
 )
 
 
-def _fills(waves: Waves) -> str:
-    return _FILL if len(waves.fills) > 1 else "{more_blocks} blocks"
-
-
-def _own_partial_wave(waves: Waves) -> str:
-    return (
-        f"Use {_fills(waves)} instead of {{blocks}}: another tile or block size, padded shapes, or "
-        "{wave_blocks} blocks that loop over the tiles."
-    )
-
-
-def _tiled_partial_wave(waves: Waves) -> str:
-    return (
-        f"Try nearby shapes that give {_fills(waves)} instead of {{blocks}}: another batch, "
-        "sequence length or width, padded where it pays."
-    )
-
-
 MOST_FINDINGS = 5
 # A rule of thumb: with fewer blocks per SM, the last one to end weighs heavily.
 FEW_BLOCKS_PER_SM = 4
@@ -114,7 +104,7 @@ def costliest(trace: Trace) -> list[tuple[int, Finding]]:
         for claim in rule.claims(trace)
         if (finding := finding_of(trace, rule, claim))
     ]
-    return sorted(reported, key=lambda each: -each[1].time_at_stake_ns)[:MOST_FINDINGS]
+    return sorted(reported, key=lambda pair: -pair[1].time_at_stake_ns)[:MOST_FINDINGS]
 
 
 def _claim(
@@ -130,7 +120,15 @@ def _claim(
         Subject("kernel", of.name),
         {**values, **times},
         "kernels",
-        grid_keys(of),
+        {
+            # The cells by which a configuration is found in the table of kernels.
+            "name": of.name,
+            "grid": "x".join(map(str, of.grid)),
+            "block": "x".join(map(str, of.block)),
+            "registers_per_thread": of.registers,
+            "shared_memory_bytes": of.static_bytes + of.dynamic_bytes,
+            "total_ns": of.total_ns,
+        },
         loss.saved_ns,
         loss.lost_ns,
         steady_span_ns(trace),
@@ -147,42 +145,33 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         remedy = grid_remedy(trace, of.name, waves, of.threads)
         if remedy is None:
             continue
-        others: dict[str, Value] = {}
+        values: dict[str, Value] = {"blocks": waves.blocks}
+        if several:
+            values |= {
+                "wave_blocks": waves.at_once,
+                "waves": waves.whole,
+                "last_blocks": waves.blocks - (waves.whole - 1) * waves.at_once,
+                "unused_pct": 100 * waves.idle_fraction,
+                "fewer_blocks": waves.fills[0],
+                "more_blocks": waves.fills[-1],
+            }
+        else:
+            values |= {
+                "threads": of.threads,
+                "sms": waves.sm_count,
+                "idle_sms": waves.idle_sms,
+                "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
+            }
         few = " of {threads:thread}" if of.threads < WARP_THREADS else ""
         rise = " Measured times rise in such steps." if worst.verdict and not worst.factor else ""
         if several and worst.factor:
-            others |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
-        others |= {"kernel": of.label, "other_grids": loss.parts - 1}
-        values = _partial_wave(waves) if several else _small_grid(waves, of.threads)
+            values |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
+        values |= {"kernel": of.label, "other_grids": loss.parts - 1}
         yield replace(
-            _claim(trace, loss, of, values | others, {"few": few, "rise": rise}),
+            _claim(trace, loss, of, values, {"few": few, "rise": rise}),
             remedy=remedy.template,
             at_most="high" if remedy.sure else "info",
         )
-
-
-def _partial_wave(waves: Waves) -> dict[str, Value]:
-    """The figures of a grid whose last wave is partly empty."""
-    return {
-        "blocks": waves.blocks,
-        "wave_blocks": waves.at_once,
-        "waves": waves.whole,
-        "last_blocks": waves.blocks - (waves.whole - 1) * waves.at_once,
-        "unused_pct": 100 * waves.idle_fraction,
-        "fewer_blocks": waves.fills[0],
-        "more_blocks": waves.fills[-1],
-    }
-
-
-def _small_grid(waves: Waves, threads: int) -> dict[str, Value]:
-    """The figures of a grid with fewer blocks than the GPU has SMs."""
-    return {
-        "blocks": waves.blocks,
-        "threads": threads,
-        "sms": waves.sm_count,
-        "idle_sms": waves.idle_sms,
-        "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
-    }
 
 
 def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
@@ -236,18 +225,6 @@ def _tile_waves(trace: Trace) -> Iterator[TimeClaim]:
             table="tiles",
             row={"name": kernel.name, **sizes, "k": gemm.k, "total_ns": of.total_ns},
         )
-
-
-def grid_keys(of: Configuration) -> dict[str, Value]:
-    """The cells by which a configuration is found in the table of kernels."""
-    return {
-        "name": of.name,
-        "grid": "x".join(map(str, of.grid)),
-        "block": "x".join(map(str, of.block)),
-        "registers_per_thread": of.registers,
-        "shared_memory_bytes": of.static_bytes + of.dynamic_bytes,
-        "total_ns": of.total_ns,
-    }
 
 
 PARTIAL_WAVES = FindingRule(

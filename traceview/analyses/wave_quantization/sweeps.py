@@ -165,7 +165,8 @@ def sweeps_of(grids: GridColumns, persistent: Mask) -> GridSweeps:
     first grids.
     """
     of = grids.configurations
-    rows = _one_of_each_size(grids, np.flatnonzero(_measurable(grids) & ~persistent))
+    measurable = grids.known & (of.median_ns > 0) & ~grids.concurrent
+    rows = _one_of_each_size(grids, np.flatnonzero(measurable & ~persistent))
     family = of.family[rows]
     several = np.bincount(family, minlength=1)[family] > 1
     rows, family = rows[several], family[several]
@@ -185,17 +186,33 @@ def _sweeps(grids: GridColumns, rows: Integers, sweep: Integers, of_family: Inte
     size = np.bincount(sweep).astype(np.int64)
     end = np.cumsum(size)
     first = end - size
-    predicted, measured, verdict = _steps(grids, rows)
+
+    def ratio(values: Integers) -> Floats:
+        """The figure of each grid ÷ that of the one before it."""
+        return np.append(1.0, values[1:] / values[:-1])[: len(values)]
+
+    predicted, measured = ratio(grids.whole[rows]), ratio(grids.configurations.median_ns[rows])
+    verdict = step_verdicts(predicted, ratio(grids.blocks[rows]), measured)
     verdict[first] = 0
     leads = Groups(sweep, first)
     total_ns = groups.sums(leads, grids.configurations.total_ns[rows])
-    overall, wave_ns = _overall(verdict, leads), _wave_ns(grids, rows, leads)
+    # The verdict of most steps across a wave; else `no step` if times rise within waves.
+    step, no_step, level, rises = (
+        groups.count(leads, verdict == code) for code in (STEP, NO_STEP, _LEVEL, _RISES)
+    )
+    across = np.where(step > no_step, STEP, NO_STEP)
+    within = np.where(rises > level, NO_STEP, 0)
+    overall = np.where(step + no_step > 0, across, within).astype(np.int8)
+    # The time of one wave, from grids of whole waves where there are any: a lower median.
+    full = grids.idle_fraction[rows] < LEAST_IDLE
+    counts = full | (groups.count(leads, full) == 0)[leads.ids]
+    of = Groups(leads.ids[counts], leads.first)
+    counted = groups.count(of)
+    middle = np.cumsum(counted) - counted + (counted - 1) // 2
+    time_ns = grids.configurations.median_ns[rows] // grids.whole[rows]
+    wave_ns = groups.ordered(of, time_ns[counts])[middle]
     figures = (overall, grids.at_once[rows[first]], wave_ns, total_ns, of_family)
     return GridSweeps(grids, rows, sweep, first, end, predicted, measured, verdict, *figures)
-
-
-def _measurable(grids: GridColumns) -> Mask:
-    return grids.known & (grids.configurations.median_ns > 0) & ~grids.concurrent
 
 
 def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
@@ -213,38 +230,6 @@ def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
     usual = at_once[leads.first + (groups.count(leads) - 1) // 2]
     result: Integers = rows[at_once == usual[leads.ids]]
     return result
-
-
-def _wave_ns(grids: GridColumns, rows: Integers, leads: Groups) -> Integers:
-    """The time of one wave, from grids of whole waves where there are any: a lower median."""
-    time_ns = grids.configurations.median_ns[rows] // grids.whole[rows]
-    full = grids.idle_fraction[rows] < LEAST_IDLE
-    counts = full | (groups.count(leads, full) == 0)[leads.ids]
-    of = Groups(leads.ids[counts], leads.first)
-    size = groups.count(of)
-    middle = np.cumsum(size) - size + (size - 1) // 2
-    result: Integers = groups.ordered(of, time_ns[counts])[middle]
-    return result
-
-
-def _overall(verdict: Codes, leads: Groups) -> Codes:
-    """The verdict of most steps across a wave; else `no step` if times rise within waves."""
-    step, no_step, level, rises = (
-        groups.count(leads, verdict == code) for code in (STEP, NO_STEP, _LEVEL, _RISES)
-    )
-    across = np.where(step > no_step, STEP, NO_STEP)
-    return np.where(step + no_step > 0, across, np.where(rises > level, NO_STEP, 0)).astype(np.int8)
-
-
-def _steps(grids: GridColumns, rows: Integers) -> tuple[Floats, Floats, Codes]:
-    """Predicted and measured ratios of each grid to the one before it, and their verdicts."""
-
-    def ratio(values: Integers) -> Floats:
-        return np.append(1.0, values[1:] / values[:-1])[: len(values)]
-
-    predicted, steady = ratio(grids.whole[rows]), ratio(grids.blocks[rows])
-    measured = ratio(grids.configurations.median_ns[rows])
-    return predicted, measured, step_verdicts(predicted, steady, measured)
 
 
 def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
@@ -277,6 +262,10 @@ def launched_grids(trace: Trace) -> LaunchedGrids:
         grids = grid_columns(configurations(trace), gpu_limits(trace))
     sweep = found.of_family[_family(trace, grids.configurations)]
     verdict, measured = found.verdicts_of(grids, sweep), found.neighbours_of(grids, sweep)
+    # Where only long kernels ran, the shortest does not show what any kernel takes: a program of
+    # one kernel in one block would lose nothing.
+    kernels, shortest_ns = trace.recorded("kernels"), np.full(len(trace.devices), MOST_OVERHEAD_NS)
+    np.minimum.at(shortest_ns, kernels["device"], kernels.duration_ns)
     return LaunchedGrids(
         grids.configurations,
         grids.occupancies,
@@ -284,7 +273,7 @@ def launched_grids(trace: Trace) -> LaunchedGrids:
         grids.blocks,
         grids.at_once,
         grids.sm_count,
-        _shortest_ns(trace)[grids.configurations.device],
+        shortest_ns[grids.configurations.device],
         _persistent(trace, grids),
         verdict,
         measured,
@@ -321,18 +310,6 @@ def every_sweep(trace: Trace) -> GridSweeps:
     """The sweeps of all kernels, whatever is selected."""
     grids = grid_columns(every_configuration(trace), gpu_limits(trace))
     return sweeps_of(grids, _persistent(trace, grids))
-
-
-def _shortest_ns(trace: Trace) -> Integers:
-    """The shortest kernel of each row of devices, at most MOST_OVERHEAD_NS.
-
-    Where only long kernels ran, the shortest does not show what any kernel takes: a program of one
-    kernel in one block would lose nothing.
-    """
-    kernels = trace.recorded("kernels")
-    result = np.full(len(trace.devices), MOST_OVERHEAD_NS)
-    np.minimum.at(result, kernels["device"], kernels.duration_ns)
-    return result
 
 
 @fact

@@ -11,22 +11,23 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from traceview.errors import TraceviewError
-from traceview.facts.operations.operations import kernel_operations
-from traceview.facts.ranges.selection import selected_operations
-from traceview.groups import group, sums
-from traceview.ptx.model import Argument, Compiled, Resources, ptx_text
+from traceview import groups
+from traceview.errors import InputError, TraceviewError
+from traceview.facts.ranges.selection import selected_kernels
+from traceview.ptx.model import Argument, Compiled, ptx_text
 from traceview.records import record
-from traceview.tables import Integers, Mask, Table
+from traceview.tables import Integers, Table
 from traceview.trace import Trace, fact
-from traceview.trace.nsys.added_tables import unpacked
+from traceview.trace.model import Facts
+from traceview.trace.nsys.added_tables import packed, unpacked
+from traceview.trace.schema.program import KERNEL_CODE
 from traceview.vocabulary.amounts import WARP_THREADS
 
 # Launches of a trace and variants of gathered code, by the properties that match them.
@@ -77,63 +78,45 @@ class Variant:
     @classmethod
     def of(cls, compiled: Compiled) -> Variant:
         """The properties of compiled code, read from its PTX, cubin and Triton metadata."""
+        from traceview.ptx.sass import cubin as cubin_file
+
         number = re.match(r"sm_(\d+)(\d)", compiled.arch)
-        known = _resources(compiled)
+        threads = compiled.num_warps * WARP_THREADS if compiled.num_warps else None
+        # For warp-specialized kernels only the PTX has the threads of a block.
+        head = re.search(rf"\.entry\s+{re.escape(compiled.name)}\b[^{{]*", compiled.ptx or "")
+        if required := _REQUIRED.search(head[0]) if head else None:
+            threads = math.prod(int(side) for side in required.groups() if side)
+        try:
+            kernels = cubin_file.resources(compiled.cubin) if compiled.cubin else {}
+        except TraceviewError:
+            kernels = {}
+        used = kernels.get(compiled.name)
         return cls(
             compiled.name,
             f"{number[1]}.{number[2]}" if number else None,
-            _threads(compiled),
+            threads,
             compiled.dynamic_shared_bytes,
-            known.registers if known else None,
-            known.static_shared_bytes if known and compiled.dynamic_shared_bytes is None else None,
+            used.registers if used else None,
+            used.static_shared_bytes if used and compiled.dynamic_shared_bytes is None else None,
         )
 
     def fits(self, launches: Launches, capability: str | None) -> bool:
         """Whether no known property of the variant differs from that of the launches."""
-        dynamic = launches.dynamic_bytes
+        dynamic, registers = launches.dynamic_bytes, launches.registers
+        # The driver reports fewer registers as its minimum.
+        fewer = range(_LEAST_REGISTERS) if registers == _LEAST_REGISTERS else range(0)
+        major, _, minor = (self.capability or "").partition(".")
+        of_gpu, _, minor_of_gpu = (capability or "").partition(".")
+        # Code for older minor versions runs on newer ones.
+        runs = not major or not of_gpu or (major == of_gpu and minor <= minor_of_gpu)
         return (
             self.name in (launches.name, launches.mangled)
-            and _runs_on(self.capability, capability)
+            and runs
             and self.threads in (None, launches.threads)
             and self.shared_bytes in (None, dynamic, dynamic + launches.static_bytes)
-            and self.registers in (None, launches.registers, *_rounded_up(launches.registers))
+            and self.registers in (None, registers, *fewer)
             and self.static_bytes in (None, launches.static_bytes)
         )
-
-
-def _rounded_up(registers: int) -> range:
-    """Smaller register counts in a cubin that the driver reports as its minimum, 16."""
-    return range(_LEAST_REGISTERS) if registers == _LEAST_REGISTERS else range(0)
-
-
-def _runs_on(own: str | None, gpu: str | None) -> bool:
-    """Whether code for one compute capability runs on another: older minor versions do."""
-    if own is None or gpu is None:
-        return True
-    major, _, minor = own.partition(".")
-    of_gpu = gpu.partition(".")
-    return major == of_gpu[0] and minor <= of_gpu[2]
-
-
-def _threads(compiled: Compiled) -> int | None:
-    """Threads per block. For warp-specialized kernels only the PTX has them."""
-    ptx = compiled.ptx or ""
-    head = re.search(rf"\.entry\s+{re.escape(compiled.name)}\b[^{{]*", ptx)
-    required = _REQUIRED.search(head[0]) if head else None
-    if required:
-        return math.prod(int(side) for side in required.groups() if side)
-    return compiled.num_warps * WARP_THREADS if compiled.num_warps else None
-
-
-def _resources(compiled: Compiled) -> Resources | None:
-    """The resources that the kernel uses; None where the cubin cannot be read."""
-    from traceview.ptx.sass import cubin as cubin_file
-
-    try:
-        known = cubin_file.resources(compiled.cubin) if compiled.cubin else {}
-    except TraceviewError:
-        return None
-    return known.get(compiled.name)
 
 
 # Limit on the code read from a trace, above what any program compiles.
@@ -185,16 +168,20 @@ def gathered_code(trace: Trace) -> GatheredCode:
     """Join code and launches. Raises MissingTableError where no code was gathered."""
     table = trace.table("kernel_code")
     kernels = trace.recorded("kernels")
-    chosen = np.flatnonzero(selected_operations(trace)[kernel_operations(trace)])
-    names, ours = _ours(table, kernels.take(chosen))
+    chosen = np.flatnonzero(selected_kernels(trace))
+    code = {name for name in table.cells("name") if isinstance(name, str)}
+    texts = [kernels.texts(column).take(chosen) for column in ("name", "mangled_name")]
+    ours = texts[0].isin(code) | texts[1].isin(code)
+    ran = {name for column in texts for name in column.take(ours).decode() if name is not None}
+    names = table.texts("name").isin(ran)
     variants = list(_variants(table.take(names)))
     spent = kernels.duration_ns[chosen]
     # Only these rows are read one by one; a trace has millions of others.
     joined, unfit = _joined(variants, list(_launches(kernels, chosen[ours])), trace.devices)
-    launched = [_launched(variants[at], found, joined) for at, found in joined.items()]
+    launched = [_launched(variants[number], found, joined) for number, found in joined.items()]
     return GatheredCode(
         tuple(sorted(launched, key=lambda code: (-code.total_ns, code.compiled.name))),
-        tuple(variant for at, variant in enumerate(variants) if at not in joined),
+        tuple(variant for number, variant in enumerate(variants) if number not in joined),
         unfit,
         int(spent[~ours].sum()),
         int(spent.sum()),
@@ -202,44 +189,31 @@ def gathered_code(trace: Trace) -> GatheredCode:
     )
 
 
-def _ours(table: Table, kernels: Table) -> tuple[Mask, Mask]:
-    """Masks of the rows of code whose kernels ran, and of the kernels that have code."""
-    code = {name for name in table.cells("name") if isinstance(name, str)}
-    texts = [kernels.texts(column) for column in ("name", "mangled_name")]
-    ours = texts[0].isin(code) | texts[1].isin(code)
-    ran = {each for column in texts for each in column.take(ours).decode() if each is not None}
-    return table.texts("name").isin(ran), ours
-
-
 def _variants(table: Table) -> Iterator[Compiled]:
     left = MOST_BYTES
-    for row in table.rows():
+    rows: Iterable[Mapping[str, Any]] = table.rows()
+    for row in rows:
         ptx, cubin = unpacked(row["ptx"]), unpacked(row["cubin"])
         left -= len(ptx or b"") + len(cubin or b"")
-        if (ptx or cubin) and left >= 0:
-            yield _compiled(row, ptx, cubin)
-
-
-def _compiled(row: Mapping[str, Any], ptx: bytes | None, cubin: bytes | None) -> Compiled:
-    return Compiled(
-        name=row["name"],
-        arch=row["arch"] or "",
-        how="launched",
-        ptx=ptx_text(ptx) if ptx else None,
-        cubin=cubin,
-        arguments=tuple(_arguments(_json(row["signature"], list), _json(row["constexprs"], dict))),
-        num_warps=row["num_warps"],
-        num_stages=row["num_stages"],
-        dynamic_shared_bytes=row["shared_memory_bytes"],
-        source_file=row["source_file"],
-        source_line=row["source_line"],
-        source_text=_in_its_file(row["source_text"], row["source_line"]),
-    )
-
-
-def _in_its_file(text: str | None, line: int | None) -> str | None:
-    """A kernel's source behind as many empty lines as put it at its line in the file."""
-    return "\n" * (line - 1) + text if text and line and line < _MOST_LINES else None
+        if not (ptx or cubin) or left < 0:
+            continue
+        text, line = row["source_text"], row["source_line"]
+        arguments = _arguments(_json(row["signature"], list), _json(row["constexprs"], dict))
+        yield Compiled(
+            name=row["name"],
+            arch=row["arch"] or "",
+            how="launched",
+            ptx=ptx_text(ptx) if ptx else None,
+            cubin=cubin,
+            arguments=tuple(arguments),
+            num_warps=row["num_warps"],
+            num_stages=row["num_stages"],
+            dynamic_shared_bytes=row["shared_memory_bytes"],
+            source_file=row["source_file"],
+            source_line=line,
+            # Behind as many empty lines as put the source at its line in the file.
+            source_text="\n" * (line - 1) + text if text and line and line < _MOST_LINES else None,
+        )
 
 
 def _json(text: str, kind: type) -> Any:
@@ -252,57 +226,51 @@ def _json(text: str, kind: type) -> Any:
 
 
 def _arguments(signature: Sequence[Any], constexprs: Mapping[str, Any]) -> Iterator[Argument]:
-    for each in signature:
-        if isinstance(each, dict):
-            name, type_ = str(each.get("name")), str(each.get("type"))
+    for field_ in signature:
+        if isinstance(field_, dict):
+            name, type_ = str(field_.get("name")), str(field_.get("type"))
             value = constexprs.get(name)
             plain = value if isinstance(value, (int, float, str)) else None
-            yield Argument(name, type_, each.get("divisible_by_16") is True, plain)
+            yield Argument(name, type_, field_.get("divisible_by_16") is True, plain)
 
 
 def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
     """The launches in these rows of the table of kernels."""
     kernels = everything.take(rows)
-    threads = kernels["block_x"].astype(np.int64) * kernels["block_y"] * kernels["block_z"]
-    configuration = group(
-        kernels.texts("name").codes,
-        kernels.texts("mangled_name").codes,
+    names, mangled = kernels.texts("name"), kernels.texts("mangled_name")
+    properties = (
         kernels["device"],
-        threads,
+        kernels["block_x"].astype(np.int64) * kernels["block_y"] * kernels["block_z"],
         kernels["registers_per_thread"],
         kernels["dynamic_shared_memory_bytes"],
         kernels["static_shared_memory_bytes"],
     )
-    spent = sums(configuration, kernels.duration_ns)
-    grids = _grids(kernels, configuration.ids)
-    order = np.argsort(configuration.ids, kind="stable")
-    each = np.split(rows[order], np.flatnonzero(np.diff(configuration.ids[order])) + 1)
-    for number, row in enumerate(configuration.first.tolist()):
+    alike = groups.group(names.codes, mangled.codes, *properties)
+    spent = groups.sums(alike, kernels.duration_ns)
+    # The number of launches by grid.
+    axes = [kernels[f"grid_{axis}"] for axis in "xyz"]
+    by_grid = groups.group(alike.ids, *axes)
+    grids: list[dict[Grid, int]] = [{} for _ in range(alike.size)]
+    for row, count in zip(by_grid.first.tolist(), groups.count(by_grid).tolist(), strict=True):
+        x, y, z = (int(axis[row]) for axis in axes)
+        grids[int(alike.ids[row])][x, y, z] = count
+    order = np.argsort(alike.ids, kind="stable")
+    rows_of = np.split(rows[order], np.flatnonzero(np.diff(alike.ids[order])) + 1)
+    for number, row in enumerate(alike.first.tolist()):
+        device, threads, registers, dynamic, static = (int(column[row]) for column in properties)
         yield Launches(
-            str(kernels.texts("name")[row]),
-            kernels.texts("mangled_name")[row],
+            str(names[row]),
+            mangled[row],
             str(kernels.texts("short_name")[row]),
-            int(kernels["device"][row]),
-            int(threads[row]),
-            int(kernels["registers_per_thread"][row]),
-            int(kernels["dynamic_shared_memory_bytes"][row]),
-            int(kernels["static_shared_memory_bytes"][row]),
+            device,
+            threads,
+            registers,
+            dynamic,
+            static,
             int(spent[number]),
             grids[number],
-            each[number],
+            rows_of[number],
         )
-
-
-def _grids(kernels: Table, ids: Any) -> list[dict[Grid, int]]:
-    """The number of launches of each configuration by grid."""
-    axes = [kernels[f"grid_{axis}"] for axis in "xyz"]
-    each = group(ids, *axes)
-    counts = np.bincount(each.ids, minlength=each.size).tolist()
-    grids: list[dict[Grid, int]] = [{} for _ in range(int(ids.max()) + 1 if len(ids) else 0)]
-    for row, count in zip(each.first.tolist(), counts, strict=True):
-        x, y, z = (int(axis[row]) for axis in axes)
-        grids[int(ids[row])][x, y, z] = count
-    return grids
 
 
 def _joined(
@@ -310,30 +278,29 @@ def _joined(
 ) -> tuple[dict[int, list[Launches]], dict[str, int]]:
     """The launches of each variant, by its index, and the number that fit none, by kernel name."""
     capabilities = devices.texts("compute_capability")
-    known = [Variant.of(variant) for variant in variants]
+    properties = [Variant.of(variant) for variant in variants]
     joined: dict[int, list[Launches]] = {}
-    unfit: dict[str, int] = {}
-    for each in launches:
-        capability = capabilities[each.device]
-        fitting = [at for at, variant in enumerate(known) if variant.fits(each, capability)]
+    unfit = Counter[str]()
+    for launched in launches:
+        capability = capabilities[launched.device]
+        fitting = [n for n, variant in enumerate(properties) if variant.fits(launched, capability)]
         # Among variants for several architectures, the one for the GPU's own runs.
-        own = [at for at in fitting if known[at].capability == capability]
-        fitting = own or fitting
-        for at in fitting:
-            joined.setdefault(at, []).append(each)
+        exact = [number for number in fitting if properties[number].capability == capability]
+        for number in exact or fitting:
+            joined.setdefault(number, []).append(launched)
         if not fitting:
-            unfit[each.name] = unfit.get(each.name, 0) + each.count
+            unfit[launched.name] += launched.count
     return joined, unfit
 
 
 def _launched(
     compiled: Compiled, launches: Sequence[Launches], joined: Mapping[int, Sequence[Launches]]
 ) -> LaunchedCode:
-    longest = max(launches, key=lambda each: each.total_ns)
+    longest = max(launches, key=lambda alike: alike.total_ns)
     grids = Counter[Grid]()
-    for each in launches:
-        grids.update(each.grids)
-    others = sum(any(each in found for each in launches) for found in joined.values()) - 1
+    for alike in launches:
+        grids.update(alike.grids)
+    others = sum(any(alike in found for alike in launches) for found in joined.values()) - 1
     dynamic_bytes = compiled.dynamic_shared_bytes
     as_launched = replace(
         compiled,
@@ -346,9 +313,54 @@ def _launched(
     return LaunchedCode(
         as_launched,
         grids.total(),
-        sum(each.total_ns for each in launches),
+        sum(alike.total_ns for alike in launches),
         longest.device,
         len(grids),
         others,
         tuple(launches),
     )
+
+
+# Code given by the user for kernels that were recorded without it (--cubin).
+
+_MOST_NAMES = 6
+
+
+def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
+    """The trace with the code of those given kernels that ran in it.
+
+    Raises InputError if none did.
+    """
+    kernels = trace.recorded("kernels")
+    texts = [kernels.texts(column) for column in ("name", "mangled_name")]
+    used = [text.values_of(groups.different(text.codes[text.codes >= 0])) for text in texts]
+    ran = {name for names in used for name in names}
+    ours = [kernel for kernel in given if kernel.name in ran]
+    if not ours:
+        different = list(dict.fromkeys(kernel.name for kernel in given))
+        listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
+        more = " …" if len(different) > _MOST_NAMES else ""
+        what = "no kernel of the files given with --cubin ran in the trace"
+        raise InputError(what, f"they have {listed}{more}")
+    # A file with many kernels is packed once.
+    blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
+    codes = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
+    rows: list[Mapping[str, Any]] = list(trace.recorded("kernel_code").rows())
+    rows += [
+        {
+            "name": kernel.name,
+            "arch": kernel.arch,
+            "signature": "[]",
+            "constexprs": "{}",
+            "options": "{}",
+            "source_file": kernel.source_file,
+            "ptx": codes.get(kernel.ptx or ""),
+            "cubin": blobs.get(kernel.cubin or b""),
+        }
+        for kernel in ours
+    ]
+    columns = {
+        column.name: [row.get(column.name) for row in rows] for column in KERNEL_CODE.columns
+    }
+    table = Table(KERNEL_CODE.columns, columns)
+    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())

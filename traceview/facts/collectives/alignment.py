@@ -67,17 +67,12 @@ def places_in(
     for line, first, last in _starts(one, other, within_ns, same_clock=same_clock):
         extended = _extended(one, other, line, first, last, within_ns)
         if extended is not None:
-            rest, pairs = _unrest(one, other, extended)
-            candidate = (rest / max(pairs, 1) ** 2, extended)
-            best = candidate if best is None or candidate[0] < best[0] else best
+            # The best has many pairs, whose end difference hardly changes from one to the next.
+            rows = np.flatnonzero(extended != ABSENT)
+            change_ns = np.abs(np.diff(one.end_ns[extended[rows]] - other.end_ns[rows]))
+            unrest = (quantiles.median(change_ns) + 1.0) / max(len(rows), 1) ** 2
+            best = (unrest, extended) if best is None or unrest < best[0] else best
     return None if best is None else _filled(one, other, best[1])
-
-
-def _unrest(one: CollectiveStream, other: CollectiveStream, places: Integers) -> tuple[float, int]:
-    """Median change, in ns, of the end difference from one pair to the next; number of pairs."""
-    rows = np.flatnonzero(places != ABSENT)
-    change = np.abs(np.diff(one.end_ns[places[rows]] - other.end_ns[rows]))
-    return quantiles.median(change) + 1.0, len(rows)
 
 
 def _starts(
@@ -127,7 +122,13 @@ def _extended(
         paired = places != ABSENT
         if int(paired.sum()) < 2:
             return None
-        line = _fitted(one, other, rows[paired], places[paired])
+        # The medians of the first and last third of the end differences fit the line.
+        ends = other.end_ns[rows[paired]]
+        at = int(ends[len(ends) // 2])
+        apart = (one.end_ns[places[paired]] - ends).astype(np.int64)
+        middle, slope = quantiles.median(apart), drift(ends, apart)
+        rest = apart - middle - slope * (ends - at)
+        line = _Line(middle + quantiles.median(rest), slope, at)
         if last - first == len(other):
             return _nearest(one, other, np.arange(len(other)), line, within_ns)
         length = last - first
@@ -162,23 +163,10 @@ def _nearest(
 def alike(one: CollectiveStream, places: Integers, other: CollectiveStream, rows: Integers) -> Mask:
     """True for the pairs of equal kind whose sizes and steps are equal or unknown."""
     equal: Mask = one.kind[places] == other.kind[rows]
-    for each, of_other in ((one.bytes, other.bytes), (one.step, other.step)):
-        value, other_value = each[places], of_other[rows]
+    for of_one, of_other in ((one.bytes, other.bytes), (one.step, other.step)):
+        value, other_value = of_one[places], of_other[rows]
         equal &= (value == other_value) | (value < 0) | (other_value < 0)
     return equal
-
-
-def _fitted(
-    one: CollectiveStream, other: CollectiveStream, rows: Integers, places: Integers
-) -> _Line:
-    """A line fitted to the pairs' end differences, by the medians of their first and last third."""
-    ends = other.end_ns[rows]
-    at = int(ends[len(ends) // 2])
-    apart = (one.end_ns[places] - ends).astype(np.int64)
-    middle = quantiles.median(apart)
-    slope = drift(ends, apart)
-    rest = apart - middle - slope * (ends - at)
-    return _Line(middle + quantiles.median(rest), slope, at)
 
 
 def drift(ends: Integers, apart: Integers) -> float:

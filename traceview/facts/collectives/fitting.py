@@ -111,21 +111,22 @@ def _fit_of_all(
         return whole
     lag = lag_between(times, one, other)
     by_lag = None if lag is None else _quality(times, one, other, np.arange(len(other)) - lag)
-    if by_lag is not None and (
-        not search or _sure(by_lag, one, other) or _whole(times, one, other, by_lag)
-    ):
+    shorter = min(len(one), len(other))
+    if by_lag is not None:
+        # So close and so complete that no search is needed.
+        sure = by_lag.apart_ns <= _SURE_NS and by_lag.together >= shorter - 1
+        if not search or sure or _whole(times, one, other, by_lag):
+            return by_lag
+    if not search or shorter < _FEW:
         return by_lag
-    places = None
-    if search and min(len(one), len(other)) >= _FEW:
-        places = places_in(
-            _stream(times, one),
-            _stream(times, other),
-            ENDS_TOGETHER_NS,
-            same_clock=share_clock(times, one, other),
-        )
+    first, second = (
+        CollectiveStream(times.end_ns[rows], times.kind[rows], times.bytes[rows], times.step[rows])
+        for rows in (one, other)
+    )
+    one_clock = share_clock(times, one, other)
+    places = places_in(first, second, ENDS_TOGETHER_NS, same_clock=one_clock)
     by_search = None if places is None else _quality(times, one, other, places)
-    least = _LEAST_PAIRED_FRACTION * min(len(one), len(other))
-    if by_search is None or by_search.together < max(least, _FEW - 1):
+    if by_search is None or by_search.together < max(_LEAST_PAIRED_FRACTION * shorter, _FEW - 1):
         return by_lag
     return by_search if by_lag is None or by_search.better_than(by_lag) else by_lag
 
@@ -136,36 +137,25 @@ def _pairs_off(times: CollectiveTimes, one: Integers, other: Integers) -> _Quali
     A rank whose steps were inferred may begin each of them a few collectives sooner than another.
     None otherwise, and for streams without a common clock that also agree when shifted by one.
     """
-    if len(one) != len(other) or not are_alike(without_steps(times), one, other):
+    if not are_in_order(without_steps(times), one, other):
         return None
     contradicting = _contradict(times.step[one], times.step[other])
     if np.mean(contradicting) > _MOST_CONTRADICTING:
         return None
-    if not share_clock(times, one, other) and are_alike(without_steps(times), one[1:], other[:-1]):
+    one_clock = share_clock(times, one, other)
+    if not one_clock and are_alike(without_steps(times), one[1:], other[:-1]):
         return None
     paired = _quality(times, one, other, np.arange(len(other)))
     if not _whole(times, one, other, paired):
         return None
-    return paired._replace(places=np.where(_strangers(times, one, other), ABSENT, paired.places))
-
-
-def _strangers(times: CollectiveTimes, one: Integers, other: Integers) -> Mask:
-    """True for the pairs of different steps that do not end together either.
-
-    Each recording lacks the collective that the other one has.
-    """
     off = ends_off_ns(times, one, other)
-    if not share_clock(times, one, other):
+    if not one_clock:
         # The change to the pair before or after it, whichever is less.
         off = np.minimum(np.append(off, off[-1:]), np.append(off[:1], off))
-    strangers: Mask = _contradict(times.step[one], times.step[other]) & (off > ENDS_TOGETHER_NS)
-    return strangers
-
-
-def _stream(times: CollectiveTimes, rows: Integers) -> CollectiveStream:
-    return CollectiveStream(
-        times.end_ns[rows], times.kind[rows], times.bytes[rows], times.step[rows]
-    )
+    # Of a pair of different steps that does not end together either, each recording lacks the
+    # collective that the other one has.
+    strangers = contradicting & (off > ENDS_TOGETHER_NS)
+    return paired._replace(places=np.where(strangers, ABSENT, paired.places))
 
 
 class _Quality(NamedTuple):
@@ -193,12 +183,6 @@ def _quality(times: CollectiveTimes, one: Integers, other: Integers, places: Int
     together = int((change <= ENDS_TOGETHER_NS).sum())
     apart_ns = float(np.median(change)) if len(change) else 0.0
     return _Quality(places, apart_ns, together, len(change) - together)
-
-
-def _sure(quality: _Quality, one: Integers, other: Integers) -> bool:
-    """Whether a pairing by constant lag is so close and so complete that no search is needed."""
-    most = min(len(one), len(other)) - 1
-    return quality.apart_ns <= _SURE_NS and quality.together >= most
 
 
 def _whole(times: CollectiveTimes, one: Integers, other: Integers, quality: _Quality) -> bool:
@@ -234,7 +218,7 @@ def lag_between(times: CollectiveTimes, one: Integers, other: Integers) -> int |
         apart = float(np.median(ends_off_ns(times, a, b)))
         if apart <= (ENDS_TOGETHER_NS if same_clock else _SURE_NS):
             return lag
-        best = min(best or (apart, lag), (apart, lag), key=lambda each: each[0])
+        best = min(best or (apart, lag), (apart, lag), key=lambda pair: pair[0])
     return best[1] if best is not None and best[0] <= ENDS_TOGETHER_NS else None
 
 
@@ -248,7 +232,7 @@ def are_alike(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
     if (times.direction[one] * times.direction[other] > 0).any():
         return False
     columns = (times.bytes, times.step)
-    return not any(_contradict(each[one], each[other]).any() for each in columns)
+    return not any(_contradict(column[one], column[other]).any() for column in columns)
 
 
 def _contradict(one: Integers, other: Integers) -> Mask:
@@ -271,10 +255,9 @@ def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integ
     return off
 
 
-def in_order(
-    times: CollectiveTimes, one: Integers, other: Integers
-) -> tuple[float, Integers] | None:
-    return (0.0, np.arange(len(other))) if are_alike(times, one, other) else None
+def are_in_order(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
+    """Whether two streams hold equally many collectives, alike one by one."""
+    return len(one) == len(other) and are_alike(times, one, other)
 
 
 def share_clock(times: CollectiveTimes, one: Integers, other: Integers) -> bool:

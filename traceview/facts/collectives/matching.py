@@ -7,7 +7,7 @@ kernels of a collective, so that the order of one stream lags behind that of ano
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +86,6 @@ class _Growing:
     members: list[int]
     streams: list[Integers]
     places: list[Integers]
-    taken: set[int] = field(default_factory=set)
 
     def add(self, member: int, rows: Integers, places: Integers) -> None:
         """Add the stream of a member; `places` are the indices of its rows in the first stream."""
@@ -94,7 +93,6 @@ class _Growing:
         self.members.append(member)
         self.streams.append(rows[paired])
         self.places.append(places[paired])
-        self.taken.add(member)
 
 
 def matched_rows(
@@ -107,7 +105,16 @@ def matched_rows(
     """
     growing: list[_Growing] = []
     of_number: dict[int, list[_Growing]] = {}
-    for rows in _streams(times):
+    # Each (stream, communicator) by start; these in order of member and start.
+    communicator = np.unique(times.communicator, return_inverse=True)[1].astype(np.int64)
+    by_stream = groups.group(times.member, times.lane, communicator)
+    order = np.lexsort((times.start_ns, by_stream.ids))
+    parts = np.split(order, np.flatnonzero(np.diff(by_stream.ids[order])) + 1)
+    streams = sorted(
+        (part for part in parts if len(part)),
+        key=lambda part: (times.member[part[0]], times.start_ns[part[0]]),
+    )
+    for rows in streams:
         member, number = int(times.member[rows[0]]), int(times.communicator[rows[0]])
         candidates = growing if number == NULL else of_number.get(number, [])
         if number != NULL:
@@ -117,17 +124,7 @@ def matched_rows(
             one.add(member, rows, np.arange(len(rows)))
             growing.append(one)
             of_number.setdefault(number, []).append(one)
-    return tuple(_matched(times, each) for each in growing if len(each.members) > 1)
-
-
-def _streams(times: fitting.CollectiveTimes) -> list[Integers]:
-    """Rows of each (stream, communicator), by start; the list is in order of member and start."""
-    communicator = np.unique(times.communicator, return_inverse=True)[1].astype(np.int64)
-    by_stream = groups.group(times.member, times.lane, communicator)
-    order = np.lexsort((times.start_ns, by_stream.ids))
-    parts = np.split(order, np.flatnonzero(np.diff(by_stream.ids[order])) + 1)
-    streams = [part for part in parts if len(part)]
-    return sorted(streams, key=lambda each: (times.member[each[0]], times.start_ns[each[0]]))
+    return tuple(_matched(times, one) for one in growing if len(one.members) > 1)
 
 
 def _join(
@@ -140,18 +137,21 @@ def _join(
 ) -> bool:
     """Add a stream to the candidate that it fits best; False where it fits none."""
     best: tuple[float, _Growing, Integers] | None = None
-    free = [each for each in candidates if member not in each.taken]
+    free = [one for one in candidates if member not in one.members]
     if times.is_message[rows].all() and times.communicator[rows[0]] == NULL:
-        free = [each for each in free if _same_messages(times, each, rows)]
-    for tried, each in enumerate(free):
-        search = tried < _SEARCHED or by_name
-        pairs = fitting.fit(times, each.first, rows, search=search)
-        pairs = pairs or fitting.fit(fitting.without_steps(times), each.first, rows, search=search)
-        named = by_name and each.number != NULL
-        if pairs is None and named and len(rows) == len(each.first):
-            pairs = fitting.in_order(times, each.first, rows)
-        if pairs is not None and (named or pairs[0] <= _within_ns(times, each.first, rows)):
-            best = (pairs[0], each, pairs[1]) if best is None or pairs[0] < best[0] else best
+        free = [one for one in free if _same_messages(times, one, rows)]
+    for number, one in enumerate(free):
+        search = number < _SEARCHED or by_name
+        pairs = fitting.fit(times, one.first, rows, search=search)
+        pairs = pairs or fitting.fit(fitting.without_steps(times), one.first, rows, search=search)
+        named = by_name and one.number != NULL
+        if pairs is None and named and fitting.are_in_order(times, one.first, rows):
+            pairs = 0.0, np.arange(len(rows))
+        # Streams of different groups run in step as well, but less closely.
+        one_clock = fitting.share_clock(times, one.first, rows)
+        within_ns = fitting.ENDS_TOGETHER_NS if one_clock else fitting.IN_STEP_NS
+        if pairs is not None and (named or pairs[0] <= within_ns):
+            best = (pairs[0], one, pairs[1]) if best is None or pairs[0] < best[0] else best
     if best is not None:
         best[1].add(member, rows, best[2])
     return best is not None
@@ -165,31 +165,21 @@ def _same_messages(times: fitting.CollectiveTimes, one: _Growing, rows: Integers
     """
     if len(one.members) > 1 and times.direction[rows].any():
         return False
-    if len(one.first) != len(rows) or not fitting.are_alike(times, one.first, rows):
+    if not fitting.are_in_order(times, one.first, rows):
         return False
     off = fitting.ends_off_ns(times, one.first, rows)
     return len(off) > 0 and bool(np.mean(off <= fitting.IN_STEP_NS) >= _IN_STEP)
 
 
-def _within_ns(times: fitting.CollectiveTimes, one: Integers, other: Integers) -> int:
-    """How far the ends of two streams of an unnamed communicator may be apart.
-
-    Streams of different groups run in step as well, but less closely.
-    """
-    return (
-        fitting.ENDS_TOGETHER_NS if fitting.share_clock(times, one, other) else fitting.IN_STEP_NS
-    )
-
-
 def _matched(times: fitting.CollectiveTimes, of: _Growing) -> MatchedRows:
-    order = sorted(range(len(of.members)), key=lambda each: of.members[each])
-    low = min(int(each.min(initial=0)) for each in of.places)
-    high = max(int(each.max(initial=0)) for each in of.places)
+    order = sorted(range(len(of.members)), key=of.members.__getitem__)
+    low = min(int(places.min(initial=0)) for places in of.places)
+    high = max(int(places.max(initial=0)) for places in of.places)
     rows = np.full((len(order), high - low + 1), -1, np.int64)
-    for member, each in enumerate(order):
-        rows[member, of.places[each] - low] = of.streams[each]
-    members = tuple(of.members[each] for each in order)
-    numbers = groups.different(times.communicator[[own[0] for own in of.streams if len(own)]])
+    for member, number in enumerate(order):
+        rows[member, of.places[number] - low] = of.streams[number]
+    members = tuple(of.members[number] for number in order)
+    numbers = groups.different(times.communicator[[one[0] for one in of.streams if len(one)]])
     clocks = groups.different(times.clock[list(members)])
     return MatchedRows(members, rows, len(clocks) == 1, int(numbers[-1]))
 

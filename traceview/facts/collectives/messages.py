@@ -53,12 +53,16 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
     calls = trace.recorded("collective_calls")
     count = len(rows)
     if not len(calls) or not count:
-        unknown = np.full(count, UNKNOWN, np.int64)
-        none, no_number = np.zeros(count, np.int64), np.full(count, NULL)
-        neither = np.zeros(count, bool)
-        kind = object_array([""] * count)
+        unknown, neither = np.full(count, UNKNOWN, np.int64), np.zeros(count, bool)
         return Messages(
-            kind, unknown, unknown, no_number, none, neither, neither.copy(), unknown.copy()
+            kind=object_array([""] * count),
+            bytes=unknown,
+            bus_bytes=unknown,
+            communicator=np.full(count, NULL),
+            ranks=np.zeros(count, np.int64),
+            sends=neither,
+            receives=neither.copy(),
+            peer=unknown.copy(),
         )
     units = _units(calls)
     moves = units.marks == 0
@@ -67,7 +71,8 @@ def messages(trace: Trace, rows: Integers, kinds: Array) -> Messages:
     if moves.all():
         of_unit, kernel_unit = _coalesced(units, kernel_unit, launched)
         unit = of_unit[unit]
-    kernel = _kernels_of_calls(unit, _classes(calls), kernel_unit, _kernel_classes(kinds))
+    call_class, kernel_class = _classes(calls.texts("kind").decode()), _classes(kinds)
+    kernel = _kernels_of_calls(unit, call_class, kernel_unit, kernel_class)
     return _summed(trace, calls, kernel, count)
 
 
@@ -96,25 +101,14 @@ def _units(calls: Table) -> _Units:
     outside = np.zeros(len(order), bool)
     edges = np.flatnonzero(groups.opens(thread)).tolist()
     for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
-        outside[first:last] = _depth_before(marks[first:last]) == 0
+        # Open groups of the thread: an end without a start closes nothing.
+        total = np.cumsum(marks[first:last])
+        depth = total - np.minimum(np.minimum.accumulate(total), 0)
+        outside[first:last] = np.append(0, depth[:-1]) == 0
     number = np.cumsum(outside | groups.opens(thread)) - 1
     closing = np.append(np.flatnonzero(np.diff(number)), len(order) - 1)
-    launching = order[closing]
-    return _Units(
-        order,
-        marks,
-        number,
-        thread[closing],
-        calls["start_ns"][launching],
-        calls["end_ns"][launching],
-    )
-
-
-def _depth_before(marks: Integers) -> Integers:
-    """Open groups before each event of a thread; an end without a start closes nothing."""
-    total = np.cumsum(marks)
-    depth = total - np.minimum(np.minimum.accumulate(total), 0)
-    return np.concatenate((np.zeros(1, np.int64), depth[:-1]))
+    start, end = (calls[name][order[closing]] for name in ("start_ns", "end_ns"))
+    return _Units(order, marks, number, thread[closing], start, end)
 
 
 class _Launches(NamedTuple):
@@ -131,11 +125,11 @@ def _units_of_launches(trace: Trace, units: _Units, rows: Integers) -> tuple[Int
     result = np.full(len(rows), UNKNOWN, np.int64)
     launched = np.flatnonzero(call >= 0)
     thread, time = calls["thread"][call[launched]], calls["start_ns"][call[launched]]
-    for each in groups.different(units.thread).tolist():
-        own, launches = np.flatnonzero(units.thread == each), launched[thread == each]
-        at = np.searchsorted(units.start[own], time[thread == each], side="right") - 1
-        inside = (at >= 0) & (time[thread == each] < units.end[own][np.maximum(at, 0)])
-        result[launches[inside]] = own[at[inside]]
+    for number, of_thread in groups.rows_of(units.thread).items():
+        here = thread == number
+        place = np.searchsorted(units.start[of_thread], time[here], side="right") - 1
+        inside = (place >= 0) & (time[here] < units.end[of_thread][np.maximum(place, 0)])
+        result[launched[here][inside]] = of_thread[place[inside]]
     return result, _Launches(launched, thread, time)
 
 
@@ -170,22 +164,12 @@ def _coalesced(
     return of_unit, kernel_unit
 
 
-def _classes(calls: Table) -> Integers:
-    kinds = calls.texts("kind")
-    alike = [SEND_RECEIVE if kind in _AS_MESSAGES else str(kind) for kind in kinds.values]
-    return _numbered(object_array(alike)[kinds.codes])
-
-
-def _kernel_classes(kinds: Array) -> Integers:
-    alike = [SEND_RECEIVE if kind in _AS_MESSAGES else kind for kind in kinds.tolist()]
-    return _numbered(object_array(alike))
-
-
 _CLASSES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", SEND_RECEIVE)
 
 
-def _numbered(kinds: Array) -> Integers:
+def _classes(kinds: Array) -> Integers:
     places = {kind: place for place, kind in enumerate(_CLASSES)}
+    places |= dict.fromkeys(_AS_MESSAGES, places[SEND_RECEIVE])
     return np.array([places.get(kind, UNKNOWN) for kind in kinds.tolist()], np.int64)
 
 
@@ -243,20 +227,30 @@ def _summed(trace: Trace, calls: Table, kernel: Integers, count: int) -> Message
     bus = np.where(reduced, np.rint(2 * (ranks - 1) / np.maximum(ranks, 1) * values), bus)
     whole = np.where(calls["total_bytes"] == NULL, whole, calls["total_bytes"])
     bus = np.where(calls["bus_bytes"] == NULL, bus, calls["bus_bytes"])
-    total, bus_total = (
-        _sum(kernel, count, each, sends, receives) for each in (whole, bus.astype(np.int64))
-    )
-    none = np.bincount(kernel, minlength=count) == 0
-    communicator, rank_count = _only_one(kernel, count, calls["communicator"], ranks)
+
+    def summed(values: Integers, unsure: Mask) -> Integers:
+        """Bytes per kernel; sends and receives move at once, so only the larger sum counts."""
+        sent, received, other = (
+            groups.added(kernel, np.where(rows, values, 0), count)
+            for rows in (sends, receives, ~sends & ~receives)
+        )
+        none = np.bincount(kernel, minlength=count) == 0
+        total = other + np.maximum(sent, received)
+        return np.where(none | _any(kernel, count, unsure), UNKNOWN, total)
+
+    # NULL and 0 where the calls of a kernel name several communicators.
+    numbers, sizes = np.full(count, NULL), np.zeros(count, np.int64)
+    numbers[kernel], sizes[kernel] = calls["communicator"], ranks
+    several = _any(kernel, count, numbers[kernel] != calls["communicator"])
     return Messages(
-        named,
-        np.where(none | _any(kernel, count, unknown), UNKNOWN, total),
-        np.where(none | _any(kernel, count, bus_unknown), UNKNOWN, bus_total),
-        communicator,
-        rank_count,
-        _any(kernel, count, sends),
-        _any(kernel, count, receives),
-        _peers(kernel, count, calls["peer"], sends | receives),
+        kind=named,
+        bytes=summed(whole, unknown),
+        bus_bytes=summed(bus.astype(np.int64), bus_unknown),
+        communicator=np.where(several, NULL, numbers),
+        ranks=np.where(several, 0, sizes),
+        sends=_any(kernel, count, sends),
+        receives=_any(kernel, count, receives),
+        peer=_peers(kernel, count, calls["peer"], sends | receives),
     )
 
 
@@ -267,15 +261,6 @@ def _peers(kernel: Integers, count: int, peer: Array, messages: Mask) -> Integer
     result[kernel] = np.maximum(peer, UNKNOWN)
     several = _any(kernel, count, result[kernel] != peer)
     return np.where(several, UNKNOWN, result)
-
-
-def _sum(kernel: Integers, count: int, values: Integers, sends: Mask, receives: Mask) -> Integers:
-    """Bytes per kernel; sends and receives move at once, so only the larger sum counts."""
-    sent, received, other = (np.zeros(count, np.int64) for _ in range(3))
-    np.add.at(sent, kernel[sends], values[sends])
-    np.add.at(received, kernel[receives], values[receives])
-    np.add.at(other, kernel[~sends & ~receives], values[~sends & ~receives])
-    return other + np.maximum(sent, received)
 
 
 def _any(kernel: Integers, count: int, rows: Mask) -> Mask:
@@ -305,16 +290,6 @@ def _ranks(trace: Trace, calls: Table) -> tuple[Integers, Integers]:
     sure = (row >= 0) & single[np.maximum(row, 0)]
     own[sure] = created_rows["rank"][row[sure]]
     return ranks, own
-
-
-def _only_one(
-    kernel: Integers, count: int, communicator: Integers, ranks: Integers
-) -> tuple[Integers, Integers]:
-    """The communicator of each kernel and its size; NULL and 0 where its calls name several."""
-    numbers, sizes = np.full(count, NULL), np.zeros(count, np.int64)
-    numbers[kernel], sizes[kernel] = communicator, ranks
-    several = _any(kernel, count, numbers[kernel] != communicator)
-    return np.where(several, NULL, numbers), np.where(several, 0, sizes)
 
 
 def _kinds(calls: Table, kernel: Integers, count: int, ranks: Integers) -> Array:

@@ -35,6 +35,7 @@ _KINDS = (
 _RULES = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _KINDS)
 # torch names the collective in a range around its launch: nccl:all_to_all.
 _TORCH_RANGE = re.compile(r"(?:^|/)nccl:(\w+)")
+# RCCL's kernels run any kind of collective.
 _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
 
@@ -76,12 +77,19 @@ def transfers(trace: Trace) -> Transfers:
     ops = operations(trace)
     rows = np.flatnonzero(communication_operations(trace) & selection.selected_operations(trace))
     is_kernel = ops.kind[rows] == Kind.KERNEL
-    named = _names(trace, rows, is_kernel)
-    called = messages(trace, rows[is_kernel], named[is_kernel])
-    any_kind = _each_once(_short_names(trace, rows[is_kernel]), _of_any_kind) != ""
-    open_kind = (named[is_kernel] == SEND_RECEIVE) | any_kind
-    named[is_kernel] = np.where(open_kind & (called.kind != ""), called.kind, named[is_kernel])
-    kinds = Texts.of(named)
+    kernels = rows[is_kernel]
+    short_names = trace.recorded("kernels").texts("short_name").take(ops.row[kernels])
+    tree = ranges.range_tree(trace)
+    path = ranges.attributed_operations(trace).path(tree)[kernels]
+    around = tree.patterns.texts(tree.pattern_of_paths(path))
+    # By the kernel's name, else by torch's range around its launch, else by the NCCL calls.
+    by_name, of_range = _of_texts(short_names, kind_of_kernel), _of_texts(around, _kind_of_range)
+    named = np.where((by_name == SEND_RECEIVE) & (of_range != ""), of_range, by_name)
+    called = messages(trace, kernels, named)
+    open_kind = (named == SEND_RECEIVE) | short_names.matching(_ANY_KIND.match)
+    every_kind = object_array([PEER_COPY] * len(rows))
+    every_kind[is_kernel] = np.where(open_kind & (called.kind != ""), called.kind, named)
+    kinds = Texts.of(every_kind)
     copied = trace.recorded("copies")["bytes"][ops.row[rows[~is_kernel]]]
     return Transfers(
         operation=rows.astype(np.int32),
@@ -109,28 +117,7 @@ def _either(is_kernel: Mask, of_kernels: Array, of_copies: Integers | int) -> In
     return result
 
 
-def _names(trace: Trace, rows: Integers, is_kernel: Mask) -> Array:
-    """The kind of each transfer, by the kernel's name or by torch's range around its launch."""
-    by_name = _each_once(_short_names(trace, rows[is_kernel]), kind_of_kernel)
-    of_range = _each_once(_patterns(trace, rows[is_kernel]), _kind_of_range)
-    result = object_array([PEER_COPY] * len(rows))
-    result[is_kernel] = np.where((by_name == SEND_RECEIVE) & (of_range != ""), of_range, by_name)
-    return result
-
-
-def _short_names(trace: Trace, kernels: Integers) -> Texts:
-    """The short names of the kernels among operations, by row in operations."""
-    return trace.recorded("kernels").texts("short_name").take(operations(trace).row[kernels])
-
-
-def _patterns(trace: Trace, rows: Integers) -> Texts:
-    """The pattern of the range path around the launch of each of these operations."""
-    tree = ranges.range_tree(trace)
-    path = ranges.attributed_operations(trace).path(tree)[rows]
-    return tree.patterns.texts(tree.pattern_of_paths(path))
-
-
-def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
+def _of_texts(texts: Texts, kind_of: Callable[[str], str]) -> Array:
     """The kind of each text, computed once per distinct text; "" for an absent text."""
     alike = groups.group(texts.codes)
     distinct = texts.take(alike.first).decode()
@@ -141,11 +128,6 @@ def _each_once(texts: Texts, kind_of: Callable[[str], str]) -> Array:
 def kind_of_kernel(name: str) -> str:
     """The collective that a kernel of that name runs; the name itself where it is unknown."""
     return _known_kind(name) or name
-
-
-def _of_any_kind(name: str) -> str:
-    """`name` if the kernel runs any kind of collective, as all of RCCL's do; else ""."""
-    return name if _ANY_KIND.match(name) else ""
 
 
 def _known_kind(name: str) -> str:

@@ -11,18 +11,25 @@ import re
 
 import numpy as np
 
+from traceview import groups, intervals
 from traceview.facts.idle import lost_work, stream_order
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
     gap_bounds,
     gap_launches,
+    latest_so_far,
     time_in_calls,
     time_on_thread,
 )
-from traceview.facts.idle.sync_drains import find_drains
-from traceview.facts.operations import copies, cuda_api
-from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations import copies
+from traceview.facts.operations.blocking_calls import Waits, waits
+from traceview.facts.operations.cuda_api import (
+    ApiCalls,
+    CallKind,
+    api_calls,
+    graph_launch_calls,
+)
 from traceview.facts.operations.operations import (
     Kind,
     Operations,
@@ -80,7 +87,7 @@ class GapCauses:
 @fact
 def gap_causes(trace: Trace) -> GapCauses:
     gaps, launches, ops = gap_bounds(trace), gap_launches(trace), operations(trace)
-    calls, cpu = cuda_api.api_calls(trace), cpu_time(trace)
+    calls, cpu = api_calls(trace), cpu_time(trace)
     drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
     behind_copy = ended_behind_copy(gaps, launches, stream_order.predecessors(trace), ops)
     cause = classify(gaps, launches, behind_copy, drain, cpu)
@@ -140,23 +147,34 @@ def ended_behind_copy(
 
 @fact_without_ranges
 def cpu_time(trace: Trace) -> CpuTime:
-    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), cuda_api.api_calls(trace)
+    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
 
     def spent_in(chosen: Mask) -> Integers:
         return time_in_calls(gaps, launches, calls, chosen)
 
-    launching = cuda_api.graph_launch_calls(trace)
-    graph_ns = spent_in(launching | (calls.does == cuda_api.CallKind.GRAPH))
+    launching = graph_launch_calls(trace)
+    graph_ns = spent_in(launching | (calls.does == CallKind.GRAPH))
     by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
     overheads = trace.recorded("overheads")
-    own = profiler_overheads(trace) & ~overheads.is_null("thread")
-    profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    by_profiler = profiler_overheads(trace) & ~overheads.is_null("thread")
+    profiler = (overheads[name][by_profiler] for name in ("thread", "start_ns", "end_ns"))
+    jit = trace.recorded("jit_compilations")
+    # Loads from the driver's cache compile nothing.
+    compiled = jit.take(jit.texts("operation").isin(["compile"]))
+    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
+    rows = np.flatnonzero(np.isin(calls.does, [CallKind.LOAD, CallKind.LOOK_UP]) | lazy)
+    loading = (
+        np.concatenate((getattr(calls, name)[rows], jit[name]))
+        for name in ("thread", "start_ns", "end_ns")
+    )
     return CpuTime(
         staging_ns=staging_time(gaps, launches, copies.pageable_uploads(trace)[gaps.after]),
         graph_ns=np.where(by_graph, graph_ns, 0),
-        jit_ns=time_on_thread(gaps, launches, *_jit_times(trace)),
-        loading_ns=time_on_thread(gaps, launches, *_loading_times(trace, calls)),
-        allocating_ns=spent_in(calls.does == cuda_api.CallKind.ALLOCATE),
+        jit_ns=time_on_thread(
+            gaps, launches, compiled["thread"], compiled["start_ns"], compiled["end_ns"]
+        ),
+        loading_ns=time_on_thread(gaps, launches, *loading),
+        allocating_ns=spent_in(calls.does == CallKind.ALLOCATE),
         pinning_ns=spent_in(_first_pinning_calls(trace)),
         profiler_ns=time_on_thread(gaps, launches, *profiler),
     )
@@ -175,30 +193,6 @@ def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Inte
     return result
 
 
-def _loading_calls(trace: Trace, calls: cuda_api.ApiCalls) -> Mask:
-    """True for the API calls that load code, long first launches included."""
-    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
-    result: Mask = np.isin(calls.does, [cuda_api.CallKind.LOAD, cuda_api.CallKind.LOOK_UP]) | lazy
-    return result
-
-
-def _jit_times(trace: Trace) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of JIT compilations by the driver, without loads from its cache."""
-    jit = trace.recorded("jit_compilations")
-    jit = jit.take(jit.texts("operation").isin(["compile"]))
-    return jit["thread"], jit["start_ns"], jit["end_ns"]
-
-
-def _loading_times(trace: Trace, calls: cuda_api.ApiCalls) -> tuple[Array, Integers, Integers]:
-    """Thread, start and end of calls that load code, JIT compilations and JIT cache loads."""
-    rows, jit = np.flatnonzero(_loading_calls(trace, calls)), trace.recorded("jit_compilations")
-    return (
-        np.concatenate((calls.thread[rows], jit["thread"])),
-        np.concatenate((calls.start_ns[rows], jit["start_ns"])),
-        np.concatenate((calls.end_ns[rows], jit["end_ns"])),
-    )
-
-
 def _first_pinning_calls(trace: Trace) -> Mask:
     """True for the call by which each process first allocates pinned memory.
 
@@ -206,8 +200,7 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     memory, so a loop that allocates more of it is not a first use.
     """
     calls = trace.recorded("api_calls")
-    names = calls.texts("name")
-    rows = np.flatnonzero(names.isin([name for name in names.values if _PINS.match(str(name))]))
+    rows = np.flatnonzero(calls.texts("name").matching(_PINS.match))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     _, first = np.unique(calls["process"][rows], return_index=True)
     result = np.zeros(len(calls), bool)
@@ -221,7 +214,100 @@ def profiler_overheads(trace: Trace) -> Mask:
     nsys lists each dlopen of the program among them, which is the program's own loading.
     """
     overheads = trace.recorded("overheads")
-    names = overheads.texts("name")
-    loading = [str(name) for name in names.values if str(name).startswith("dlopen")]
-    result: Mask = overheads.texts("kind").isin(["profiler", "cupti"]) & ~names.isin(loading)
+    loading = overheads.texts("name").matching(lambda name: name.startswith("dlopen"))
+    return overheads.texts("kind").isin(["profiler", "cupti"]) & ~loading
+
+
+# The synchronization that let the GPU run dry, for each idle gap.
+
+RIGHT_AFTER_NS = 10_000
+"""Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
+
+
+def find_drains(
+    gaps: GapBounds, launches: GapLaunches, waits: Waits, calls: ApiCalls, enqueuing: Mask
+) -> Integers:
+    """Row in waits of the synchronization that each gap began in or right after, or −1.
+
+    `enqueuing` is True for the API calls that enqueued work.
+
+    In: a thread of the process was inside the wait when the GPU ran dry, and had left it when the
+    launch call was made. A wait that outlasts the launch call did not hold it up. Neither did one
+    for another device, nor one of another thread while the launching thread kept making calls.
+
+    Right after: the launching thread had left the wait for less than RIGHT_AFTER_NS, and the
+    launch was the first work that it enqueued since. Of several waits, the last to return counts.
+
+    Without the wait the launch could have been made earlier by as long as the wait lasted, and no
+    more. So the wait is the cause if it is longer than half of the gap; otherwise the CPU was late
+    anyway.
+    """
+    result = np.full(len(gaps), -1, np.int64)
+    drains = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
+    gap, wait = _candidates(gaps, launches, waits, drains)
+    holds = ~_thread_went_on(gaps, launches, waits, calls, enqueuing, gap, wait)
+    gap, wait = gap[holds], wait[holds]
+    # The last assignment to a gap wins: the last wait to return, the first of equal ones.
+    order = np.lexsort((-np.arange(len(gap)), waits.end_ns[wait], gap))
+    result[gap[order]] = wait[order]
+    return result
+
+
+def _candidates(
+    gaps: GapBounds, launches: GapLaunches, waits: Waits, drains: Mask
+) -> tuple[Integers, Integers]:
+    """Pairs of a gap and a wait that may have caused it: one per thread of the gap's process."""
+    of_process = groups.rows_of(launches.process)
+    pairs = [(groups.NO_ROWS, groups.NO_ROWS)]
+    for thread, rows in groups.rows_of(waits.thread).items():
+        rows = rows[drains[rows]]
+        process = int(waits.process[rows[0]]) if len(rows) else -1
+        gap_rows = of_process.get(process, groups.NO_ROWS)
+        gap_rows = gap_rows[launches.known[gap_rows]]
+        if not len(gap_rows):
+            continue
+        start = gaps.start_ns[gap_rows]
+        begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
+        wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
+        end = waits.end_ns[wait]
+        holds = (begun >= 0) & (end <= launches.issued_ns[gap_rows])
+        holds &= end >= np.where(launches.thread[gap_rows] == thread, start - RIGHT_AFTER_NS, start)
+        holds &= end - waits.start_ns[wait] > gaps.idle_ns[gap_rows] // 2
+        holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[gap_rows])
+        pairs.append((gap_rows[holds], wait[holds]))
+    gap, wait = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return gap.astype(np.int64), wait.astype(np.int64)
+
+
+def _thread_went_on(
+    gaps: GapBounds,
+    launches: GapLaunches,
+    waits: Waits,
+    calls: ApiCalls,
+    enqueuing: Mask,
+    gap: Integers,
+    wait: Integers,
+) -> Mask:
+    """True where the launching thread enqueued work after the wait, or made calls during it."""
+    result, thread, end = np.zeros(len(gap), bool), launches.thread[gap], waits.end_ns[wait]
+    check = np.flatnonzero(end < gaps.start_ns[gap])
+    enqueued = calls.thread[enqueuing], calls.start_ns[enqueuing]
+    until = launches.issued_ns[gap[check]]
+    result[check] = called_between(*enqueued, thread[check], end[check], until)
+    check = np.flatnonzero(thread != waits.thread[wait])
+    began = waits.start_ns[wait[check]]
+    result[check] |= called_between(calls.thread, calls.start_ns, thread[check], began, end[check])
+    return result
+
+
+def called_between(
+    call_thread: Array, call_ns: Integers, thread: Array, since: Integers, until: Integers
+) -> Mask:
+    """True for the (thread, since, until) where the thread made a call in [since, until)."""
+    result = np.zeros(len(thread), bool)
+    calls = groups.rows_of(call_thread) if len(thread) else {}
+    for number, rows in groups.rows_of(thread).items():
+        times = intervals.ascending(call_ns[calls[number]]) if number in calls else call_ns[:0]
+        first = np.searchsorted(times, since[rows], side="left")
+        result[rows] = first < np.searchsorted(times, until[rows], side="left")
     return result

@@ -49,23 +49,17 @@ def gap_bounds(trace: Trace) -> GapBounds:
 
 def find_gaps(device: Array, start: Integers, end: Integers) -> GapBounds:
     """The idle gaps between intervals of work, given in order of start."""
-    pairs = [_around_gaps(start, end, rows) for rows in groups.rows_of(device).values()]
-    none = np.zeros(0, np.int64)
-    before, after = (np.concatenate([none, *(pair[side] for pair in pairs)]) for side in (0, 1))
+    befores: list[Array] = [np.zeros(0, np.int64)]
+    afters: list[Array] = [np.zeros(0, np.int64)]
+    for on_device in groups.rows_of(device).values():
+        rows = on_device[picked(end, on_device) > picked(start, on_device)]
+        starts, ends = picked(start, rows), picked(end, rows)
+        latest = latest_so_far(ends)
+        opens = np.flatnonzero(starts[1:] > picked(ends, latest)[:-1])
+        befores.append(rows[latest[opens]])
+        afters.append(rows[opens + 1])
+    before, after = np.concatenate(befores), np.concatenate(afters)
     return GapBounds(device[after], end[before], start[after], before, after)
-
-
-def _around_gaps(
-    start: Integers, end: Integers, on_device: RowNumbers
-) -> tuple[RowNumbers, RowNumbers]:
-    """Rows of the work before and after each gap of one device."""
-    rows = on_device[picked(end, on_device) > picked(start, on_device)]
-    if not len(rows):
-        return rows, rows
-    start, end = picked(start, rows), picked(end, rows)
-    latest = latest_so_far(end)
-    opens = np.flatnonzero(start[1:] > picked(end, latest)[:-1])
-    return rows[latest[opens]], rows[opens + 1]
 
 
 def latest_so_far(end: Integers) -> Integers:
@@ -112,7 +106,10 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
         return GapLaunches(call, known, start, start, start, thread, process)
     row = np.where(known, call, call[known][0])
     issued, returned = calls.start_ns[row], calls.end_ns[row]
-    started = np.minimum(returned, _first_start(ops, len(calls))[row])
+    first_start = np.full(len(calls), np.iinfo(np.int64).max)
+    launched = np.flatnonzero(ops.launched)
+    np.minimum.at(first_start, ops.call[launched], ops.start_ns[launched])
+    started = np.minimum(returned, first_start[row])
     copies = np.isin(calls.does[row], [CallKind.COPY, CallKind.COPY_ASYNC])
     return GapLaunches(
         call=call,
@@ -123,14 +120,6 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
         thread=calls.thread[row],
         process=process,
     )
-
-
-def _first_start(ops: Operations, calls: int) -> Integers:
-    """For each API call, the start of the first operation that it enqueued."""
-    first = np.full(calls, np.iinfo(np.int64).max)
-    rows = np.flatnonzero(ops.launched)
-    np.minimum.at(first, ops.call[rows], ops.start_ns[rows])
-    return first
 
 
 def time_in_calls(

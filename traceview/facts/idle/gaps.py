@@ -47,13 +47,13 @@ def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
     result: dict[int, dict[int, Intervals]] = {}
     for process, rows in operations_by_process(trace).items():
         of_process = result[process] = {}
-        for device, own in groups.rows_of(ops.device[rows]).items():
-            alone = len(own) == len(operations_by_device(trace)[device])
-            own = rows[own]
+        for device, places in groups.rows_of(ops.device[rows]).items():
+            there = rows[places]
+            alone = len(there) == len(operations_by_device(trace)[device])
             of_process[device] = (
                 busy(trace)[device]
                 if alone
-                else intervals.union(ops.start_ns[own], ops.end_ns[own])
+                else intervals.union(ops.start_ns[there], ops.end_ns[there])
             )
     return result
 
@@ -158,7 +158,14 @@ def every_gap(trace: Trace) -> Gaps:
     one_time = causes.first_use | (bounds.start_ns < warm_up_end_ns(trace))
     one_time |= compiling(trace, bounds.start_ns, bounds.end_ns)
     one_time &= ~recompilation.recompiling(trace, bounds.start_ns, bounds.end_ns)
-    one_time |= bounds.end_ns <= _compute_begins_ns(trace)[bounds.device]
+    # The first kernel or graph of each device: never where it has none, before all gaps where
+    # kernels were not recorded.
+    ops, limits = operations(trace), np.iinfo(np.int64)
+    first = limits.max if "kernels" in trace.tables else limits.min
+    compute_begins_ns = np.full(len(trace.devices), first)
+    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
+    np.minimum.at(compute_begins_ns, ops.device[computes], ops.start_ns[computes])
+    one_time |= bounds.end_ns <= compute_begins_ns[bounds.device]
     return Gaps(
         device=bounds.device,
         start_ns=bounds.start_ns,
@@ -175,19 +182,6 @@ def every_gap(trace: Trace) -> Gaps:
         by_event=behind.by_event,
         one_time=one_time if warm is None else one_time | warm[bounds.after],
     )
-
-
-def _compute_begins_ns(trace: Trace) -> Integers:
-    """Start of the first kernel or graph of each device, in ns.
-
-    The greatest int64 for a device without one; the least where kernels were not recorded.
-    """
-    ops, limits = operations(trace), np.iinfo(np.int64)
-    recorded = "kernels" in trace.tables
-    begins = np.full(len(trace.devices), limits.max if recorded else limits.min)
-    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
-    np.minimum.at(begins, ops.device[computes], ops.start_ns[computes])
-    return begins
 
 
 @fact

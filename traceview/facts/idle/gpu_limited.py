@@ -26,10 +26,9 @@ from traceview.facts.operations.operations import (
     operations,
     operations_by_device,
 )
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.steps.warm_up import operations_in_warm_up, steady_operations
 from traceview.intervals import Intervals
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact
 
 _MAY_WAIT_FOR_WORK = [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC, CallKind.ALLOCATE]
@@ -96,16 +95,15 @@ def claimable_operations_ns(
     trace: Trace, device: int, of: Array, saved_ns: Integers | None = None
 ) -> int:
     """`claimable_ns` for operations of any kind: `of` are rows of operations."""
-    ops = operations(trace)
-    counted = _counted(trace, of)
+    ops, counted = operations(trace), steady_operations(trace)[of]
     of = of[counted]
     path = _steady_limited(trace).get(device, intervals.EMPTY)
     covered = intervals.union(ops.start_ns[of], ops.end_ns[of])
     most = intervals.intersection(covered, path).total()
     if saved_ns is None:
         return most
-    each = intervals.overlap(path, ops.start_ns[of], ops.end_ns[of])
-    return _saved_in_turn_ns(each, np.minimum(each, saved_ns[counted]), most)
+    length_ns = intervals.overlap(path, ops.start_ns[of], ops.end_ns[of])
+    return _saved_in_turn_ns(length_ns, np.minimum(length_ns, saved_ns[counted]), most)
 
 
 def gain_of_device_ns(trace: Trace, rows: Array, saved_ns: Integers | None = None) -> int:
@@ -115,30 +113,24 @@ def gain_of_device_ns(trace: Trace, rows: Array, saved_ns: Integers | None = Non
 
 def gain_of_operations_ns(trace: Trace, of: Array, saved_ns: Integers | None = None) -> int:
     """`gain_of_device_ns` for operations of any kind: `of` are rows of operations of one device."""
-    ops = operations(trace)
-    counted = _counted(trace, of)
+    ops, counted = operations(trace), steady_operations(trace)[of]
     of = of[counted]
     most = intervals.union(ops.start_ns[of], ops.end_ns[of]).total()
     if saved_ns is None:
         return most
-    each = ops.duration_ns[of]
-    return _saved_in_turn_ns(each, np.minimum(each, saved_ns[counted]), most)
+    length_ns = ops.duration_ns[of]
+    return _saved_in_turn_ns(length_ns, np.minimum(length_ns, saved_ns[counted]), most)
 
 
-def _counted(trace: Trace, of: Array) -> Mask:
-    counted: Mask = selected_operations(trace)[of] & ~operations_in_warm_up(trace)[of]
-    return counted
-
-
-def _saved_in_turn_ns(each_ns: Integers, saved_ns: Integers, most_ns: int) -> int:
+def _saved_in_turn_ns(length_ns: Integers, saved_ns: Integers, most_ns: int) -> int:
     """The most that operations of these lengths save within `most_ns` if no two run at once."""
-    if int(each_ns.sum()) <= most_ns:
+    if int(length_ns.sum()) <= most_ns:
         return int(saved_ns.sum())
-    each_ns, saved_ns = each_ns[each_ns > 0], saved_ns[each_ns > 0]
-    fraction = saved_ns / each_ns
+    length_ns, saved_ns = length_ns[length_ns > 0], saved_ns[length_ns > 0]
+    fraction = saved_ns / length_ns
     order = np.argsort(-fraction, kind="stable")
-    ends_ns = np.cumsum(each_ns[order])
-    inside_ns = np.clip(most_ns - (ends_ns - each_ns[order]), 0, each_ns[order])
+    ends_ns = np.cumsum(length_ns[order])
+    inside_ns = np.clip(most_ns - (ends_ns - length_ns[order]), 0, length_ns[order])
     return min(int(np.ceil((fraction[order] * inside_ns).sum())), int(saved_ns.sum()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -24,7 +23,6 @@ ELSEWHERE_NS = 200_000
 work outside CUDA is not due to the cost of launches."""
 # No launch takes so long, and a loop over small operations calls CUDA more often.
 _LONG_NS, _SELDOM_NS = 10_000_000, 1_000_000
-_PYTHON = "python"
 
 
 @record
@@ -86,25 +84,38 @@ class LateIdle:
 @fact
 def late_idle(trace: Trace) -> LateIdle:
     every, tree = gaps(trace), range_tree(trace)
-    python, steady = _python_threads(trace), ~every.one_time
-    some = []
+    threads, processes = trace.threads, trace.processes
+    # Main threads of processes whose program is Python.
+    python = np.array(
+        ["python" in str(name or "").rpartition("/")[2].lower() for name in processes.cells("name")]
+    ).astype(bool)[threads["process"]]
+    python &= threads["thread_id"] == processes["process_id"][threads["process"]]
+    steady, some = ~every.one_time, []
     for parts in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
         # All gaps of a batch are those of one device and thread.
-        device, thread = (int(each[parts.gap[0]]) for each in (every.device, every.thread))
-        pattern = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
-        sites = groups.group(pattern, parts.activity)
-        sums = site_sums(sites, parts, steady)
+        gap, thread = parts.gap[0], int(every.thread[parts.gap[0]])
+        patterns = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
+        sites = groups.group(patterns, parts.activity)
+        of_sites = site_sums(sites, parts, steady)
+        # Thread −1 is that of gaps whose launch is not recorded.
+        in_python = thread >= 0 and python[thread]
         some.append(
             LateIdle(
-                device=constant(device, sites.size, np.int64),
-                pattern=pattern[sites.first],
+                device=constant(every.device[gap], sites.size, np.int64),
+                pattern=patterns[sites.first],
                 activity=parts.activity[sites.first],
-                **sums._asdict(),
-                # Thread −1 is that of gaps whose launch is not recorded.
-                python_ns=sums.steady_ns if thread >= 0 and python[thread] else 0 * sums.steady_ns,
+                **of_sites._asdict(),
+                python_ns=of_sites.steady_ns if in_python else 0 * of_sites.steady_ns,
             )
         )
-    return _together(some)
+    # Batches are disjoint sets of gaps, so their sums by site add up.
+    device, pattern, activity, *sums = (
+        np.concatenate([np.zeros(0, np.int64), *(getattr(one, column.name) for one in some)])
+        for column in fields(LateIdle)
+    )
+    by_site = groups.group(device, pattern, activity)
+    keys = (key[by_site.first] for key in (device, pattern, activity))
+    return LateIdle(*keys, *(groups.sums(by_site, values) for values in sums))
 
 
 @fact
@@ -113,32 +124,10 @@ def seldom_launches(trace: Trace) -> Mask:
     every, calls = gaps(trace), trace.recorded("api_calls")
     process = operations(trace).process[every.after]
     long, result = every.idle_ns > _LONG_NS, np.zeros(len(every), bool)
-    for each in groups.different(process[long]).tolist():
-        rows = np.flatnonzero(long & (process == each))
-        begin = np.sort(calls["start_ns"][calls["process"] == each])
+    for number in groups.different(process[long]).tolist():
+        rows = np.flatnonzero(long & (process == number))
+        begin = np.sort(calls["start_ns"][calls["process"] == number])
         until = np.searchsorted(begin, every.end_ns[rows])
-        number = until - np.searchsorted(begin, every.start_ns[rows])
-        result[rows] = number * _SELDOM_NS < every.idle_ns[rows]
-    return result
-
-
-def _together(some: Sequence[LateIdle]) -> LateIdle:
-    """Tables of disjoint sets of gaps, summed by site."""
-    device, pattern, activity, *sums = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(one, column.name) for one in some)])
-        for column in fields(LateIdle)
-    )
-    each = groups.group(device, pattern, activity)
-    keys = (key[each.first] for key in (device, pattern, activity))
-    return LateIdle(*keys, *(groups.sums(each, values) for values in sums))
-
-
-def _python_threads(trace: Trace) -> Mask:
-    """True for the main threads of processes whose program is Python."""
-    threads, processes = trace.threads, trace.processes
-    names = processes.cells("name")
-    python = np.array([_PYTHON in str(name or "").rpartition("/")[2].lower() for name in names])
-    process = threads["process"]
-    main = threads["thread_id"] == processes["process_id"][process]
-    result: Mask = main & python.astype(bool)[process]
+        made = until - np.searchsorted(begin, every.start_ns[rows])
+        result[rows] = made * _SELDOM_NS < every.idle_ns[rows]
     return result

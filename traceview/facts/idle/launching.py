@@ -32,27 +32,21 @@ def verdict(trace: Trace, device: int) -> str:
 
 @fact
 def _verdicts(trace: Trace) -> dict[int, str]:
-    return {device: _verdict(trace, device) for device in device_work(trace)}
-
-
-def _verdict(trace: Trace, device: int) -> str:
-    if device in unknown_idle(trace) or _only_loads(trace, device):
-        return "unknown"
-    every = gaps(trace)
-    steady = counted_gaps(trace, device, every)
-    idle = np.bincount(every.cause[steady], every.idle_ns[steady], minlength=len(CAUSES))
-    drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
-    return judge(idle.astype(np.int64), work_ns(trace, device), drained, full_ns)
-
-
-def _only_loads(trace: Trace, device: int) -> bool:
-    """Whether a device ran at most one kernel, and sat idle only before that."""
-    ops, every = operations(trace), gaps(trace)
-    idle = every.one_time[every.device == device]
-    if not len(idle) or not idle.all():
-        return False
-    own = ops.kind[operations_by_device(trace)[device]]
-    return int(np.isin(own, (Kind.KERNEL, Kind.GRAPH)).sum()) <= 1
+    every, result = gaps(trace), {}
+    for device in device_work(trace):
+        once = every.one_time[every.device == device]
+        kinds = operations(trace).kind[operations_by_device(trace)[device]]
+        kernels = np.isin(kinds, (Kind.KERNEL, Kind.GRAPH)).sum()
+        # A device that ran at most one kernel, and sat idle only before that.
+        only_loads = len(once) and once.all() and kernels <= 1
+        if device in unknown_idle(trace) or only_loads:
+            result[device] = "unknown"
+            continue
+        steady = counted_gaps(trace, device, every)
+        idle_ns = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSES))
+        drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
+        result[device] = judge(idle_ns, work_ns(trace, device), drained, full_ns)
+    return result
 
 
 def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: int) -> str:
@@ -112,18 +106,18 @@ def drained_in_steps(trace: Trace, device: int) -> bool:
 
     False below DRAINED_PCT of the time: a loop that reads its loss loses a little.
     """
-    every, each = every_gap(trace), steps(trace)
+    every, of = every_gap(trace), steps(trace)
     counted = counted_gaps(trace, device, every)
-    own = counted & (every.cause == SYNC_DRAIN)
+    by_sync = counted & (every.cause == SYNC_DRAIN)
     span_ns = work_ns(trace, device) + int(every.idle_ns[counted].sum())
-    if 100.0 * int(every.idle_ns[own].sum()) < DRAINED_PCT * span_ns:
+    if 100.0 * int(every.idle_ns[by_sync].sum()) < DRAINED_PCT * span_ns:
         return False
-    drained = np.sort(every.start_ns[own])
-    chosen = selected(trace, each.process, each.cpu_start_ns)
-    before = np.searchsorted(drained, each.cpu_start_ns)
-    after = np.searchsorted(drained, each.cpu_end_ns)
-    hits = np.bincount(each.series[chosen & (after > before)])
-    every_step = np.bincount(each.series[chosen])[: len(hits)]
+    drained = np.sort(every.start_ns[by_sync])
+    chosen = selected(trace, of.process, of.cpu_start_ns)
+    before = np.searchsorted(drained, of.cpu_start_ns)
+    after = np.searchsorted(drained, of.cpu_end_ns)
+    hits = np.bincount(of.series[chosen & (after > before)])
+    every_step = np.bincount(of.series[chosen])[: len(hits)]
     return bool(((hits > 0) & (2 * hits >= every_step)).any())
 
 

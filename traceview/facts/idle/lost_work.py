@@ -38,20 +38,16 @@ def device_of_calls(trace: Trace) -> Integers:
     device[ops.call[ops.launched]] = ops.device[ops.launched]
     in_order, thread = device[order], calls["thread"][order]
     for turn in (slice(None), slice(None, None, -1)):
-        in_order[turn] = _carried_on(in_order[turn], thread[turn])
+        # The last known device of the same thread fills in the unknown ones after it.
+        found, of_thread = in_order[turn], thread[turn]
+        last = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
+        in_order[turn] = np.where(of_thread[last] == of_thread, found[last], found)
     device[order] = in_order
     for process in groups.different(calls["process"][device < 0]).tolist():
         used = groups.different(ops.device[ops.process == process])
         if len(used) == 1:
             device[(calls["process"] == process) & (device < 0)] = used[0]
     return device
-
-
-def _carried_on(device: Integers, thread: Integers) -> Integers:
-    """`device` with each unknown entry filled in from the last known one of its thread."""
-    place = np.where(device >= 0, np.arange(len(device)), 0)
-    last = np.maximum.accumulate(place)
-    return np.where(thread[last] == thread, device[last], device)
 
 
 def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:

@@ -9,7 +9,7 @@ from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, gap_bounds, 
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls
 from traceview.facts.operations.operations import Operations, operations, operations_by_stream
 from traceview.records import record
-from traceview.tables import Integers, Mask, RowNumbers, Table, picked
+from traceview.tables import Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact_without_ranges
 
 NEVER = int(np.iinfo(np.int64).min)
@@ -39,8 +39,19 @@ class Predecessors:
 @fact_without_ranges
 def predecessors(trace: Trace) -> Predecessors:
     ops = operations(trace)
-    syncs = trace.recorded("synchronizations")
-    waits = find_event_waits(ops.streams, syncs)
+    syncs, streams = trace.recorded("synchronizations"), ops.streams
+    rows = np.flatnonzero(
+        syncs.texts("kind").isin(["stream-wait-event"]) & ~syncs.is_null("stream_id")
+    )
+    ids = groups.group(
+        np.concatenate([streams[:, 0], syncs["process"][rows]]),
+        np.concatenate([streams[:, 2], syncs["context_id"][rows]]),
+        np.concatenate([streams[:, 3], syncs["stream_id"][rows]]),
+    ).ids
+    row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
+    row_of[ids[: len(streams)]] = np.arange(len(streams))
+    stream = row_of[ids[len(streams) :]]
+    waits = EventWaits(stream[stream >= 0], syncs["start_ns"][rows][stream >= 0])
     previous = previous_on_stream(ops.stream, operations_by_stream(trace))
     return find_predecessors(
         gap_bounds(trace), gap_launches(trace), ops, api_calls(trace), waits, previous
@@ -102,19 +113,3 @@ def _waited_for_event(
         first = np.searchsorted(times, since[rows], side="right")
         result[rows] = first < np.searchsorted(times, launches.issued_ns[rows], side="left")
     return result
-
-
-def find_event_waits(streams: Integers, syncs: Table) -> EventWaits:
-    """Waits for events among synchronizations, on the streams of the operations."""
-    rows = np.flatnonzero(
-        syncs.texts("kind").isin(["stream-wait-event"]) & ~syncs.is_null("stream_id")
-    )
-    ids = groups.group(
-        np.concatenate([streams[:, 0], syncs["process"][rows]]),
-        np.concatenate([streams[:, 2], syncs["context_id"][rows]]),
-        np.concatenate([streams[:, 3], syncs["stream_id"][rows]]),
-    ).ids
-    row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
-    row_of[ids[: len(streams)]] = np.arange(len(streams))
-    stream = row_of[ids[len(streams) :]]
-    return EventWaits(stream[stream >= 0], syncs["start_ns"][rows][stream >= 0])

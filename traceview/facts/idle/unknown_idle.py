@@ -9,7 +9,6 @@ from traceview.facts.idle.lost_work import ANY_DEVICE, device_of_calls, lost_lau
 from traceview.facts.operations.cuda_api import CallKind, call_kinds, captured_calls
 from traceview.facts.ranges.selection import selected_calls
 from traceview.records import record
-from traceview.tables import Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import LOST_WORK
 
@@ -39,20 +38,18 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     every, result = gaps(trace), dict[int, UnknownIdle]()
     if not lost_launches(trace).any():
         return result
+    process = trace.recorded("api_calls")["process"]
+    launching = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
     for device, span_ns in steady_spans_ns(trace).items():
         hiding = (every.device == device) & (every.cause == LOST_WORK) & ~every.one_time
         gaps_ns = int(every.idle_ns[hiding].sum())
-        lost, launches = _launches(trace, device)
+        # Lost launches and all launches to the device, by process.
+        chosen = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))
+        lost, launches = (
+            np.bincount(process[chosen & calls], minlength=len(trace.processes))
+            for calls in (lost_launches(trace), launching)
+        )
         filled = gaps_ns > 0 and gaps_ns >= LEAST_FRACTION * span_ns
         if filled or (2 * lost > launches).any():
             result[device] = UnknownIdle(int(lost.sum()), int(launches.sum()), gaps_ns)
     return result
-
-
-def _launches(trace: Trace, device: int) -> tuple[Integers, Integers]:
-    """Number of lost launches and of all launches to a device, one entry per process."""
-    launches = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
-    own = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))
-    process, processes = trace.recorded("api_calls")["process"], len(trace.processes)
-    lost, every = (process[own & each] for each in (lost_launches(trace), launches))
-    return np.bincount(lost, minlength=processes), np.bincount(every, minlength=processes)

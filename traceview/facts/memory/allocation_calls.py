@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceview import groups, intervals
@@ -63,16 +65,14 @@ def steady_calls(trace: Trace) -> Mask:
 @fact
 def freeing_calls(trace: Trace) -> Mask:
     """True for the rows of api_calls that free memory."""
-    names = trace.recorded("api_calls").texts("name")
-    freeing = [name for name in names.values if any(w in str(name) for w in ("Free", "Release"))]
-    return names.isin([str(name) for name in freeing])
+    return trace.recorded("api_calls").texts("name").matching(re.compile("Free|Release").search)
 
 
 @fact
 def recurring(trace: Trace) -> Recurring | None:
     """The allocations in the loop of the GPU that idles longest for them; None without any."""
     by_device = (_recurring_on(trace, device) for device in levels(trace))
-    return max((each for each in by_device if each), key=lambda each: each.idle_ns, default=None)
+    return max(filter(None, by_device), key=lambda calls: calls.idle_ns, default=None)
 
 
 def _recurring_on(trace: Trace, device: int) -> Recurring | None:
@@ -84,14 +84,16 @@ def _recurring_on(trace: Trace, device: int) -> Recurring | None:
     # What is allocated and kept fills a pool; what is freed each time comes again.
     if releases < (len(rows) - releases) // 2 or not _all_along(trace, device, rows[freed], number):
         return None
-    idle, touched = _idle_around(trace, device, rows)
-    calls = api_calls(trace)
+    calls, every = api_calls(trace), gaps(trace)
+    in_calls = intervals.union(calls.start_ns[rows], calls.end_ns[rows])
+    caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
+    caused &= intervals.overlap(in_calls, every.start_ns, every.end_ns) > 0
     return Recurring(
         device,
         rows,
-        touched,
+        np.flatnonzero(caused),
         int(calls.duration_ns[rows].sum()),
-        idle,
+        int(every.idle_ns[caused].sum()),
         len(rows) - releases,
         releases,
         number if number >= LEAST_STEPS else 0,
@@ -116,12 +118,3 @@ def _all_along(trace: Trace, device: int, calls: Integers, steady: int) -> bool:
     used = groups.different(slot[(slot >= 0) & (slot < slices)])
     goes_on = bool((used >= (1 - _LATE) * slices).any())
     return goes_on and len(used) >= _RECURRING * slices
-
-
-def _idle_around(trace: Trace, device: int, calls: Integers) -> tuple[int, Integers]:
-    """Idle time of the steady gaps of a GPU that the calls caused, and the rows of these."""
-    every, timed = gaps(trace), api_calls(trace)
-    in_calls = intervals.union(timed.start_ns[calls], timed.end_ns[calls])
-    caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
-    rows = np.flatnonzero(caused & (intervals.overlap(in_calls, every.start_ns, every.end_ns) > 0))
-    return int(every.idle_ns[rows].sum()), rows

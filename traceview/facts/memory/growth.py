@@ -40,9 +40,6 @@ class SteadySteps:
         return np.append(self.start_ns[1:], self.end_ns)
 
 
-NO_STEPS = SteadySteps(np.zeros(0, np.int64), 0)
-
-
 @record
 class Growth:
     """Growth of a device's memory in bytes per step; `leaks` is True if it goes on to the end."""
@@ -63,13 +60,9 @@ def steady_steps(trace: Trace) -> dict[int, SteadySteps]:
     for device in levels(trace):
         rows = np.flatnonzero(steady & np.isin(all_steps.process, processes_of(trace, device)))
         loops = np.bincount(timed.loop[rows])
-        own = rows[timed.loop[rows] == np.argmax(loops)] if len(rows) else rows
-        own = own[np.argsort(all_steps.cpu_start_ns[own], kind="stable")]
-        result[device] = (
-            SteadySteps(all_steps.cpu_start_ns[own], int(all_steps.cpu_end_ns[own].max()))
-            if len(own)
-            else NO_STEPS
-        )
+        rows = rows[timed.loop[rows] == np.argmax(loops)] if len(rows) else rows
+        start, end = np.sort(all_steps.cpu_start_ns[rows]), all_steps.cpu_end_ns[rows]
+        result[device] = SteadySteps(start, int(end.max(initial=0)))
     return result
 
 

@@ -10,7 +10,7 @@ from traceview.facts.operations.cuda_api import CallKind, call_kinds
 from traceview.facts.operations.operations import operations, operations_by_process
 from traceview.intervals import Timed
 from traceview.records import record
-from traceview.tables import Array, Integers, RowNumbers
+from traceview.tables import Array, Integers
 from traceview.trace import Trace, fact_without_ranges
 
 
@@ -43,10 +43,21 @@ def waits(trace: Trace) -> Waits:
         does,
         [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP],
     )
-    blocking[_pageable_copy_calls(trace, does)] = True
+    ops = operations(trace)
+    copying = ops.call[copies.pageable_copies(trace) & ops.launched]
+    # An Async copy through pageable memory blocks as well.
+    blocking[copying[does[copying] == CallKind.COPY_ASYNC]] = True
     rows = np.flatnonzero(blocking)
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     process = calls["process"][rows]
+    # The only device of the process, else that of the context.
+    device, several = np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
+    for number, places in groups.rows_of(process).items():
+        of_process = operations_by_process(trace).get(number, groups.NO_ROWS)
+        used = groups.different(ops.device[of_process])
+        device[places] = used[0] if len(used) == 1 else -1
+        several[places] = len(used) > 1
+    device[several] = _device_of_context(trace, rows[several])
     return Waits(
         call=rows,
         does=does[rows],
@@ -54,33 +65,8 @@ def waits(trace: Trace) -> Waits:
         end_ns=calls["end_ns"][rows],
         process=process,
         thread=calls["thread"][rows],
-        device=_devices(trace, rows, process),
+        device=device,
     )
-
-
-def _pageable_copy_calls(trace: Trace, does: Array) -> RowNumbers:
-    """Rows of api_calls whose Async copy blocks, since it goes through pageable memory."""
-    ops = operations(trace)
-    calls = ops.call[copies.pageable_copies(trace) & ops.launched]
-    blocking: RowNumbers = calls[does[calls] == CallKind.COPY_ASYNC]
-    return blocking
-
-
-def _devices(trace: Trace, call: Integers, process: Array) -> Integers:
-    """Device that each call waits for: the only one of its process, else that of its context."""
-    ops = operations(trace)
-    device = np.full(len(call), -1, np.int64)
-    several = np.zeros(len(call), bool)
-    for number, rows in groups.rows_of(process).items():
-        used = groups.different(
-            ops.device[operations_by_process(trace).get(number, groups.NO_ROWS)]
-        )
-        if len(used) == 1:
-            device[rows] = used[0]
-        several[rows] = len(used) > 1
-    ambiguous = np.flatnonzero(several)
-    device[ambiguous] = _device_of_context(trace, call[ambiguous])
-    return device
 
 
 def _device_of_context(trace: Trace, call: Integers) -> Integers:

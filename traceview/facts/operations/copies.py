@@ -24,8 +24,9 @@ def uploads(trace: Trace) -> Mask:
 @fact_without_ranges
 def downloads(trace: Trace) -> Mask:
     """True for the operations that copy from a GPU to the host."""
-    copies = trace.recorded("copies")
-    return among_operations(operations(trace), copies.texts("direction").isin(["D2H"]))
+    return among_operations(
+        operations(trace), trace.recorded("copies").texts("direction").isin(["D2H"])
+    )
 
 
 @fact_without_ranges
@@ -45,8 +46,7 @@ def pageable_copies(trace: Trace) -> Mask:
 def is_pageable(copies: Table) -> Mask:
     """True for the rows of copies with pageable host memory at either end."""
     source, destination = (copies.texts(f"{end}_memory") for end in ("source", "destination"))
-    result: Mask = source.isin(["pageable"]) | destination.isin(["pageable"])
-    return result
+    return source.isin(["pageable"]) | destination.isin(["pageable"])
 
 
 def is_upload(copies: Table) -> Mask:
@@ -54,10 +54,10 @@ def is_upload(copies: Table) -> Mask:
     return copies.texts("direction").isin(["H2D"])
 
 
-def among_operations(operations: Operations, copies: Mask) -> Mask:
+def among_operations(ops: Operations, copies: Mask) -> Mask:
     """True for the operations that are one of these copies, a mask over the rows of copies."""
-    result: Mask = operations.kind == Kind.COPY
-    result[result] = copies[operations.row[result]]
+    result: Mask = ops.kind == Kind.COPY
+    result[result] = copies[ops.row[result]]
     return result
 
 
@@ -70,16 +70,13 @@ def outer_migrations(trace: Trace) -> Mask:
 
     Programs fill their data on the CPU before the GPU's work and read results there after it.
     """
-    copies, ops = trace.recorded("copies"), operations(trace)
-    devices = len(trace.devices)
-    first = np.full(devices, np.iinfo(np.int64).max)
-    last = np.full(devices, np.iinfo(np.int64).min)
+    copies, ops, limits = trace.recorded("copies"), operations(trace), np.iinfo(np.int64)
+    first, last = (np.full(len(trace.devices), limit) for limit in (limits.max, limits.min))
     np.minimum.at(first, ops.device, ops.start_ns)
     np.maximum.at(last, ops.device, ops.end_ns)
-    outside = (copies["end_ns"] <= first[copies["device"]]) | (
-        copies["start_ns"] >= last[copies["device"]]
-    )
-    result: Mask = migrations(trace) & outside & (first < last)[copies["device"]]
+    device = copies["device"]
+    outside = (copies["end_ns"] <= first[device]) | (copies["start_ns"] >= last[device])
+    result: Mask = migrations(trace) & outside & (first < last)[device]
     return result
 
 
@@ -89,6 +86,6 @@ def outer_migration_time(trace: Trace) -> dict[int, Intervals]:
     copies, outer = trace.recorded("copies"), outer_migrations(trace)
     times = {}
     for device in groups.different(copies["device"][outer]).tolist():
-        own = outer & (copies["device"] == device)
-        times[device] = intervals.union(copies["start_ns"][own], copies["end_ns"][own])
+        there = outer & (copies["device"] == device)
+        times[device] = intervals.union(copies["start_ns"][there], copies["end_ns"][there])
     return times

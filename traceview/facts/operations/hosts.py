@@ -36,6 +36,5 @@ def _hosts_of(trace: Trace, table: str) -> Integers:
 
 def gpu_cells(trace: Trace, device: int) -> dict[str, Cell]:
     """`device_id` and `host_id` of a row of devices."""
-    host = int(device_hosts(trace)[device])
-    ids = trace.devices["device_id"]
-    return {"device_id": int(ids[device]), "host_id": None if host == NULL else host}
+    number, host = int(trace.devices["device_id"][device]), int(device_hosts(trace)[device])
+    return {"device_id": number, "host_id": None if host == NULL else host}

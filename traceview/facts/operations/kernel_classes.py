@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,10 +25,16 @@ def kernel_classes(trace: Trace) -> npt.NDArray[np.uint8]:
 
 def classes_of(names: Texts) -> npt.NDArray[np.uint8]:
     """The class of each of these kernel names, as a `KernelClass`."""
+    return _by_name(names, classify, KernelClass.OTHER)
+
+
+def _by_name(
+    names: Texts, rule: Callable[[str], int], absent: KernelClass | KernelOwner
+) -> npt.NDArray[np.uint8]:
     # The values may be all texts of a trace: only those of kernels are classified.
-    by_code = np.full(len(names.values) + 1, KernelClass.OTHER, np.uint8)
+    by_code = np.full(len(names.values) + 1, absent, np.uint8)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
-        by_code[code] = classify(str(names.values[code]))
+        by_code[code] = rule(str(names.values[code]))
     result: npt.NDArray[np.uint8] = by_code[names.codes]
     return result
 
@@ -59,9 +67,4 @@ def communication_operations(trace: Trace) -> Mask:
 @fact_without_ranges
 def kernel_owners(trace: Trace) -> npt.NDArray[np.uint8]:
     """The owner of each row of kernels, a `KernelOwner`; each distinct name is classified once."""
-    names = trace.recorded("kernels").texts("name")
-    by_code = np.full(len(names.values) + 1, KernelOwner.LIBRARY, np.uint8)
-    for code in groups.different(names.codes[names.codes >= 0]).tolist():
-        by_code[code] = owner_of(str(names.values[code]))
-    result: npt.NDArray[np.uint8] = by_code[names.codes]
-    return result
+    return _by_name(trace.recorded("kernels").texts("name"), owner_of, KernelOwner.LIBRARY)

@@ -62,27 +62,30 @@ class Operations(Timed):
 @fact_without_ranges
 def operations(trace: Trace) -> Operations:
     """All operations of the trace. Streams are keyed by process, device, context and stream id."""
-    rows = [_operation_rows(trace, name) for name in TABLES]
-    parts = [_only(trace.recorded(name), kept) for name, kept in zip(TABLES, rows, strict=True)]
+    parts = [trace.recorded(name) for name in TABLES]
+    rows = [np.arange(len(part), dtype=np.int32) for part in parts]
+    copies = TABLES.index("copies")
+    if migrations(trace).any():
+        rows[copies] = row_numbers(np.flatnonzero(~migrations(trace)))
+        parts[copies] = parts[copies].take(rows[copies])
     call = row_numbers(_calls(trace, parts))
     start = _column(parts, "start_ns")
     order = np.argsort(start, kind="stable")
-    process, device, context, stream_id = (
+    identity = [
         picked(_column(parts, name), order)
         for name in ("process", "device", "context_id", "stream_id")
-    )
-    stream = groups.group(process, device, context, stream_id)
-    identity = [key[stream.first] for key in (process, device, context, stream_id)]
+    ]
+    stream = groups.group(*identity)
     return Operations(
         kind=np.repeat(np.arange(4, dtype=np.uint8), [len(part) for part in parts])[order],
         row=picked(np.concatenate(rows), order),
         start_ns=picked(start, order),
         end_ns=picked(_column(parts, "end_ns"), order),
-        process=process,
-        device=device,
+        process=identity[0],
+        device=identity[1],
         stream=row_numbers(stream.ids),
         call=picked(call, order),
-        streams=np.stack(identity, axis=1).astype(np.int64),
+        streams=np.stack([key[stream.first] for key in identity], axis=1).astype(np.int64),
     )
 
 
@@ -108,18 +111,7 @@ def operations_by_stream(trace: Trace) -> RowNumbers:
 def migrations(trace: Trace) -> Mask:
     """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")
-    return direction.isin(name for name in direction.values if str(name).startswith(UNIFIED))
-
-
-def _operation_rows(trace: Trace, name: str) -> RowNumbers:
-    """Rows of a table that are operations."""
-    if name == "copies":
-        return row_numbers(np.flatnonzero(~migrations(trace)))
-    return np.arange(len(trace.recorded(name)), dtype=np.int32)
-
-
-def _only(table: Table, rows: RowNumbers) -> Table:
-    return table if len(rows) == len(table) else table.take(rows)
+    return direction.matching(lambda text: text.startswith(UNIFIED))
 
 
 def _column(parts: list[Table], name: str) -> Array:

@@ -15,7 +15,7 @@ Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -65,8 +65,8 @@ class Compilation:
 
     def of(self, process: int) -> Intervals:
         """The windows of one process, disjoint and in order."""
-        own = self.process == process
-        return Intervals(self.start_ns[own], self.end_ns[own])
+        rows = self.process == process
+        return Intervals(self.start_ns[rows], self.end_ns[rows])
 
 
 @fact
@@ -76,19 +76,23 @@ def compilation(trace: Trace) -> Compilation:
     for process in working_processes(trace):
         by_tool: dict[int, Intervals] = {}
         for tool, shown in _evidence(trace, process):
-            by_tool[tool] = _both(by_tool.get(tool, intervals.EMPTY), shown)
-        before = _trials_before(trace, process, by_tool.values())
-        if len(before.start):
-            tool = _tuner(trace, process)
-            by_tool[tool] = _both(by_tool.get(tool, intervals.EMPTY), before)
-        last = last_work_ns(trace, process)
-        for start, end in _merged(by_tool.values(), launch_times(trace, process)):
-            if start > last:
-                continue
-            window = Intervals(np.array([start]), np.array([end]))
-            most = max(by_tool, key=lambda tool: _covered(by_tool[tool], window))
-            rows.append((process, start, end, most))
-    every = np.array(rows, np.int64).reshape(-1, 4)
+            by_tool[tool] = _together(by_tool.get(tool, intervals.EMPTY), shown)
+        # Trials of other kernels that compilation follows at once, as where Inductor pads a GEMM.
+        others = _configurations(trace, process).others
+        starts = np.sort(np.concatenate([others.start[:0], *(w.start for w in by_tool.values())]))
+        follows = np.append(starts, _NEVER)[np.searchsorted(starts, others.start)]
+        followed = follows - others.end <= PAUSE_NS
+        if followed.any():
+            tool, before = _tuner(trace, process), Intervals(*(side[followed] for side in others))
+            by_tool[tool] = _together(by_tool.get(tool, intervals.EMPTY), before)
+        windows = _merged(_together(*by_tool.values()), launch_times(trace, process))
+        if len(windows.start):
+            covered = [intervals.overlap(shown, *windows) for shown in by_tool.values()]
+            most = np.array(list(by_tool))[np.argmax(covered, axis=0)]
+            numbers = np.full(len(most), process)
+            kept = windows.start <= last_work_ns(trace, process)
+            rows.append(np.stack([numbers, *windows, most], axis=1)[kept])
+    every = np.concatenate([np.zeros((0, 4), np.int64), *rows])
     return Compilation(
         every[:, 0].astype(np.int32), every[:, 1], every[:, 2], every[:, 3].astype(np.uint8)
     )
@@ -158,51 +162,37 @@ def _launches_by_process(trace: Trace) -> tuple[Integers, Integers]:
     return picked(start, order), np.searchsorted(picked(process, order), every)
 
 
-def _both(first: Intervals, second: Intervals) -> Intervals:
-    starts, ends = [first.start, second.start], [first.end, second.end]
+def _together(*parts: Intervals) -> Intervals:
+    starts, ends = zip(intervals.EMPTY, *parts, strict=True)
     return intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
-def _covered(evidence: Intervals, window: Intervals) -> int:
-    return int(intervals.overlap(evidence, window.start, window.end)[0])
-
-
-def _merged(evidence: Iterable[Intervals], launches: Integers) -> Iterator[tuple[int, int]]:
+def _merged(every: Intervals, launches: Integers) -> Intervals:
     """The evidence as windows, over pauses in which compilation went on."""
-    parts = [each for each in evidence if len(each.start)]
-    if not parts:
-        return
-    every = intervals.union(
-        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
-    )
+    if not len(every.start):
+        return every
     pause = every.start[1:] - every.end[:-1]
     first, last = (np.searchsorted(launches, edge) for edge in (every.end[:-1], every.start[1:]))
     apart = (pause > PAUSE_NS) & ((last > first) | (pause > IDLE_PAUSE_NS))
     start = every.start[np.append(True, apart)]
     end = every.end[np.append(apart, True)]
     long = end - start >= LEAST_NS
-    yield from zip(start[long].tolist(), end[long].tolist(), strict=True)
+    return Intervals(start[long], end[long])
 
 
 def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
-    """Windows by tool, each a union; a tool may come twice."""
-    by_stack = dict(_sampled(trace, process))
-    sampled = bool(by_stack)
-    xla = _xla_ranges(trace, process)
-    if len(xla.start):
-        jax = by_stack.get(compilers.JAX, intervals.EMPTY)
-        by_stack[compilers.JAX] = _both(jax, xla)
-    yield from by_stack.items()
-    kernels = _autotuner_kernels(trace, process)
-    if len(kernels.start):
-        yield _autotuner(trace), kernels
+    """Windows by tool, each a union, some empty; a tool may come several times."""
+    by_stack = list(_sampled(trace, process))
+    yield from by_stack
+    yield compilers.JAX, _xla_ranges(trace, process)
+    # The autotuner that launches kernels of its own: in a program of JAX that is XLA.
+    jax = frameworks.framework(trace) == "jax"
+    yield compilers.JAX if jax else compilers.AUTOTUNER, _autotuner_kernels(trace, process)
     tuned = _configurations(trace, process).tuned
     if len(tuned.start):
         yield _tuner(trace, process), tuned
-    trials = algorithm_trials(trace).get(process, intervals.EMPTY)
-    if len(trials.start):
-        yield compilers.CUDNN, trials
-    rest = _beside_processes(trace, process, sampled)
+    yield compilers.CUDNN, algorithm_trials(trace).get(process, intervals.EMPTY)
+    rest = _beside_processes(trace, process, bool(by_stack))
     if len(rest.start):
         yield _generator(trace, process), rest
 
@@ -212,37 +202,21 @@ def _configurations(trace: Trace, process: int) -> ConfigurationTrials:
     return configuration_trials(trace).get(process, none)
 
 
-def _trials_before(trace: Trace, process: int, compiled: Iterable[Intervals]) -> Intervals:
-    """Trials of other kernels that compilation follows at once, as where Inductor pads a GEMM."""
-    others = _configurations(trace, process).others
-    starts = np.sort(np.concatenate([others.start[:0], *(each.start for each in compiled)]))
-    follows = np.append(starts, _NEVER)[np.searchsorted(starts, others.start)]
-    followed = follows - others.end <= PAUSE_NS
-    return Intervals(others.start[followed], others.end[followed])
-
-
 def _tuner(trace: Trace, process: int) -> int:
     """The tool whose kernels are tried."""
     tool = _generator(trace, process)
     return compilers.AUTOTUNER if tool == compilers.UNKNOWN else tool
 
 
-def _autotuner(trace: Trace) -> int:
-    """The tool whose autotuner launched kernels of its own: in a program of JAX that is XLA."""
-    return compilers.JAX if frameworks.framework(trace) == "jax" else compilers.AUTOTUNER
-
-
 def _generator(trace: Trace, process: int) -> int:
     """The tool behind compiler processes: the one that generated the first such kernel that ran."""
     kernels = trace.recorded("kernels")
     names = kernels.texts("name")
-    own = np.flatnonzero((kernels["process"] == process) & (names.codes >= 0))
-    tools = np.array([compilers.tool_of_kernel(str(name)) for name in names.values], np.int64)
-    generated = own[tools[names.codes[own]] >= 0]
-    if not len(generated):
+    generated = names.matching(lambda name: compilers.tool_of_kernel(name) >= 0)
+    rows = np.flatnonzero((kernels["process"] == process) & generated)
+    if not len(rows):
         return compilers.UNKNOWN
-    first = generated[np.argmin(kernels["start_ns"][generated])]
-    return int(tools[names.codes[first]])
+    return compilers.tool_of_kernel(str(names[rows[np.argmin(kernels["start_ns"][rows])]]))
 
 
 def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
@@ -250,28 +224,21 @@ def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     if "python_samples" not in trace.tables or "python_frames" not in trace.tables:
         return
     samples, calls = trace.tables["python_samples"], trace.recorded("api_calls")
-    own = np.flatnonzero(samples["process"] == process)
-    own = own[np.isin(samples["thread"][own], groups.different(calls["thread"]))]
-    tool = np.append(compiler_frames(trace).tool, -1)[samples["stack"][own]]
-    launches = launch_times(trace, process)
-    starts: list[Integers] = []
-    ends: list[Integers] = []
-    tools: list[Integers] = []
-    for thread in groups.different(samples["thread"][own]):
-        rows = samples["thread"][own] == thread
-        time, at = samples["time_ns"][own][rows], tool[rows]
+    rows = np.flatnonzero(samples["process"] == process)
+    rows = rows[np.isin(samples["thread"][rows], groups.different(calls["thread"]))]
+    tool = np.append(compiler_frames(trace).tool, -1)[samples["stack"][rows]]
+    start, launches = samples["time_ns"][rows], launch_times(trace, process)
+    end = start.copy()
+    for of_thread in groups.rows_of(samples["thread"][rows]).values():
+        time = start[of_thread]
         usual = int(np.median(np.diff(time))) if len(time) > 1 else 0
         after = np.append(time[1:], time[-1:] + usual)
         # A compiler that holds the interpreter lock takes no samples, and launches nothing.
         launched = np.searchsorted(launches, after) > np.searchsorted(launches, time)
-        goes_on = np.append(at[1:] >= 0, False) & ~launched
-        end = np.where(goes_on, after, np.minimum(after, time + _PERIODS * usual))
-        starts, ends, tools = [*starts, time], [*ends, end], [*tools, at]
-    if not tools:
-        return
-    start, end, at = np.concatenate(starts), np.concatenate(ends), np.concatenate(tools)
-    for each in groups.different(at[at >= 0]).tolist():
-        yield each, intervals.union(start[at == each], end[at == each])
+        goes_on = np.append(tool[of_thread][1:] >= 0, False) & ~launched
+        end[of_thread] = np.where(goes_on, after, np.minimum(after, time + _PERIODS * usual))
+    for number in groups.different(tool[tool >= 0]).tolist():
+        yield number, intervals.union(start[tool == number], end[tool == number])
 
 
 def _xla_ranges(trace: Trace, process: int) -> Intervals:
@@ -289,13 +256,10 @@ def _xla_ranges(trace: Trace, process: int) -> Intervals:
 def _xla_rows(trace: Trace) -> Integers:
     """The ranges around compilation by XLA that ended."""
     ranges = trace.recorded("ranges")
-    if not len(ranges):
-        return np.zeros(0, np.int64)
     rows = ranges.texts("domain").isin([compilers.RANGE_DOMAIN])
-    if not rows.any():
-        return np.zeros(0, np.int64)
-    compiles = range_name_forms(trace).matching(compilers.RANGES)
-    rows &= compiles[ranges.texts("name").codes]
+    if rows.any():
+        compiles = range_name_forms(trace).matching(compilers.RANGES)
+        rows &= compiles[ranges.texts("name").codes]
     return np.flatnonzero(rows & (ranges["end_ns"] != NULL))
 
 
@@ -342,22 +306,19 @@ def compiler_starts(trace: Trace) -> Integers:
     processes = trace.recorded("processes")
     if not len(overheads):
         return np.zeros(0, np.int64)
-    is_compiler = _compilers(processes.texts("name").decode())
-    by_thread = _compilers(threads.texts("name").decode())
+    # Processes are called by their path.
+    is_compiler, by_thread = (
+        table.texts("name").matching(
+            lambda name: compilers.PROCESSES.match(name.rpartition("/")[2])
+        )
+        for table in (processes, threads)
+    )
     is_compiler[threads["process"][by_thread]] = True
     # Whatever calls CUDA or launches work is the program itself.
     is_compiler[groups.different(trace.recorded("api_calls")["process"])] = False
     is_compiler[groups.different(operations(trace).process)] = False
-    own = ~overheads.is_null("process")
-    own[own] = is_compiler[overheads["process"][own]]
-    first = np.full(len(processes), np.iinfo(np.int64).max)
-    np.minimum.at(first, overheads["process"][own], overheads["start_ns"][own])
-    return np.sort(first[first < np.iinfo(np.int64).max])
-
-
-def _compilers(names: Array) -> Mask:
-    """True for the names of compilers; processes are called by their path."""
-    matches = [
-        bool(compilers.PROCESSES.match(str(name or "").rpartition("/")[2])) for name in names
-    ]
-    return np.array(matches, bool)
+    seen = ~overheads.is_null("process")
+    seen[seen] = is_compiler[overheads["process"][seen]]
+    first = np.full(len(processes), _NEVER)
+    np.minimum.at(first, overheads["process"][seen], overheads["start_ns"][seen])
+    return np.sort(first[first < _NEVER])

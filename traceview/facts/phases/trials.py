@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from traceview import groups, intervals
@@ -9,7 +11,7 @@ from traceview.facts.operations.kernel_classes import KernelClass, kernel_classe
 from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, Table
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace, fact
 
 # Trials of convolution algorithms: cuDNN runs each candidate before it settles (benchmark mode).
@@ -38,20 +40,20 @@ def algorithm_trials(trace: Trace) -> dict[int, Intervals]:
     is_convolution = kernel_classes(trace) == KernelClass.CONVOLUTION
     result: dict[int, Intervals] = {}
     for process in groups.different(kernels["process"][is_convolution]).tolist():
-        own = np.flatnonzero((ops.process == process) & (ops.kind != Kind.SET))
-        is_kernel = ops.kind[own] == Kind.KERNEL
-        row = np.where(is_kernel, ops.row[own], 0)
-        layout = kernel_classes(trace)[row] == KernelClass.CAST_COPY
-        first, last = trial_runs(
-            np.where(is_kernel, kernels.texts("name").codes[row], -1),
-            is_kernel & is_convolution[row],
-            is_kernel & layout,
-        )
+        rows = np.flatnonzero((ops.process == process) & (ops.kind != Kind.SET))
+        is_kernel = ops.kind[rows] == Kind.KERNEL
+        row = np.where(is_kernel, ops.row[rows], 0)
+        layout = is_kernel & (kernel_classes(trace)[row] == KernelClass.CAST_COPY)
+        convolution, names = is_kernel & is_convolution[row], kernels.texts("name")
+        first, last = trial_runs(np.where(is_kernel, names.codes[row], -1), convolution, layout)
         if len(first):
-            start, end = ops.start_ns[own], ops.end_ns[own]
-            before = np.append(start[:1], end)[_before(is_kernel & layout, first)]
+            start, end = ops.start_ns[rows], ops.end_ns[rows]
+            # One more than the last kernel so far that is no layout change.
+            others = np.maximum.accumulate(np.where(layout, 0, np.arange(1, len(rows) + 1)))
+            before = np.append(start[:1], end)[np.append(0, others)[first]]
             trials = intervals.union(np.minimum(before, start[first]), end[last])
-            by_cudnn = is_kernel & (is_convolution[row] | layout | _of_cudnn(kernels)[row])
+            by_name = names.matching(lambda name: "cudnn::" in name)[row]
+            by_cudnn = convolution | layout | (is_kernel & by_name)
             result[process] = with_preparation(trials, start, end, by_cudnn)
     return result
 
@@ -75,17 +77,6 @@ def with_preparation(
     )
 
 
-def _of_cudnn(kernels: Table) -> Mask:
-    names = kernels.texts("name")
-    return names.isin([name for name in names.values if "cudnn::" in str(name)])
-
-
-def _before(is_layout: Mask, row: Integers) -> Integers:
-    """One more than the last kernel before each `row` that is no layout change; 0 without any."""
-    others = np.where(is_layout, 0, np.arange(1, len(is_layout) + 1))
-    return np.append(0, np.maximum.accumulate(others))[row]
-
-
 def trial_runs(name: Integers, is_convolution: Mask, is_layout: Mask) -> tuple[Integers, Integers]:
     """First and last row of each run of trials in a sequence of kernels.
 
@@ -97,16 +88,17 @@ def trial_runs(name: Integers, is_convolution: Mask, is_layout: Mask) -> tuple[I
     begin, end = edges[::2], edges[1::2]
     long = end - begin >= LEAST_KERNELS
     begin, end = begin[long], end[long]
-    names = name[kept]
-    several = [len(groups.different(names[a:b])) for a, b in zip(begin, end, strict=True)]
-    twice = [
-        float(np.mean(names[a + 1 : b] == names[a : b - 1]))
-        for a, b in zip(begin, end, strict=True)
-    ]
-    kind = [hash(names[a:b].tobytes()) for a, b in zip(begin, end, strict=True)]
-    _, number, often = np.unique(np.array(kind, np.int64), return_inverse=True, return_counts=True)
-    trial = (np.array(several, np.int64) >= LEAST_ALGORITHMS) & (np.array(twice) >= TWICE)
-    trial &= often[number] <= MOST_REPEATS
+    runs = [name[kept[first:last]] for first, last in zip(begin, end, strict=True)]
+    often = Counter(run.tobytes() for run in runs)
+    trial = np.array(
+        [
+            len(groups.different(run)) >= LEAST_ALGORITHMS
+            and np.mean(run[1:] == run[:-1]) >= TWICE
+            and often[run.tobytes()] <= MOST_REPEATS
+            for run in runs
+        ],
+        bool,
+    )
     return kept[begin[trial]], kept[end[trial] - 1]
 
 
@@ -140,49 +132,39 @@ class ConfigurationTrials:
 @fact
 def configuration_trials(trace: Trace) -> dict[int, ConfigurationTrials]:
     """Windows of trials by process."""
-    ops, clears, result = operations(trace), _clearing(trace, operations(trace)), {}
+    ops, result = operations(trace), {}
+    kernels, memsets = trace.recorded("kernels"), trace.recorded("sets")
+    # Operations that overwrite as much memory as an L2 cache holds.
+    fills = kernels.texts("name").matching(lambda name: _FILL in name)
+    threads = kernels["grid_x"].astype(np.int64) * kernels["block_x"]
+    clears = np.zeros(len(ops), bool)
+    for kind, wide in (
+        (Kind.KERNEL, fills & (threads >= LEAST_FILLING_THREADS)),
+        (Kind.SET, memsets["bytes"] >= LEAST_CLEARED_BYTES),
+    ):
+        of_kind = ops.kind == kind
+        clears[of_kind] = wide[ops.row[of_kind]]
+    names = ("grid_x", "block_x", "registers_per_thread")
+    columns = (kernels.texts("name").codes, *(kernels[name] for name in names))
     for process in groups.different(ops.process[clears]).tolist():
         own = np.flatnonzero(ops.process == process)
-        first, last, tried = trial_calls(_identities(trace, ops, own), clears[own])
+        # A number per operation, equal for equal launches and for memsets of one size.
+        launched, cleared = ops.kind[own] == Kind.KERNEL, ops.kind[own] == Kind.SET
+        properties = np.zeros((len(columns), len(own)), np.int64)
+        for values, column in zip(properties, columns, strict=True):
+            values[launched] = column[ops.row[own[launched]]]
+        properties[0, cleared] = memsets["bytes"][ops.row[own[cleared]]]
+        identity = groups.group(ops.kind[own], *properties).ids
+        first, last, tried = trial_calls(identity, clears[own])
         if not len(first):
             continue
         start, end = ops.start_ns[own[first]], ops.end_ns[own[last]]
         bounds = np.flatnonzero(np.append(True, start[1:] - end[:-1] > PAUSE_NS))
         tuned = np.maximum.reduceat(_tuned(trace, ops, own[tried]), bounds)
         begin, stop = start[bounds], end[np.append(bounds[1:], len(end)) - 1]
-        windows = (intervals.union(begin[each], stop[each]) for each in (tuned, ~tuned))
+        windows = (intervals.union(begin[rows], stop[rows]) for rows in (tuned, ~tuned))
         result[process] = ConfigurationTrials(*windows)
     return result
-
-
-def _clearing(trace: Trace, ops: Operations) -> Mask:
-    """True for the operations that overwrite as much memory as an L2 cache holds."""
-    kernels, memsets = trace.recorded("kernels"), trace.recorded("sets")
-    names = kernels.texts("name")
-    fills = names.isin([name for name in names.values if _FILL in str(name)])
-    threads = kernels["grid_x"].astype(np.int64) * kernels["block_x"]
-    result = np.zeros(len(ops), bool)
-    for kind, wide in (
-        (Kind.KERNEL, fills & (threads >= LEAST_FILLING_THREADS)),
-        (Kind.SET, memsets["bytes"] >= LEAST_CLEARED_BYTES),
-    ):
-        rows = ops.kind == kind
-        result[rows] = wide[ops.row[rows]]
-    return result
-
-
-def _identities(trace: Trace, ops: Operations, own: Array) -> Integers:
-    """A number per operation, equal for equal launches of a kernel and for memsets of one size."""
-    kernels, rows = trace.recorded("kernels"), ops.row[own]
-    names = ("grid_x", "block_x", "registers_per_thread")
-    columns = (kernels.texts("name").codes, *(kernels[name] for name in names))
-    parts = np.zeros((len(columns), len(own)), np.int64)
-    launched = ops.kind[own] == Kind.KERNEL
-    for part, column in zip(parts, columns, strict=True):
-        part[launched] = column[rows[launched]]
-    cleared = ops.kind[own] == Kind.SET
-    parts[0, cleared] = trace.recorded("sets")["bytes"][rows[cleared]]
-    return groups.group(ops.kind[own], *parts).ids
 
 
 def trial_calls(identity: Integers, clears: Mask) -> tuple[Integers, Integers, Integers]:
@@ -191,20 +173,19 @@ def trial_calls(identity: Integers, clears: Mask) -> tuple[Integers, Integers, I
     A trial is a run of equal calls, each after the same clearing of the cache. `identity` and
     `clears` have one element per operation, in order of start.
     """
-    at = np.flatnonzero(clears)
-    none = at[:0]
-    if len(at) < LEAST_CALLS + 1:
-        return none, none, none
-    kernels = np.diff(at) - 1
+    clearing = np.flatnonzero(clears)
+    if len(clearing) < LEAST_CALLS + 1:
+        return clearing[:0], clearing[:0], clearing[:0]
+    kernels = np.diff(clearing) - 1
     mixed = np.append(np.uint64(0), np.cumsum((identity.astype(np.uint64) + np.uint64(1)) * _MIXED))
-    call = (mixed[at[1:]] - mixed[at[:-1] + 1]).view(np.int64)
-    each = groups.group(kernels, call, identity[at[:-1]]).ids
-    opens = np.flatnonzero(np.append(True, each[1:] != each[:-1]))
-    closes = np.append(opens[1:], len(each))
+    call = (mixed[clearing[1:]] - mixed[clearing[:-1] + 1]).view(np.int64)
+    kind = groups.group(kernels, call, identity[clearing[:-1]]).ids
+    opens = np.flatnonzero(groups.opens(kind))
+    closes = np.append(opens[1:], len(kind))
     trial = (closes - opens >= LEAST_CALLS) & (kernels[opens] > 0)
     trial &= kernels[opens] <= MOST_KERNELS
     opens, closes = opens[trial], closes[trial]
-    return at[opens], at[closes] - 1, at[opens] + 1
+    return clearing[opens], clearing[closes] - 1, clearing[opens] + 1
 
 
 def _tuned(trace: Trace, ops: Operations, tried: Array) -> Mask:
@@ -214,7 +195,7 @@ def _tuned(trace: Trace, ops: Operations, tried: Array) -> Mask:
     rows = np.where(launched, rows, 0)
     name = np.where(launched, kernels.texts("name").codes[rows], -1)
     shape = kernels["block_x"][rows], kernels["registers_per_thread"][rows]
-    kinds = groups.group(name, *(np.where(launched, each, 0) for each in shape))
+    kinds = groups.group(name, *(np.where(launched, column, 0) for column in shape))
     variants = groups.group(name[kinds.first])
     several = groups.count(variants) > 1
     result: Mask = several[variants.ids][kinds.ids] & launched

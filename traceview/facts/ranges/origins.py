@@ -64,13 +64,10 @@ def program_ranges(trace: Trace) -> Mask:
     """True for the rows of `ranges` that are neither a library's nor an operator's."""
     ranges = trace.recorded("ranges")
     domains, names = ranges.texts("domain"), ranges.texts("name")
-    library = domains.isin(d for d in domains.values if _LIBRARY_DOMAIN.fullmatch(str(d)))
-    library |= domains.isin([OPERATORS])
-    result: Mask = (
-        ~library & ~range_name_forms(trace).meeting(_is_foreign, _NEAR_FOREIGN)[names.codes]
-    )
+    library = domains.matching(lambda name: name == OPERATORS or _LIBRARY_DOMAIN.fullmatch(name))
+    foreign = range_name_forms(trace).meeting(_is_foreign, _NEAR_FOREIGN)[names.codes]
     # The steps that a JAX program marks are in the domain of XLA.
-    return result | _matching(trace, _JAX_STEP)
+    return ~(library | foreign) | _matching(trace, _JAX_STEP)
 
 
 def added_ranges(trace: Trace) -> Mask:

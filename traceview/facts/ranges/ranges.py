@@ -159,7 +159,11 @@ def _nested(trace: Trace) -> tuple[RowNumbers, Nesting]:
     thread, start, end = ranges["thread"], ranges["start_ns"], ranges["end_ns"]
     lasting = ~ranges.texts("kind").isin(["mark"])
     if (lasting & (end == NULL)).any():
-        end = np.where(end == NULL, _last_time(trace), end)
+        # After all events, near enough to keep (thread, time) keys within 64 bits.
+        timed = ("ranges", "api_calls", "kernels", "copies", "sets", "graph_launches")
+        tables = [trace.recorded(name) for name in timed]
+        times = (table[edge] for table in tables for edge in ("start_ns", "end_ns"))
+        end = np.where(end == NULL, max(int(time.max(initial=0)) for time in times) + 1, end)
     lasting &= end > start
     count = int(np.count_nonzero(lasting))
     if lasting[:count].all():
@@ -180,11 +184,15 @@ def _cross_thread_parents(trace: Trace, nesting: Nesting, rows: RowNumbers) -> R
     if trace.strict or not len(rows):
         return nesting.parent
     outermost = np.flatnonzero(nesting.parent < 0)
-    main = _main_thread(trace)[trace.recorded("ranges")["process"][rows[outermost]]]
+    main = main_threads(trace)[trace.recorded("ranges")["process"][rows[outermost]]]
     guests = nesting.track[outermost] != main
     if not guests.any():
         return nesting.parent
-    guests &= _not_the_programs(trace, nesting, rows, outermost)
+    # Ranges of NVIDIA's libraries, and those on threads of torch's autograd.
+    domains = trace.recorded("ranges").texts("domain").take(rows[outermost])
+    autograd = trace.threads.texts("name").matching(lambda name: name.startswith(_AUTOGRAD))
+    libraries = domains.isin(library_domains(domains.values))
+    guests &= libraries | autograd[nesting.track[outermost]]
     parent, guest_rows = nesting.parent.copy(), outermost[guests]
     host = nesting.innermost(main[guests], nesting.start[guest_rows])
     while (
@@ -195,33 +203,13 @@ def _cross_thread_parents(trace: Trace, nesting: Nesting, rows: RowNumbers) -> R
     return parent
 
 
-def _not_the_programs(trace: Trace, nesting: Nesting, rows: RowNumbers, some: Array) -> Mask:
-    """True for the ranges among `some` of NVIDIA's libraries or on threads of torch's autograd."""
-    domains = trace.recorded("ranges").texts("domain").take(rows[some])
-    threads = [str(name or "").startswith(_AUTOGRAD) for name in trace.threads.cells("name")]
-    libraries = domains.isin(library_domains(domains.values))
-    result: Mask = libraries | np.array(threads, bool)[nesting.track[some]]
-    return result
-
-
-def _main_thread(trace: Trace) -> Array:
+def main_threads(trace: Trace) -> Array:
     """Row of the main thread of each process, −1 if the trace does not have it."""
     threads = trace.threads
     main = np.full(len(trace.processes), -1, np.int64)
     rows = np.flatnonzero(threads["thread_id"] == trace.processes["process_id"][threads["process"]])
     main[threads["process"][rows]] = rows
     return main
-
-
-def _last_time(trace: Trace) -> int:
-    """A time after all events, near enough to keep (thread, time) keys within 64 bits."""
-    last = 0
-    for name in ("ranges", "api_calls", "kernels", "copies", "sets", "graph_launches"):
-        table = trace.recorded(name)
-        for column in ("start_ns", "end_ns"):
-            if len(table):
-                last = max(last, int(table[column].max()))
-    return last + 1
 
 
 @record
@@ -270,17 +258,14 @@ def _opened(
     row = tree.nesting.innermost(thread, time)
     without = np.flatnonzero(row < 0)
     if len(tree.row) and len(without):
-        asked = without[picked(_beside_lenders(trace, tree), picked(thread, without))]
-        row[asked] = of_main_thread(trace, None, process[asked], time[asked])
+        of_process, lends = trace.threads["process"], np.zeros(len(trace.threads), bool)
+        lends[np.flatnonzero(np.diff(tree.nesting.bounds))] = True
+        lenders = np.bincount(of_process[lends], minlength=len(trace.processes))
+        # Threads of processes in which another thread has ranges; for −1, no thread, too.
+        beside_lenders = np.append(lenders[of_process] > lends, True)
+        unsure = without[picked(beside_lenders, picked(thread, without))]
+        row[unsure] = of_main_thread(trace, None, process[unsure], time[unsure])
     return row, without
-
-
-def _beside_lenders(trace: Trace, tree: RangeTree) -> Mask:
-    """True for the threads of processes in which another thread has ranges; for −1, none, too."""
-    of_process, lends = trace.threads["process"], np.zeros(len(trace.threads), bool)
-    lends[np.flatnonzero(np.diff(tree.nesting.bounds))] = True
-    lenders = np.bincount(of_process[lends], minlength=len(trace.processes))
-    return np.append(lenders[of_process] > lends, True)
 
 
 def of_main_thread(
@@ -296,32 +281,24 @@ def of_main_thread(
     tree = range_tree(trace)
     if trace.strict:
         return result
-    main = _main_thread(trace)
+    main = main_threads(trace)
     if value is None:
         lenders = np.flatnonzero(np.diff(tree.nesting.bounds))
     else:
         lenders = groups.different(tree.nesting.track[value >= 0])
     of_process = groups.rows_of(trace.threads["process"][lenders])
-    for number, asked in groups.rows_of(process).items():
-        threads = lenders[of_process.get(number, groups.NO_ROWS)]
-        result[asked] = _of_threads(tree, value, threads, main[number], time[asked])
+    for number, rows in groups.rows_of(process).items():
+        on_main = only = np.full(len(rows), -1, np.int32)
+        having = np.zeros(len(rows), np.int64)
+        for thread in lenders[of_process.get(number, groups.NO_ROWS)].tolist():
+            found = tree.nesting.innermost(np.full(len(rows), thread), time[rows])
+            open_value = found if value is None else np.where(found >= 0, value[found], -1)
+            having += open_value >= 0
+            only = np.where(open_value >= 0, open_value, only)
+            if thread == main[number]:
+                on_main = open_value
+        result[rows] = np.where(on_main >= 0, on_main, np.where(having == 1, only, -1))
     return result
-
-
-def _of_threads(
-    tree: RangeTree, value: RowNumbers | None, threads: Array, main: int, time: Integers
-) -> RowNumbers:
-    only = np.full(len(time), -1, np.int32)
-    first = only.copy()
-    having = np.zeros(len(time), np.int64)
-    for thread in threads.tolist():
-        innermost = tree.nesting.innermost(np.full(len(time), thread), time)
-        open_value = innermost if value is None else np.where(innermost >= 0, value[innermost], -1)
-        having += open_value >= 0
-        only = np.where(open_value >= 0, open_value, only)
-        if thread == main:
-            first = open_value
-    return np.where(first >= 0, first, np.where(having == 1, only, -1))
 
 
 @fact

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.errors import InputError
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations.operations import kernel_operations, operations
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, complement, inside, intersection, union
 from traceview.records import record
@@ -51,31 +51,22 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
         return exact
     counted = _COUNTED.fullmatch(text)
     if counted and (called := paths.called(counted[1])):
-        return _counted(trace, called[0], int(counted[2]))
+        rows = np.flatnonzero(tree.path == called[0])
+        number = _number_by_path(rows, tree.path[rows], tree.nesting.start[rows])
+        exact[rows[number == int(counted[2])]] = True
+        return exact
     by_name = np.array([fnmatchcase(str(name), text) for name in names.values], bool)
     by_path = np.array([fnmatchcase(path, text) for path in paths], bool)
     result: Mask = by_name[picked(names.codes, tree.of_table)] | by_path[tree.path]
     return result
 
 
-def _counted(trace: Trace, path: int, number: int) -> Mask:
-    """True for the `number`-th range, in order of time, among those of a path."""
-    tree = range_tree(trace)
-    rows = np.flatnonzero(tree.path == path)
-    number_of = _number_by_path(rows, tree.path[rows], tree.nesting.start[rows])
-    result = np.zeros(len(tree.row), bool)
-    result[rows[number_of == number]] = True
-    return result
-
-
 def _number_by_path(rows: Integers, path: Array, start: Integers) -> Integers:
     """Number of each range among those of its path in order of time, from 1; `rows` ascend."""
     order = np.lexsort((start, path))
-    ordered = path[order]
-    first = np.append(True, ordered[1:] != ordered[:-1])
-    number = np.zeros(len(rows), np.int64)
-    index = np.arange(len(rows))
-    number[order] = index - np.maximum.accumulate(np.where(first, index, 0)) + 1
+    number, index = np.zeros(len(rows), np.int64), np.arange(len(rows))
+    first = np.where(groups.opens(path[order]), index, 0)
+    number[order] = index - np.maximum.accumulate(first) + 1
     return number
 
 
@@ -103,13 +94,9 @@ class RangeNames:
         unique = self.unique[codes]
         result[unique] = self.names.take(codes[unique]).decode()
         paths = self.paths.take(codes[~unique]).decode().tolist()
-        counts = self.number[codes[~unique]].tolist()
-        result[~unique] = object_array(
-            [
-                f"{path} ({count})" if count else path
-                for path, count in zip(paths, counts, strict=True)
-            ]
-        )
+        pairs = zip(paths, self.number[codes[~unique]].tolist(), strict=True)
+        texts = [f"{path} ({number})" if number else path for path, number in pairs]
+        result[~unique] = object_array(texts)
         return result
 
 
@@ -121,25 +108,18 @@ def selecting_texts(trace: Trace, rows: Array) -> RangeNames:
     codes = picked(every.codes, tree.of_table)
     counts = groups.frequencies(codes, int(codes.max(initial=0)) + 1)
     unique = counts[names.codes] == 1
-    number = _numbers(tree, rows, np.flatnonzero(~unique))
-    return RangeNames(names, unique, tree.paths.texts(tree.path[rows]), number)
-
-
-def _numbers(tree: RangeTree, rows: Array, asked: Integers) -> RowNumbers:
-    """Number of each of the rows `asked` among the ranges of its path; 0 if it is the only one."""
-    number = np.zeros(len(rows), np.int32)
+    number, unsure = np.zeros(len(rows), np.int32), np.flatnonzero(~unique)
     paths = np.zeros(len(tree.paths), bool)
-    paths[tree.path[rows[asked]]] = True
+    paths[tree.path[rows[unsure]]] = True
     alike = [np.flatnonzero(paths[tree.path[p]]) + p.start for p in groups.parts(len(tree.path))]
     several = np.concatenate([np.zeros(0, np.int64), *alike])
-    own = groups.group(tree.path[several])
-    several = several[groups.count(own)[own.ids] > 1]
-    if not len(several):
-        return number
-    counted = _number_by_path(several, tree.path[several], tree.nesting.start[several])
-    place = np.minimum(np.searchsorted(several, rows[asked]), len(several) - 1)
-    number[asked] = np.where(several[place] == rows[asked], counted[place], 0)
-    return number
+    by_path = groups.group(tree.path[several])
+    several = several[groups.count(by_path)[by_path.ids] > 1]
+    if len(several):
+        counted = _number_by_path(several, tree.path[several], tree.nesting.start[several])
+        place = np.minimum(np.searchsorted(several, rows[unsure]), len(several) - 1)
+        number[unsure] = np.where(several[place] == rows[unsure], counted[place], 0)
+    return RangeNames(names, unique, tree.paths.texts(tree.path[rows]), number)
 
 
 def check(trace: Trace) -> None:
@@ -147,11 +127,11 @@ def check(trace: Trace) -> None:
     tree = range_tree(trace)
     for glob in (*trace.selection.include, *trace.selection.exclude):
         if not matching_ranges(trace, glob).any():
-            known = list(dict.fromkeys(text[:60] for text in tree.patterns))
-            first = ", ".join(repr(text) for text in known[:8])
-            more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+            patterns = list(dict.fromkeys(text[:60] for text in tree.patterns))
+            first = ", ".join(repr(text) for text in patterns[:8])
+            more = f" and {len(patterns) - 8} more" if len(patterns) > 8 else ""
             listed = f"ranges in the trace, numbers as #: {first}{more}"
-            remedy = listed if known else "the trace has no NVTX ranges"
+            remedy = listed if patterns else "the trace has no NVTX ranges"
             raise InputError(f"no range matches {glob!r}", remedy)
 
 
@@ -166,11 +146,10 @@ def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:
 
 def windows_of(tree: RangeTree, hit: Mask) -> dict[int, Intervals]:
     """Time in which one of these ranges is open, by process."""
-    windows = {}
     rows = np.flatnonzero(hit)
-    for process, own in groups.rows_of(tree.process_of(rows)).items():
-        windows[process] = union(tree.nesting.start[rows[own]], tree.nesting.end[rows[own]])
-    return windows
+    start, end = tree.nesting.start[rows], tree.nesting.end[rows]
+    by_process = groups.rows_of(tree.process_of(rows))
+    return {process: union(start[place], end[place]) for process, place in by_process.items()}
 
 
 def selected_windows(trace: Trace) -> dict[int, Intervals]:
@@ -227,6 +206,11 @@ def selected_operations(trace: Trace) -> Mask:
     if not trace.selection:
         return constant(True, len(ops), bool)
     return selected(trace, ops.process, issued_ns(trace))
+
+
+def selected_kernels(trace: Trace) -> Mask:
+    """True for the rows of kernels that are selected."""
+    return selected_operations(trace)[kernel_operations(trace)]
 
 
 @fact

@@ -26,7 +26,7 @@ from traceview.facts.operations.operations import Kind, Operations, operations
 from traceview.facts.operations.unpaired import unpaired
 from traceview.facts.phases.compilation import compilation
 from traceview.facts.ranges import origins
-from traceview.facts.ranges.ranges import attributed_operations, pattern_of
+from traceview.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
 from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.nesting import call_other_modules, within_one_call
 from traceview.facts.steps.repetition import Repetition, find_repetition
@@ -53,39 +53,22 @@ def with_added_steps(trace: Trace) -> Trace:
     step = origins.added_ranges(trace) & origins.candidates_for_steps(trace)
     if not step.any():
         return trace
-    without = _without(trace, step)
-    if _marks_steps(without):
-        return without
-    return _without(trace, step & ~_complete(trace, step))
-
-
-def _marks_steps(trace: Trace) -> bool:
-    """Whether the program has ranges that are steps and not only epochs."""
-    names = steps(trace).names
-    used = groups.different(names.codes)
-    return steps_source(trace) == "user-ranges" and not all(
-        is_epoch(str(names.values[code])) for code in used[used >= 0]
-    )
-
-
-def _without(trace: Trace, rows: Mask) -> Trace:
-    """The trace without some of its ranges."""
-    if not rows.any():
-        return trace
-    return trace.with_ranges(trace.recorded("ranges").take(~rows))
-
-
-def _complete(trace: Trace, step: Mask) -> Mask:
-    """True for the added steps that ended after an optimizer had worked in them."""
     ranges = trace.recorded("ranges")
+    without = trace.with_ranges(ranges.take(~step))
+    names = steps(without).names
+    named = names.values_of(groups.different(names.codes[names.codes >= 0]))
+    if steps_source(without) == "user-ranges" and not all(map(is_epoch, named)):
+        return without
     start, end, process = ranges["start_ns"], ranges["end_ns"], ranges["process"]
     optimizer = origins.added_ranges(trace) & ranges.texts("name").isin([_OPTIMIZER])
-    result = np.zeros(len(ranges), bool)
+    incomplete = step.copy()
     for number in groups.different(process[step]):
         rows = np.flatnonzero(step & (process == number) & (end != NULL))
         worked = np.sort(start[optimizer & (process == number)])
-        result[rows] = np.searchsorted(worked, end[rows]) > np.searchsorted(worked, start[rows])
-    return result
+        incomplete[rows] = np.searchsorted(worked, end[rows]) <= np.searchsorted(
+            worked, start[rows]
+        )
+    return trace.with_ranges(ranges.take(~incomplete)) if incomplete.any() else trace
 
 
 _MOST_OF_A_RANGE = 0.9
@@ -112,8 +95,8 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     An internal error leaves the ranges as they are, and a warning in the trace.
     """
     pool = ThreadPoolExecutor(1)
-    for each in (*_NEEDED, *beside):
-        pool.submit(each, trace)
+    for needed in (*_NEEDED, *beside):
+        pool.submit(needed, trace)
     parts = AnswerParts()
     trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
     pool.submit(attributed_operations, trace)
@@ -128,14 +111,21 @@ def _with_inferred(trace: Trace) -> Trace:
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace
-    by_process = [
-        _passes(trace, process) for process in groups.different(operations(trace).process)
-    ]
-    passes = [each for each in by_process if each is not None]
+    processes = groups.different(operations(trace).process)
+    passes = [found for process in processes if (found := _passes(trace, process))]
     if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
-    ranges = _joined(trace.recorded("ranges"), _as_ranges(passes))
-    return trace.with_ranges(ranges)
+    recorded, inferred = trace.recorded("ranges"), _as_ranges(passes)
+    data: dict[str, Array | Texts] = {}
+    for column in recorded.columns:
+        if column.dtype == "text":
+            first, second = (table.texts(column.name) for table in (recorded, inferred))
+            # The values of the second stand behind those of the first.
+            codes = np.concatenate([first.codes, second.codes + np.int32(len(first.values))])
+            data[column.name] = Texts(codes, np.concatenate([first.values, second.values]))
+        else:
+            data[column.name] = joined([recorded[column.name], inferred[column.name]])
+    return trace.with_ranges(Table(recorded.columns, data))
 
 
 _Passes = tuple[int, int, Integers, Integers]
@@ -144,15 +134,12 @@ _Passes = tuple[int, int, Integers, Integers]
 
 def _is_one_step(trace: Trace) -> bool:
     """Whether the profiler marked a single step, which holds nearly all launches."""
-    ranges, ops, row = (
-        trace.recorded("ranges"),
-        operations(trace),
-        origins.only_profiler_step(trace),
-    )
+    ranges, ops = trace.recorded("ranges"), operations(trace)
+    row = origins.only_profiler_step(trace)
     if row is None or not ops.launched.any():
         return False
-    at = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
-    inside = (at >= ranges["start_ns"][row]) & (at < ranges["end_ns"][row])
+    called_ns = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
+    inside = (called_ns >= ranges["start_ns"][row]) & (called_ns < ranges["end_ns"][row])
     inside &= ops.process[ops.launched] == ranges["process"][row]
     return bool(np.mean(inside) >= _MOST_OF_A_RANGE)
 
@@ -169,7 +156,7 @@ def _may_be_parts(trace: Trace) -> bool:
 
 def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
     """Whether nearly all passes hold each marked range equally often, and more than once."""
-    own = np.zeros(len(marked), bool)
+    found = False
     for process, _, start, end in passes:
         rows = np.flatnonzero(marked.process == process)
         of_pass = np.searchsorted(start, marked.cpu_start_ns[rows], side="right") - 1
@@ -182,8 +169,8 @@ def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
             usual = int(median(times))
             if usual < 2 or np.mean(times == usual) < _EQUAL_PASSES:
                 return False
-        own[rows] = True
-    return bool(own.any())
+        found = found or len(rows) > 0
+    return found
 
 
 def _passes(trace: Trace, process: int) -> _Passes | None:
@@ -192,7 +179,10 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     rows = np.flatnonzero((ops.process == process) & ops.launched)
     rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
     call = ops.call[rows]
-    if not len(rows) or _mostly_lost(trace, process, call):
+    alone = unpaired(trace)
+    lost = alone.launches & ~alone.late & (calls["process"] == process)
+    # Where the work of most launches is missing, what is left repeats otherwise.
+    if not len(rows) or np.count_nonzero(lost) > len(groups.different(call)):
         return None
     passes = _passes_of(trace, process, rows)
     if passes is None:
@@ -213,13 +203,25 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     pause[1:] = np.maximum(start[1:] - end[:-1], 0)
     kind = _kinds(trace, ops, rows)
     marked = _marked(trace, ops, rows)
-    passes = find_repetition(kind, pause, _optimizer(trace, ops, rows), marked)
+    optimizer = ops.kind[rows] == Kind.KERNEL
+    optimizer[optimizer] = kernel_classes(trace)[ops.row[rows[optimizer]]] == KernelClass.OPTIMIZER
+    passes = find_repetition(kind, pause, optimizer, marked)
     if passes is not None and passes.lag < _SHORT:
-        # A few kernels launched again at other sizes are a sweep and no loop.
-        passes = find_repetition(_with_sizes(trace, ops, rows, kind), pause, None, marked)
+        # A few kernels launched again at other sizes are a sweep and no loop: kernels of different
+        # grids, and copies of twice the bytes, are kept apart.
+        sizes = np.zeros((3, len(rows)), np.int64)
+        place = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
+        for axis, size in zip("xyz", sizes, strict=True):
+            size[place] = trace.recorded("kernels")[f"grid_{axis}"][ops.row[rows[place]]]
+        place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+        sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
+        passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked)
     if passes is None or not _hold_the_work(passes, ops, rows):
         return None
-    if "range" in trace.run and not _covers_most(passes, len(rows)):
+    # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
+    # step, an optimizer's updates of its parameters repeat as well.
+    covered = passes.end - int(passes.first[0])
+    if "range" in trace.run and covered < _MOST_OF_A_RANGE * len(rows):
         return None
     if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
@@ -245,21 +247,6 @@ def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
     return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
 
 
-def _covers_most(passes: Repetition, launches: int) -> bool:
-    """Whether the loop covers most of the recorded range, which then is an epoch.
-
-    In a range that is a single step, an optimizer's updates of its parameters repeat as well.
-    """
-    return passes.end - int(passes.first[0]) >= _MOST_OF_A_RANGE * launches
-
-
-def _mostly_lost(trace: Trace, process: int, call: Array) -> bool:
-    """Whether the work of most launches of a process is missing: what is left repeats otherwise."""
-    alone = unpaired(trace)
-    lost = alone.launches & ~alone.late & (trace.recorded("api_calls")["process"] == process)
-    return int(lost.sum()) > len(groups.different(call))
-
-
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
     """A number per operation, equal for one kernel name, for one copy direction, for memsets, …"""
     text = np.zeros(len(rows), np.int64)
@@ -271,27 +258,6 @@ def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
         of_kind = kind == number
         text[of_kind] = trace.recorded(table).texts(column).codes[ops.row[rows[of_kind]]]
     return groups.group(kind, text).ids
-
-
-def _with_sizes(trace: Trace, ops: Operations, rows: Array, kind: Integers) -> Integers:
-    """As `_kinds`, with kernels of different grids, and copies of twice the bytes, kept apart."""
-    kernels, copies = trace.recorded("kernels"), trace.recorded("copies")
-    sizes = np.zeros((3, len(rows)), np.int64)
-    mine = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
-    for axis, size in zip("xyz", sizes, strict=True):
-        size[mine] = kernels[f"grid_{axis}"][ops.row[rows[mine]]]
-    mine = np.flatnonzero(ops.kind[rows] == Kind.COPY)
-    sizes[0, mine] = np.frexp(copies["bytes"][ops.row[rows[mine]]])[1]
-    return groups.group(kind, *sizes).ids
-
-
-def _optimizer(trace: Trace, ops: Operations, rows: Array) -> Mask:
-    """True for the kernels of an optimizer."""
-    result = np.zeros(len(rows), bool)
-    kernels = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
-    classes = kernel_classes(trace)[ops.row[rows[kernels]]]
-    result[kernels] = classes == KernelClass.OPTIMIZER
-    return result
 
 
 def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
@@ -311,51 +277,25 @@ def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
 
 def _thread(trace: Trace, process: int, launching: Array) -> int:
     """The main thread of the process if it launches, else the thread that launches most."""
-    threads = trace.threads
-    main = np.flatnonzero(
-        (threads["process"] == process)
-        & (threads["thread_id"] == trace.processes["process_id"][process])
-    )
-    if len(main) and (launching == main[0]).any():
-        return int(main[0])
-    return int(np.argmax(np.bincount(launching)))
+    main = main_threads(trace)[process]
+    return int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
 
 
 def _as_ranges(passes: list[_Passes]) -> Table:
-    columns = TABLES["ranges"].columns
-    counts = [len(start) for _, _, start, _ in passes]
-    total = sum(counts)
-    thread = np.repeat([thread for _, thread, _, _ in passes], counts).astype(np.int32)
+    process, thread, start, end = zip(*passes, strict=True)
+    counts = list(map(len, start))
     numbers = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
     names = object_array([f"step_{number}" for number in range(max(counts))])
-    once = np.zeros(total, np.int32)
+    threads, once = np.repeat(thread, counts).astype(np.int32), np.zeros(len(numbers), np.int32)
     data: dict[str, Array | Texts] = {
-        "start_ns": np.concatenate([start for _, _, start, _ in passes]),
-        "end_ns": np.concatenate([end for _, _, _, end in passes]),
-        "thread": thread,
-        "process": np.repeat([process for process, *_ in passes], counts).astype(np.int32),
-        "end_thread": thread,
+        "start_ns": np.concatenate(start),
+        "end_ns": np.concatenate(end),
+        "thread": threads,
+        "process": np.repeat(process, counts).astype(np.int32),
+        "end_thread": threads,
         "name": Texts(numbers, names),
         "domain": Texts(once, object_array([origins.INFERRED_DOMAIN])),
         "kind": Texts(once, object_array(["push-pop"])),
-        "payload": np.full(total, np.iinfo(np.int64).min),
+        "payload": np.full(len(numbers), NULL),
     }
-    return Table(columns, data)
-
-
-def _joined(first: Table, second: Table) -> Table:
-    """The rows of both tables."""
-    data: dict[str, Array | Texts] = {}
-    for column in first.columns:
-        if column.dtype == "text":
-            data[column.name] = _joined_texts(first.texts(column.name), second.texts(column.name))
-        else:
-            data[column.name] = joined([first[column.name], second[column.name]])
-    return Table(first.columns, data)
-
-
-def _joined_texts(first: Texts, second: Texts) -> Texts:
-    """Both columns, with the values of the second behind those of the first."""
-    codes = np.where(second.codes < 0, -1, second.codes + len(first.values)).astype(np.int32)
-    values = np.concatenate([first.values, second.values])
-    return Texts(np.concatenate([first.codes, codes]), values)
+    return Table(TABLES["ranges"].columns, data)

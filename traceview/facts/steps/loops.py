@@ -12,7 +12,6 @@ import re
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview import groups
 from traceview.records import record
@@ -64,20 +63,16 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
         else size
     )
     shrinks = _level_off(duration_ns, loop, place, early)
-    shrinks |= _shrinking(duration_ns, loop, place * 4 // size[loop])
+    # The last quarter may have much shorter steps than the quarter before it.
+    quarter = place * 4 // size[loop]
+    third, fourth = (_limits(duration_ns, loop, quarter == number)[0] for number in (2, 3))
+    shrinks |= (third > _SHRINKS * fourth) & (size >= _LEAST_SHRINKING)
     early = np.where(shrinks, 0, early)
     later = place >= early[loop]
     median, limit = _limits(duration_ns, loop, later)
     comparable = (size - early >= COMPARABLE_STEPS) & ~shrinks
     outlier = later & comparable[loop] & (duration_ns > limit[loop])
     return StepClasses(~later, outlier, median, limit)
-
-
-def _shrinking(duration_ns: Integers, loop: Integers, quarter: Integers) -> Mask:
-    """Whether the last quarter of each loop has much shorter steps than the quarter before it."""
-    third, fourth = (_limits(duration_ns, loop, quarter == number)[0] for number in (2, 3))
-    mask: Mask = (third > _SHRINKS * fourth) & (np.bincount(loop) >= _LEAST_SHRINKING)
-    return mask
 
 
 def _level_off(duration_ns: Integers, loop: Integers, place: Integers, early: Integers) -> Mask:
@@ -100,11 +95,7 @@ def _limits(duration_ns: Integers, loop: Integers, counted: Mask) -> tuple[Integ
     off = groups.doubled_deviation(median[of], took)
     deviation = DEVIATIONS_PER_MAD * (groups.medians(of, loops, off) / 2)
     excess = np.maximum(MANY_DEVIATIONS * deviation, LEAST_EXCESS * median)
-    return _rounded(median), _rounded(median + excess)
-
-
-def _rounded(values: npt.NDArray[np.float64]) -> Integers:
-    return np.rint(values).astype(np.int64)
+    return np.rint(median).astype(np.int64), np.rint(median + excess).astype(np.int64)
 
 
 _LEADING_ZEROS = re.compile(r"0(?<!\d0)0*(?=\d)")
@@ -115,13 +106,13 @@ than a tenth of it, or than the steps of one loop differ among themselves (a sta
 
 def numbers(names: Texts) -> Array:
     """An integer for each name, equal for names that differ in leading zeros only (007 and 7)."""
-    each = groups.group(names.codes)
-    texts = names.take(each.first[names.codes[each.first] >= 0]).decode()
+    by_name = groups.group(names.codes)
+    texts = names.take(by_name.first[names.codes[by_name.first] >= 0]).decode()
     if not any(map(_LEADING_ZEROS.search, texts)):
         return names.codes
     shortened = Texts.of([_LEADING_ZEROS.sub("", text) for text in texts]).codes
     # The group of absent names comes first.
-    return np.append(np.full(each.size - len(texts), -1, np.int32), shortened)[each.ids]
+    return np.append(np.full(by_name.size - len(texts), -1, np.int32), shortened)[by_name.ids]
 
 
 def enters(series: Array, around: Array) -> Mask:
@@ -152,7 +143,7 @@ def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
     rows = np.flatnonzero(undecided[series] & several[loop])
     loops = np.flatnonzero(undecided[of] & several)
     near = _near(duration_ns[rows], loop[rows], series[rows], loops, of[loops])
-    hits, every = (np.bincount(each, minlength=count) for each in (of[loops[near]], of[loops]))
+    hits, every = (np.bincount(own, minlength=count) for own in (of[loops[near]], of[loops]))
     result[undecided] = hits[undecided] / every[undecided] >= MOST_LOOPS
     return result[series]
 

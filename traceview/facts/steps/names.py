@@ -61,10 +61,14 @@ def loop_names(trace: Trace) -> Texts:
     first = np.flatnonzero(groups.opens(loop))
     series = steps(trace).series[first].tolist()
     loops = Counter(series)
-    names = [
-        _loop_name(trace, row, apart=loops[each] > 1)
-        for row, each in zip(first.tolist(), series, strict=True)
-    ]
+    all_steps, tree, names = steps(trace), ranges.range_tree(trace), []
+    for step, number in zip(first.tolist(), series, strict=True):
+        row = int(all_steps.range[step])
+        if loops[number] == 1:
+            names.append(tree.patterns[int(tree.path_pattern[tree.path[row]])])
+            continue
+        around, name = int(tree.parent[row]), ranges.pattern_of(str(all_steps.names[step]))
+        names.append(f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name)
     repeated = Counter(zip(series, names, strict=True))
     seen = Counter[tuple[int, str]]()
     unique: list[str] = []
@@ -72,12 +76,3 @@ def loop_names(trace: Trace) -> Texts:
         seen[key] += 1
         unique.append(key[1] + (f" ({seen[key]})" if repeated[key] > 1 else ""))
     return Texts(loop.astype(np.int32), object_array(unique))
-
-
-def _loop_name(trace: Trace, step: int, *, apart: bool) -> str:
-    all_steps, tree = steps(trace), ranges.range_tree(trace)
-    row = int(all_steps.range[step])
-    if not apart:
-        return tree.patterns[int(tree.path_pattern[tree.path[row]])]
-    around, name = int(tree.parent[row]), ranges.pattern_of(str(all_steps.names[step]))
-    return f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name

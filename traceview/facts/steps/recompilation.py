@@ -19,34 +19,24 @@ RECURS_WITHOUT_STEPS = 6
 @fact
 def recompilation(trace: Trace) -> Mask:
     """True for the windows of `compilation` that lie in a loop which compiles again and again."""
-    windows = compilation(trace)
-    result = np.zeros(len(windows), bool)
+    windows, known, warm_up_end = compilation(trace), steps(trace), warm_up_end_ns(trace)
+    start, result = windows.start_ns, np.zeros(len(windows), bool)
     for process in groups.different(windows.process).tolist():
-        result |= _recurring(trace, process)
+        # Trials of algorithms do not count, nor windows before which nothing was launched.
+        own = (windows.process == process) & (windows.tool != compilers.CUDNN)
+        launched = np.searchsorted(launch_times(trace, process), start[own])
+        own[own] = launched > np.append(0, launched[:-1])
+        begins = np.sort(known.cpu_start_ns[known.process == process])
+        stepped = warm_up_end > np.iinfo(np.int64).min and len(begins) > 0
+        warm = own & (start >= warm_up_end) if stepped else own
+        many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
+        step = np.searchsorted(begins, start[warm], side="right")
+        # Enough of them, in more than one step.
+        if many and (not stepped or len(groups.different(step)) > 1):
+            result |= warm
     return result
 
 
 def recompiling(trace: Trace, start: Integers, end: Integers) -> Mask:
     """True for the times [start, end) of which recompilation takes more than half."""
     return compiling(trace, start, end, recompilation(trace))
-
-
-def _recurring(trace: Trace, process: int) -> Mask:
-    """The windows of a process that lie in its loop, if enough of them do, in more than one step.
-
-    Trials of algorithms do not count, nor windows before which nothing was launched.
-    """
-    windows = compilation(trace)
-    start = windows.start_ns
-    own = (windows.process == process) & (windows.tool != compilers.CUDNN)
-    launched = np.searchsorted(launch_times(trace, process), start[own])
-    own[own] = launched > np.append(0, launched[:-1])
-    known, warm_up_end = steps(trace), warm_up_end_ns(trace)
-    stepped = warm_up_end > np.iinfo(np.int64).min and bool((known.process == process).any())
-    warm = own & (start >= warm_up_end) if stepped else own
-    many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
-    if stepped:
-        begins = np.sort(known.cpu_start_ns[known.process == process])
-        step = np.searchsorted(begins, start[warm], side="right")
-        many = many and len(groups.different(step)) > 1
-    return warm if many else np.zeros(len(own), bool)

@@ -50,22 +50,17 @@ def once_per_pass(kind: Integers, least: int) -> tuple[Integers, int] | None:
     numbers, kinds = np.unique(counts[counts >= least], return_counts=True)
     order = np.argsort(-kinds, kind="stable")[:_MOST_TRIED]
     for number in numbers[order][kinds[order] >= _LEAST_KINDS].tolist():
-        at = _in_turn(kind, np.flatnonzero(counts == number), number)
-        covered = at[:, -1].max() + 1 - at[0, 0]
-        if len(at) >= _LEAST_KINDS and covered >= _LEAST_COVERED * len(kind):
-            return at[0], int(at[:, -1].max()) + 1
+        of = np.flatnonzero(counts == number)
+        launches = np.flatnonzero(np.isin(kind, of))
+        by_kind = launches[np.argsort(kind[launches], kind="stable")].reshape(len(of), number)
+        by_kind = by_kind[np.argsort(by_kind[:, 0], kind="stable")]
+        following = np.append(by_kind[0, 1:], len(kind))
+        # Kinds that occur once per launch of the first kind.
+        turns = by_kind[((by_kind >= by_kind[0]) & (by_kind < following)).all(axis=1)]
+        end = int(turns[:, -1].max()) + 1
+        if len(turns) >= _LEAST_KINDS and end - turns[0, 0] >= _LEAST_COVERED * len(kind):
+            return turns[0], end
     return None
-
-
-def _in_turn(kind: Integers, of: Integers, number: int) -> Integers:
-    """Launches of the kinds that occur once per launch of the first kind; shape (kinds, times)."""
-    launches = np.flatnonzero(np.isin(kind, of))
-    by_kind = launches[np.argsort(kind[launches], kind="stable")]
-    at: Integers = by_kind.reshape(len(of), number)
-    at = at[np.argsort(at[:, 0], kind="stable")]
-    following = np.append(at[0, 1:], len(kind))
-    taking_turns: Integers = at[((at >= at[0]) & (at < following)).all(axis=1)]
-    return taking_turns
 
 
 LEAST_STEPS = 4
@@ -111,7 +106,6 @@ class _Anchor:
 
     at: Integers
     lag: int
-    coverage: float = 0.0
 
 
 def find_repetition(
@@ -130,7 +124,20 @@ def find_repetition(
     if len(kind) < LEAST_STEPS * _SHORTEST:
         return None
     loop = _several_launches(kind, pause_ns, optimizer, marked)
-    return loop or (None if marked is None else _single_launches(kind, marked))
+    if loop is not None or marked is None:
+        return loop
+    # Passes of one launch, all of one kind, where the host waits between them: without waits
+    # nothing tells such passes from the parts of one.
+    again = np.append(False, (kind[1:] == kind[:-1]) & marked[1:])
+    begins = np.flatnonzero(~again)
+    ends = np.append(begins[1:], len(kind))
+    longest = int(np.argmax(ends - begins))
+    first, end = int(begins[longest]), int(ends[longest])
+    return (
+        _repetition(np.arange(first, end), end)
+        if end - first >= _LEAST_SINGLE * len(kind)
+        else None
+    )
 
 
 def _several_launches(
@@ -141,35 +148,15 @@ def _several_launches(
     if optimizer is not None and (passes := _between_optimizers(optimizer, lag)):
         return passes
     at, end = _longest_run(kind, anchor) if anchor else (kind[:0], 0)
-    if lag * len(at) < _LEAST_REGULAR * len(kind) and (passes := _changing(kind, marked)):
-        return passes
+    if lag * len(at) < _LEAST_REGULAR * len(kind) and marked is not None:
+        # The launches of passes change. Those that the host sees are no layers.
+        changing = once_per_pass(kind, LEAST_STEPS)
+        if changing and nesting.mostly_marked(*changing, marked):
+            return _repetition(*changing)
     if len(at) < LEAST_STEPS:
         return None
     passes = _whole_passes(_seams(at, pause_ns, lag), end, lag)
     return _not_layers(passes, kind, pause_ns, marked) if passes else None
-
-
-def _single_launches(kind: Integers, marked: Mask) -> Repetition | None:
-    """Passes of one launch, all of one kind, where the host waits between them.
-
-    Without waits nothing tells such passes from the parts of one.
-    """
-    again = np.append(False, (kind[1:] == kind[:-1]) & marked[1:])
-    begins = np.flatnonzero(~again)
-    ends = np.append(begins[1:], len(kind))
-    longest = int(np.argmax(ends - begins))
-    first, end = int(begins[longest]), int(ends[longest])
-    if end - first < _LEAST_SINGLE * len(kind):
-        return None
-    return _repetition(np.arange(first, end), end)
-
-
-def _changing(kind: Integers, marked: Mask | None) -> Repetition | None:
-    """Passes whose launches change, where the host sees every pass, so that they are not layers."""
-    passes = once_per_pass(kind, LEAST_STEPS) if marked is not None else None
-    if passes is None or marked is None or not nesting.mostly_marked(*passes, marked):
-        return None
-    return _repetition(*passes)
 
 
 def _not_layers(
@@ -179,10 +166,8 @@ def _not_layers(
     first, end, lag = passes.first, passes.end, passes.lag
     if marked is not None and nesting.mostly_marked(first, end, marked):
         return passes
-    group, after = (
-        nesting.grouping(first, lag, pause_ns),
-        nesting.between_other_launches(first, lag),
-    )
+    group = nesting.grouping(first, lag, pause_ns)
+    after = nesting.between_other_launches(first, lag)
     if group and after is not None and _conflict(group, first, after, lag):
         return _between(after, end, pause_ns)
     if group:
@@ -222,14 +207,19 @@ def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None
 def _best_anchor(kind: Integers) -> _Anchor | None:
     """The anchor of the shortest passes among those of best coverage; None if all cover little."""
     some = kind[:_MOST_COMPARED]
-    known = [
-        _Anchor(each.at, each.lag, _coverage(some, each.at[each.at < len(some)]))
-        for each in _anchors(kind)
-    ]
-    best = max((each.coverage for each in known), default=0.0)
+    covered: list[tuple[float, _Anchor]] = []
+    for anchor in _anchors(kind):
+        at, share = anchor.at[anchor.at < len(some)], 0.0
+        if len(at) >= LEAST_STEPS:
+            # The share of all launches that agree with the next pass, in passes where most do.
+            equal, compared = _agreement(some, at)
+            share = float(equal[equal >= _AGREEING * compared].sum()) / len(some)
+        covered.append((share, anchor))
+    best = max((share for share, _ in covered), default=0.0)
     if best < _LEAST_COVERAGE:
         return None
-    return min((e for e in known if e.coverage >= best - _AS_GOOD), key=lambda e: e.lag)
+    good = (anchor for share, anchor in covered if share >= best - _AS_GOOD)
+    return min(good, key=lambda anchor: anchor.lag)
 
 
 def _anchors(kind: Integers) -> Iterator[_Anchor]:
@@ -241,8 +231,8 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
     best: dict[int, tuple[float, _Anchor]] = {}
     weight: dict[int, int] = {}
     # One median for each kind that recurs: a program has some hundreds.
-    for each in recurring[:_MOST_KINDS]:
-        at = order[opens[each] : ends[each]]
+    for number in recurring[:_MOST_KINDS]:
+        at = order[opens[number] : ends[number]]
         distance = np.diff(at)
         lag = int(quantiles.median(distance))
         odd = float(np.mean(np.abs(distance - lag) > max(2.0, 0.05 * lag)))
@@ -251,7 +241,7 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
         weight[lag] = weight.get(lag, 0) + 1
         if lag not in best or odd < best[lag][0]:
             best[lag] = odd, _Anchor(at, lag)
-    for lag in sorted(weight, key=lambda each: -weight[each])[:_MOST_ANCHORS]:
+    for lag in sorted(weight, key=weight.__getitem__, reverse=True)[:_MOST_ANCHORS]:
         yield best[lag][1]
 
 
@@ -264,21 +254,14 @@ def _agreement(kind: Integers, at: Integers) -> tuple[Integers, Integers]:
     length = np.diff(at)
     following = np.append(length[1:], length[-1:])
     launch = np.arange(int(at[0]), int(at[-1]))
-    own = kind[launch]
     equal = np.zeros(len(launch), bool)
     for distance in (length, following):
         compared = launch + np.repeat(distance, length)
         # The last pass may be cut off: launches beyond the end count as equal.
-        equal |= (kind[np.minimum(compared, len(kind) - 1)] == own) | (compared >= len(kind))
+        equal |= (kind[np.minimum(compared, len(kind) - 1)] == kind[launch]) | (
+            compared >= len(kind)
+        )
     return np.add.reduceat(equal.astype(np.int64), at[:-1] - at[0]), length
-
-
-def _coverage(kind: Integers, at: Integers) -> float:
-    """The share of all launches that agree with the next pass, in passes where most do."""
-    if len(at) < LEAST_STEPS:
-        return 0.0
-    equal, compared = _agreement(kind, at)
-    return float(equal[equal >= _AGREEING * compared].sum()) / len(kind)
 
 
 def _longest_run(kind: Integers, anchor: _Anchor) -> tuple[Integers, int]:

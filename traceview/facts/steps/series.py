@@ -93,14 +93,27 @@ def step_ranges(trace: Trace) -> Integers:
     """Rows of the range tree that are steps, in order of thread and start."""
     tree = range_tree(trace)
     patterns = max(len(tree.patterns), 1)
-    distinct, kind = numbered(_track_and_pattern(tree, patterns))
+    # Thread and path pattern of each range in one integer.
+    tracks = int(tree.nesting.track.max(initial=0)) + 1
+    fits = tracks * patterns <= np.iinfo(np.int32).max
+    key: Array = np.empty(len(tree.path), np.int32 if fits else np.int64)
+    for part in groups.parts(len(key)):
+        np.multiply(tree.nesting.track[part], patterns, out=key[part], dtype=key.dtype)
+        key[part] += picked(tree.path_pattern, tree.path[part])
+    distinct, kind = numbered(key)
     thread, pattern, size = distinct // patterns, row_numbers(distinct % patterns), len(distinct)
     # A range lent to another thread is a part of the original.
     own = picked(candidates_for_steps(trace), tree.of_table) & ~tree.lent
     counted = groups.frequencies(kind, size) > 1
     counted &= ~_sweeps(trace, tree, kind, size)
-    counted &= ~_of_warm_up(trace, tree, kind, size)
-    has_work = _has_work(trace, tree)
+    if windows := warm_up_range_windows(trace):
+        # Kinds whose ranges all open in ranges named warm_up do not count.
+        inside = within(windows, tree.process, tree.nesting.start)
+        counted &= np.bincount(kind[~inside], minlength=size) > 0
+    has_work = np.zeros(len(tree.row), bool)
+    ranges = attributed_operations(trace).range
+    has_work[ranges[ranges >= 0]] = True
+    has_work = tree.around(has_work)
     if has_work.any():
         counted &= _among(kind, has_work & own, size)
     repeating = np.flatnonzero(counted & _among(kind, own, size))
@@ -111,17 +124,6 @@ def step_ranges(trace: Trace) -> Integers:
     of_steps = pattern[repeating]
     kinds = _Kinds(kind, own, thread[repeating], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
-
-
-def _track_and_pattern(tree: RangeTree, patterns: int) -> Array:
-    """Thread and path pattern of each range in one integer."""
-    tracks = int(tree.nesting.track.max(initial=0)) + 1
-    fits = tracks * patterns <= np.iinfo(np.int32).max
-    key: Array = np.empty(len(tree.path), np.int32 if fits else np.int64)
-    for part in groups.parts(len(key)):
-        np.multiply(tree.nesting.track[part], patterns, out=key[part], dtype=key.dtype)
-        key[part] += picked(tree.path_pattern, tree.path[part])
-    return key
 
 
 def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:
@@ -138,24 +140,6 @@ def is_epoch(name: str) -> bool:
     return bool(_EPOCH.match(name))
 
 
-def _has_work(trace: Trace, tree: RangeTree) -> Mask:
-    """True for the ranges that launch GPU work, themselves or in ranges inside."""
-    has_work = np.zeros(len(tree.row), bool)
-    ranges = attributed_operations(trace).range
-    has_work[ranges[ranges >= 0]] = True
-    return tree.around(has_work)
-
-
-def _of_warm_up(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask:
-    """True for the kinds whose ranges all open in ranges named warm_up."""
-    windows = warm_up_range_windows(trace)
-    if not windows:
-        return np.zeros(kinds, bool)
-    inside = within(windows, tree.process, tree.nesting.start)
-    result: Mask = np.bincount(kind[~inside], minlength=kinds) == 0
-    return result
-
-
 def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds at the level of the steps of their thread."""
     thread, depth = kinds.thread, kinds.depth
@@ -169,7 +153,10 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     deeper = _least(thread, depth, inside & unnamed[thread], threads)
     level = np.where(deeper < NEVER, deeper, level)
     chosen = np.where(deeper[thread] < NEVER, inside, chosen) & (depth == level[thread])
-    return _beside(tree, kinds, chosen)
+    # With those of their depth below the same parents.
+    place = groups.group(thread, depth, tree.patterns.parent[kinds.pattern])
+    result: Mask = groups.marked(place.ids[chosen], place.size)[place.ids]
+    return result
 
 
 def is_step(pattern: str) -> bool:
@@ -198,19 +185,8 @@ def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
         return result
     epoch = np.append(kinds.mask(named), False)
     rows = np.flatnonzero((kinds.of >= 0) & kinds.candidates & epoch[tree.parent])
-    within = groups.group(tree.parent[rows], kinds.of[rows])
-    again = np.bincount(within.ids, minlength=within.size)[within.ids] > 1
-    result[kinds.of[rows[again]]] = True
-    return result
-
-
-def _beside(tree: RangeTree, kinds: _Kinds, chosen: Mask) -> Mask:
-    """True for the chosen kinds, and those of their depth below the same parents."""
-    around = tree.patterns.parent[kinds.pattern]
-    place = groups.group(kinds.thread, kinds.depth, around)
-    hit = np.zeros(place.size, bool)
-    hit[place.ids[chosen]] = True
-    result: Mask = hit[place.ids]
+    by_epoch = groups.group(tree.parent[rows], kinds.of[rows])
+    result[kinds.of[rows[groups.count(by_epoch)[by_epoch.ids] > 1]]] = True
     return result
 
 
@@ -229,7 +205,9 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
         return np.zeros(0, bool)
     codes = picked(trace.recorded("ranges").texts("name").codes, tree.of_table)
     counted = groups.frequencies(kind, kinds)
-    rows = _of_several_names(kind, codes, kinds)
+    varied = groups.varied(kind, kinds, codes)
+    parts = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
+    rows = np.concatenate([np.zeros(0, np.int64), *parts])
     # Rows of a kind are those of one thread, so in order of start.
     rows = rows[groups.order_of(kind[rows])]
     number, kind_of = range_name_forms(trace).last_numbers()[codes[rows]], kind[rows]
@@ -252,10 +230,3 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
         named[kind[rows]] = counts[pattern]
     sweeps: Mask = result & ~named
     return sweeps
-
-
-def _of_several_names(kind: RowNumbers, name: RowNumbers, kinds: int) -> Integers:
-    """The rows of the kinds whose rows have more than one name."""
-    varied = groups.varied(kind, kinds, name)
-    rows = [np.flatnonzero(varied[kind[part]]) + part.start for part in groups.parts(len(kind))]
-    return np.concatenate([np.zeros(0, np.int64), *rows])

@@ -72,7 +72,14 @@ def steps(trace: Trace) -> Steps:
     """The steps of the trace; `series` decides which ranges are steps."""
     tree = ranges.range_tree(trace)
     rows, series = _instances(trace)
-    first, last, number = _work(trace, rows)
+    ops, step = operations(trace), step_of_operations(trace)
+    work = np.flatnonzero(step >= 0)
+    step, limits = picked(step, work), np.iinfo(np.int64)
+    first, last = (np.full(len(rows), limit) for limit in (limits.max, limits.min))
+    np.minimum.at(first, step, picked(ops.start_ns, work))
+    np.maximum.at(last, step, picked(ops.end_ns, work))
+    number = np.bincount(step, minlength=len(rows)).astype(np.int64)
+    first[number == 0] = last[number == 0] = 0
     return Steps(
         range=rows,
         series=series,
@@ -94,22 +101,6 @@ def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
     series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
     order = np.lexsort((tree.nesting.start[rows], series.ids))
     return row_numbers(rows[order]), series.ids[order]
-
-
-def _work(trace: Trace, rows: RowNumbers) -> tuple[Integers, Integers, Integers]:
-    """First start, last end and number of the operations launched during each step."""
-    ops = operations(trace)
-    step = step_of_operations(trace)
-    work = np.flatnonzero(step >= 0)
-    first = np.full(len(rows), np.iinfo(np.int64).max)
-    last = np.full(len(rows), np.iinfo(np.int64).min)
-    step = picked(step, work)
-    np.minimum.at(first, step, picked(ops.start_ns, work))
-    np.maximum.at(last, step, picked(ops.end_ns, work))
-    number = np.bincount(step, minlength=len(rows)).astype(np.int64)
-    none = number == 0
-    first[none] = last[none] = 0
-    return first, last, number
 
 
 @fact
@@ -138,8 +129,8 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     number[rows] = np.arange(len(rows))
     result = ancestors.nearest(number, tree.parent, found)
     open_calls = np.flatnonzero((result < 0) & (call >= 0))
-    own = groups.different(tree.nesting.track[rows])
-    open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], own)]
+    with_steps = groups.different(tree.nesting.track[rows])
+    open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], with_steps)]
     if not len(open_calls):
         return result
     step, rows_of = tree.own_or_inherited(number), call[open_calls]
@@ -177,36 +168,23 @@ class Pace:
 def pace(trace: Trace) -> Pace:
     """The duration of each step, and which steps are warm-up or outliers in their loop."""
     all_steps = steps(trace)
-    working = all_steps.operations > 0
-    timed = working | ~_with(all_steps.series, working)[all_steps.series]
+    series, working = all_steps.series, all_steps.operations > 0
+    works = groups.marked(series[working], int(series.max(initial=-1)) + 1)
+    timed = working | ~works[series]
     rows = np.flatnonzero(timed)
     begin, end = all_steps.cpu_start_ns.copy(), all_steps.cpu_end_ns.copy()
-    begin[rows], end[rows], own = _times(trace, all_steps.take(rows))
-    classes = loops.classify((end - begin)[rows], own)
+    begin[rows], end[rows], loop = _times(trace, all_steps.take(rows))
+    classes = loops.classify((end - begin)[rows], loop)
     warm_up, outlier = np.zeros(len(all_steps), bool), np.zeros(len(all_steps), bool)
     warm_up[rows], outlier[rows] = classes.warm_up, classes.outlier
-    loop = _loop_of_all(all_steps.series, timed, own)
+    if len(series):
+        # A step is in the loop of the last timed step up to it; before the first timed step of its
+        # series, in the loop of that step.
+        first, last = np.flatnonzero(groups.opens(series[timed])), np.cumsum(timed) - 1
+        loop = loop[np.maximum(last, first[series])]
     return Pace(
         begin, end, loop, timed, warm_up, outlier, classes.median_ns[loop], classes.limit_ns[loop]
     )
-
-
-def _with(series: Integers, steps: Mask) -> Mask:
-    """True for the series that hold one of the steps in the mask."""
-    result = np.zeros(int(series.max(initial=-1)) + 1, bool)
-    result[series[steps]] = True
-    return result
-
-
-def _loop_of_all(series: Integers, timed: Mask, own: Integers) -> Integers:
-    """The loop of each step: that of the last timed step up to it.
-
-    `own` has the loops of the timed steps. A step before the first timed step of its series is in
-    the loop of that step.
-    """
-    first = np.flatnonzero(groups.opens(series[timed]))
-    last = np.cumsum(timed) - 1
-    return own[np.maximum(last, first[series])] if len(series) else own
 
 
 def _times(trace: Trace, all_steps: Steps) -> tuple[Integers, Integers, Integers]:
@@ -238,8 +216,12 @@ def _second_of_two(all_steps: Steps) -> Mask:
 
 def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     """Begin and end of the timed steps; `first` are those that begin a loop."""
-    none = all_steps.operations == 0
-    end = np.where(none, all_steps.cpu_end_ns, _reached(all_steps.series, all_steps.gpu_end_ns))
+    none, end = all_steps.operations == 0, all_steps.gpu_end_ns
+    if len(end):
+        # The latest end so far in each series.
+        key = Key(all_steps.series, end)
+        latest = np.maximum.accumulate(key.of(all_steps.series, end))
+        end = np.where(none, all_steps.cpu_end_ns, key.time(all_steps.series, latest))
     before = np.append(end[:1], end[:-1])
     started = np.where(
         none, all_steps.cpu_start_ns, np.minimum(all_steps.cpu_start_ns, all_steps.gpu_start_ns)
@@ -247,14 +229,6 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     opens = groups.opens(all_steps.series)
     later = np.where(opens | none, started, np.maximum(before, started))
     return np.minimum(np.where(first | none, later, before), end), end
-
-
-def _reached(series: Integers, end: Integers) -> Integers:
-    """The latest end so far in each series."""
-    if not len(end):
-        return end
-    key = Key(series, end)
-    return key.time(series, np.maximum.accumulate(key.of(series, end)))
 
 
 @fact

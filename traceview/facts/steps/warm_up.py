@@ -33,6 +33,12 @@ def operations_in_warm_up(trace: Trace) -> Mask:
 
 
 @fact
+def steady_operations(trace: Trace) -> Mask:
+    """True for the selected operations that are not of warm-up."""
+    return selected_operations(trace) & ~operations_in_warm_up(trace)
+
+
+@fact
 def kernels_in_warm_up(trace: Trace) -> Mask:
     """True for the kernels of warm-up."""
     return operations_in_warm_up(trace)[kernel_operations(trace)]
@@ -41,8 +47,7 @@ def kernels_in_warm_up(trace: Trace) -> Mask:
 @fact
 def steady_kernels(trace: Trace) -> Mask:
     """True for the selected kernels that are not of warm-up."""
-    selected: Mask = selected_operations(trace)[kernel_operations(trace)]
-    return selected & ~kernels_in_warm_up(trace)
+    return steady_operations(trace)[kernel_operations(trace)]
 
 
 def steady_kernels_ns(trace: Trace, device: int) -> int:

@@ -9,12 +9,10 @@ are kernels that were launched in several variants of different work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from traceview.errors import TraceviewError
-from traceview.facts.code.gathered import LaunchedCode, gathered_code
+from traceview.facts.code.gathered import gathered_code
 from traceview.facts.work.estimate import KINDS, WorkEstimate
 from traceview.ptx.accesses import accesses, tensor_ops
 from traceview.ptx.model import Function
@@ -51,40 +49,37 @@ def from_code(trace: Trace) -> WorkEstimate:
     threads = np.ones(len(kernels))
     for side in (f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"):
         threads *= kernels[side]
-    for name, each in _by_name(trace):
-        rows = np.flatnonzero(names.isin([name]))
-        estimate.bytes[rows] = each.bytes * threads[rows]
-        estimate.flop[rows] = each.flop * threads[rows]
-        estimate.kind[rows] = KINDS.index(each.kind) if each.kind else -1
-    return estimate
-
-
-def _by_name(trace: Trace) -> Iterator[tuple[str, ThreadWork]]:
     code = gathered_code(trace)
-    variants_of: dict[str, list[LaunchedCode]] = {}
+    variants_of: dict[str, set[ThreadWork | None]] = {}
     for launched in code.launched:
-        variants_of.setdefault(launched.compiled.name, []).append(launched)
-    for name, variants in variants_of.items():
-        different = {_variant_work(variant) for variant in variants}
+        try:
+            function = code_of(launched.compiled, sass=False).ptx
+        except TraceviewError:
+            function = None
+        work = thread_work(function) if function else None
+        variants_of.setdefault(launched.compiled.name, set()).add(work)
+    for name, different in variants_of.items():
         work = different.pop()
         if work is not None and not different and name not in code.unfit:
-            yield name, work
-
-
-def _variant_work(launched: LaunchedCode) -> ThreadWork | None:
-    try:
-        function = code_of(launched.compiled, sass=False).ptx
-    except TraceviewError:
-        return None
-    return thread_work(function) if function else None
+            rows = np.flatnonzero(names.isin([name]))
+            estimate.bytes[rows] = work.bytes * threads[rows]
+            estimate.flop[rows] = work.flop * threads[rows]
+            estimate.kind[rows] = KINDS.index(work.kind) if work.kind else -1
+    return estimate
 
 
 def thread_work(function: Function) -> ThreadWork | None:
     """The work of a thread in a function without loops; None if that cannot be known."""
+    roots = [words(instruction.opcode).root for instruction in function.instructions]
+    branches = [root for root in roots if root in {"bra", "brx", "call"}]
+    looped = any(instruction.loop_depth for instruction in function.instructions)
+    # At most one branch, which is an early exit.
+    if looped or branches not in ([], ["bra"]) or tensor_ops(function):
+        return None
     moved = [access for access in accesses(function) if access.space not in _ON_CHIP]
     # Of textures and generic addresses it is unknown how much goes to device memory.
     bits = [a.width_bits * a.count for a in moved if a.width_bits and a.space == "global"]
-    if not _straight(function) or tensor_ops(function) or len(bits) < len(moved):
+    if len(bits) < len(moved):
         return None
     flop: dict[str, float] = {}
     for instruction in function.instructions:
@@ -95,11 +90,3 @@ def thread_work(function: Function) -> ThreadWork | None:
             flop[kind] = flop.get(kind, 0) + _FLOP[root] * lanes
     most = max(flop, key=lambda kind: flop[kind]) if flop else None
     return ThreadWork(sum(bits) / 8, sum(flop.values()), most)
-
-
-def _straight(function: Function) -> bool:
-    """Whether the code has no loop, no call and no branch except one early exit."""
-    roots = [words(i.opcode).root for i in function.instructions]
-    branches = [root for root in roots if root in {"bra", "brx", "call"}]
-    looped = any(i.loop_depth for i in function.instructions)
-    return not looped and "call" not in branches and "brx" not in branches and len(branches) <= 1

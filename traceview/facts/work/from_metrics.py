@@ -88,32 +88,25 @@ def _neighbours(trace: Trace) -> tuple[Integers, Integers]:
 def _samples(trace: Trace, device: int) -> _Samples | None:
     """The samples of a GPU; None without both metrics, enough samples and a known peak rate."""
     table = trace.table("gpu_metrics")
-    own = table["device"] == device
-    ways = [own & table.texts("metric").isin([name]) for name in ("dram-read", "dram-write")]
-    read, written = (table["time_ns"][way] for way in ways)
-    time = np.intersect1d(read, written)
-    rate = _bandwidth(trace, device)
-    if len(time) <= LEAST_SAMPLES or rate is None:
+    here, metric = table["device"] == device, table.texts("metric")
+    ways = [np.flatnonzero(here & metric.isin([name])) for name in ("dram-read", "dram-write")]
+    reading, writing = (table["time_ns"][way] for way in ways)
+    time = np.intersect1d(reading, writing)
+    # The rate that the percentages refer to: the trace's own figure, else that of `peaks`.
+    recorded, peak = trace.devices["memory_bytes_per_s"][device], peaks(trace)[device]
+    if len(time) <= LEAST_SAMPLES or (recorded == NULL and "bandwidth" not in peak):
         return None
-    parts = [_at(time, table["time_ns"][way], table["value_pct"][way]) for way in ways]
+    rate = float(recorded) if recorded != NULL else peak["bandwidth"].value
+    read, written = (
+        table["value_pct"][way[np.searchsorted(table["time_ns"][way], time)]].astype(np.float64)
+        for way in ways
+    )
     lasted = np.diff(time)
     usual = int(np.median(lasted))
     # Where samples were lost, the one before speaks for its own time only.
     lasted = np.append(np.where(lasted > _GAP * usual, usual, lasted), usual)
-    moved = (parts[0] + parts[1]) / 100 * rate * lasted / 1e9
+    moved = (read + written) / 100 * rate * lasted / 1e9
     return _Samples(time, time + lasted, moved, rate)
-
-
-def _at(time: Integers, sampled_at: Integers, value: Integers) -> Floats:
-    result: Floats = value[np.searchsorted(sampled_at, time)].astype(np.float64)
-    return result
-
-
-def _bandwidth(trace: Trace, device: int) -> float | None:
-    """The rate that the percentages refer to: the trace's own figure, else that of `peaks`."""
-    own = int(trace.devices["memory_bytes_per_s"][device])
-    peak = peaks(trace)[device].get("bandwidth")
-    return float(own) if own != NULL else peak.value if peak else None
 
 
 def _moved(
@@ -128,15 +121,9 @@ def _moved(
     around = (before, after)
     head = _edge(samples, first - 1, samples.start[first] - start, rate, around)
     tail = _edge(samples, last, end - samples.end[last - 1], rate, around)
-    whole = _gapless(samples, first, last)
-    return np.where(enough & whole, inner + head + tail, np.nan)
-
-
-def _gapless(samples: _Samples, first: Integers, last: Integers) -> Mask:
-    """True where no sample is missing."""
     lost = np.concatenate(([0], np.cumsum(samples.start[1:] > samples.end[:-1])))
-    result: Mask = lost[last - 1] == lost[first]
-    return result
+    whole = lost[last - 1] == lost[first]
+    return np.where(enough & whole, inner + head + tail, np.nan)
 
 
 def _edge(

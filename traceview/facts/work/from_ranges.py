@@ -47,10 +47,15 @@ def from_declared(trace: Trace) -> tuple[WorkEstimate, Passages] | None:
     if declaring is None:
         return None
     of, code, works = declaring
-    passes = groups.group(of)
-    count = np.bincount(passes.ids, minlength=passes.size)[passes.ids] if len(of) else of
+    by_pass = groups.group(of)
+    count = groups.count(by_pass)[by_pass.ids]
     alone = np.where((of >= 0) & (count == 1), code, -1)
-    return _estimate(alone, works), _passages(np.where(count > 1, of, -1), code, works)
+    several = np.where(count > 1, of, -1)
+    listed, first = np.unique(several, return_index=True)
+    listed, codes = listed[listed >= 0], code[first[listed >= 0]]
+    number = np.where(several >= 0, np.searchsorted(listed, several), -1)
+    names = tuple(works[declared].name for declared in codes.tolist())
+    return _estimate(alone, works), Passages(number, names, _estimate(codes, works))
 
 
 # What may_declare and has_sizes look for.
@@ -77,7 +82,8 @@ def declared_in(trace: Trace) -> Texts:
         nowhere = constant(-1, len(trace.recorded("kernels")), np.int32)
         return Texts(nowhere, object_array([]))
     _, code, works = declaring
-    names = [works[at].name if at in works else None for at in range(int(code.max(initial=-1)) + 1)]
+    numbers = range(int(code.max(initial=-1)) + 1)
+    names = [works[number].name if number in works else None for number in numbers]
     versions = Counter(pattern_of(name) for name in {*names} - {None} if name)
     patterns = [
         pattern_of(name) if name and versions[pattern_of(name)] > _MOST_VERSIONS else name
@@ -95,15 +101,6 @@ def _estimate(code: Integers, works: Mapping[int, DeclaredWork]) -> WorkEstimate
         estimate.flop[declared] = np.nan if work.flop is None else work.flop
         estimate.kind[declared] = KINDS.index(work.kind) if work.kind else -1
     return estimate
-
-
-def _passages(of: Integers, code: Integers, works: Mapping[int, DeclaredWork]) -> Passages:
-    listed, first = np.unique(of, return_index=True)
-    inside = listed >= 0
-    listed, codes = listed[inside], code[first[inside]]
-    numbered = np.where(of >= 0, np.searchsorted(listed, of), -1)
-    names = tuple(works[number].name for number in codes.tolist())
-    return Passages(numbered, names, _estimate(codes, works))
 
 
 @record
@@ -129,17 +126,20 @@ def shaped_gemms(trace: Trace) -> ShapedGemms | None:
     if operators is None:
         return None
     of_range, code, gemm_of = operators
-    names = trace.recorded("kernels").texts("name")
-    is_gemm = np.array([bool(_GEMM.search(str(name))) for name in names.values], bool)
-    multiplies = is_gemm[names.codes] if len(is_gemm) else np.zeros(len(of_range), bool)
-    rows = _only_gemms(of_range, multiplies)
+    multiplies = trace.recorded("kernels").texts("name").matching(_GEMM.search)
+    known = np.flatnonzero(of_range >= 0)
+    by_range = groups.group(of_range[known])
+    # The only kernel of its range, or its only GEMM.
+    only = (groups.count(by_range) == 1)[by_range.ids]
+    single = groups.count(by_range, multiplies[known]) == 1
+    rows = known[only | (single[by_range.ids] & multiplies[known])]
     # Texts that differ in an operator's number alone mean the same GEMM.
-    different = {each: at for at, each in enumerate(dict.fromkeys(gemm_of.values()))}
+    different = {gemm: number for number, gemm in enumerate(dict.fromkeys(gemm_of.values()))}
     of = np.full(int(code.max(initial=0)) + 2, -1)
-    for text, each in gemm_of.items():
-        of[text] = different[each]
-    known = of[code[rows]]
-    return ShapedGemms(rows[known >= 0], known[known >= 0], tuple(different))
+    for text, gemm in gemm_of.items():
+        of[text] = different[gemm]
+    number = of[code[rows]]
+    return ShapedGemms(rows[number >= 0], number[number >= 0], tuple(different))
 
 
 def from_shapes(trace: Trace) -> WorkEstimate | None:
@@ -149,8 +149,8 @@ def from_shapes(trace: Trace) -> WorkEstimate | None:
         return None
     names = trace.recorded("kernels").texts("name")
     estimate = WorkEstimate.unknown(len(names.codes))
-    estimate.flop[shaped.rows] = np.array([each.flop for each in shaped.gemms], float)[shaped.of]
-    elements = np.array([each.elements for each in shaped.gemms], float)[shaped.of]
+    estimate.flop[shaped.rows] = np.array([gemm.flop for gemm in shaped.gemms], float)[shaped.of]
+    elements = np.array([gemm.elements for gemm in shaped.gemms], float)[shaped.of]
     for name in groups.different(names.codes[shaped.rows]).tolist():
         type_ = number_type(str(names.values[name]))
         if type_ is not None:
@@ -158,17 +158,6 @@ def from_shapes(trace: Trace) -> WorkEstimate | None:
             estimate.bytes[shaped.rows[same]] = elements[same] * type_[0]
             estimate.kind[shaped.rows[same]] = KINDS.index(type_[1])
     return estimate
-
-
-def _only_gemms(of_range: Integers, multiplies: Mask) -> Integers:
-    """Rows that are the only kernel of their range, or its only GEMM."""
-    known = np.flatnonzero(of_range >= 0)
-    ranges = groups.group(of_range[known])
-    kernels = groups.count(ranges)
-    gemms = groups.count(ranges, multiplies[known])
-    only: Mask = (kernels == 1)[ranges.ids] | ((gemms == 1)[ranges.ids] & multiplies[known])
-    rows: Integers = known[only]
-    return rows
 
 
 def _innermost(
@@ -197,13 +186,10 @@ def _innermost(
     code_of = np.full(len(text) + 1, -1, np.int32)
     code_of[used] = alike.ids
     code = picked(code_of, of)
-    content = {
-        number: parsed
-        for number, row in enumerate(alike.first.tolist())
-        if (parsed := parse(names.value(int(text[used[row]])), _number(payload[row]))) is not None
-    }
+    content = {}
+    for number, row in enumerate(alike.first.tolist()):
+        value = None if payload[row] == NULL else int(payload[row])
+        parsed = parse(names.value(int(text[used[row]])), value)
+        if parsed is not None:
+            content[number] = parsed
     return of, code, content
-
-
-def _number(cell: int) -> int | None:
-    return None if cell == NULL else int(cell)

@@ -7,11 +7,12 @@ follows from SMs, lanes and clock. A figure that none of these has is absent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 
 from traceview import units
-from traceview.hardware import Rates, geforce_factors, lanes_of, rates_of
+from traceview.hardware import geforce_factors, lanes_of, rates_of
 from traceview.records import record
 from traceview.tables import Cell, Integers
 from traceview.trace import Trace, fact
@@ -59,45 +60,35 @@ def peaks(trace: Trace) -> tuple[Peaks, ...]:
 
 
 def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
-    own = {name: Peak(value, GIVEN) for name, value in given.items()}
-    sheet = _of_product(row)
-    known = {**sheet, **_of_row(row), **own}
-    computed = {**_computed(known), **known}
-    return {**_of_geforce(row, computed), **computed}
-
-
-def _of_row(row: Mapping[str, Cell]) -> Peaks:
-    cells = {name: row[column] for name, column in _OF_ROW.items()}
-    recorded = {
-        name: Peak(float(value), OF_THE_TRACE)
-        for name, value in cells.items()
+    sms, name = row["sm_count"], str(row["name"] or "")
+    figures: dict[str, Peak] = {}
+    if rates := rates_of(name, sms if isinstance(sms, int) else None):
+        sheet: dict[str, float | None] = {
+            "bandwidth": rates.memory_bytes_per_s,
+            "link": rates.link_bytes_per_s,
+            "l2": rates.l2_cache_bytes,
+            **rates.flop_per_s,
+        }
+        figures |= {key: Peak(float(value), rates.source) for key, value in sheet.items() if value}
+    recorded = {key: row[column] for key, column in _OF_ROW.items()}
+    figures |= {
+        key: Peak(float(value), OF_THE_TRACE)
+        for key, value in recorded.items()
         if isinstance(value, int)
     }
-    capability = _number(row["compute_capability"])
-    return {**recorded, **({"capability": Peak(capability, OF_THE_TRACE)} if capability else {})}
-
-
-def _number(text: Cell) -> float | None:
-    try:
-        return float(str(text))
-    except ValueError:
-        return None
-
-
-def _of_product(row: Mapping[str, Cell]) -> Peaks:
-    sms = row["sm_count"]
-    rates = rates_of(str(row["name"] or ""), sms if isinstance(sms, int) else None)
-    return _data_sheet(rates) if rates else {}
-
-
-def _data_sheet(rates: Rates) -> Peaks:
-    figures: dict[str, float | None] = {
-        "bandwidth": rates.memory_bytes_per_s,
-        "link": rates.link_bytes_per_s,
-        "l2": rates.l2_cache_bytes,
-        **rates.flop_per_s,
+    with suppress(ValueError):
+        if capability := float(str(row["compute_capability"])):
+            figures["capability"] = Peak(capability, OF_THE_TRACE)
+    figures |= {key: Peak(value, GIVEN) for key, value in given.items()}
+    figures = {**_computed(figures), **figures}
+    # Rates of the tensor cores of a GeForce card without a data sheet here.
+    factors, fp32 = geforce_factors(name, str(row["compute_capability"])), figures.get("fp32")
+    of_geforce = {
+        kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as GeForce cards have")
+        for kind, factor in factors.items()
+        if fp32
     }
-    return {name: Peak(float(value), rates.source) for name, value in figures.items() if value}
+    return {**of_geforce, **figures}
 
 
 def _computed(known: Peaks) -> Peaks:
@@ -113,15 +104,3 @@ def _computed(known: Peaks) -> Peaks:
             source = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
             computed[kind] = Peak(sms * lanes * 2 * clock, source)
     return computed
-
-
-def _of_geforce(row: Mapping[str, Cell], known: Peaks) -> Peaks:
-    """Rates of the tensor cores of a GeForce card without a data sheet here."""
-    factors = geforce_factors(str(row["name"] or ""), str(row["compute_capability"]))
-    if "fp32" not in known:
-        return {}
-    fp32 = known["fp32"]
-    return {
-        kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as GeForce cards have")
-        for kind, factor in factors.items()
-    }
