@@ -5,10 +5,13 @@ from __future__ import annotations
 import binascii
 import json
 import sqlite3
+import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +20,9 @@ from traceview.recorders.injected.traceview_injected.python_sampler import SUFFI
 from traceview.trace.nsys.added_tables import FRAMES, KERNELS_TABLE, MOST_BYTES, SAMPLES, packed
 from traceview.trace.nsys.sample_clock import global_pids, sample_clock
 from traceview.trace.schema.program import KERNEL_CODE
-from traceview.trace.sqlite.row_reader import quoted
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 RUN_TABLE = "TRACEVIEW_RUN"
 _TYPES = {"text": "TEXT", "int32": "INTEGER", "int64": "INTEGER", "bytes": "BLOB"}
@@ -26,21 +31,46 @@ _LOADED = ".loaded.json"
 Row = Mapping[str, Any]
 
 
-def write_table(database: Path, name: str, columns: Mapping[str, str], rows: Iterable[Row]) -> None:
-    """Add a table to a trace, replacing an existing one; `columns` are declared as in SQL.
+def write_table(
+    path: Path,
+    name: str,
+    columns: Mapping[str, str],
+    rows: Iterable[Row],
+    key: str | None = None,
+) -> None:
+    """Add a table to a trace, replacing an existing one; `columns` have types of SQLite.
 
-    Raises RecordingError if the database is damaged.
+    `key` is the column of the primary key. Raises RecordingError if the database is damaged.
     """
-    declared = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
-    marks = ", ".join("?" * len(columns))
+    cells = ({column: row.get(column) for column in columns} for row in rows)
     try:
-        with closing(sqlite3.connect(database)) as connection, connection:
-            connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
-            connection.execute(f"CREATE TABLE {quoted(name)} ({declared})")
-            cells = (tuple(map(row.get, columns)) for row in rows)
-            connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({marks})", cells)  # noqa: S608
+        database = _database_class()(path)
+        with closing(database.conn):
+            table = database.table(name)
+            table.create(columns, pk=key, replace=True)
+            table.insert_all(cells)
     except sqlite3.Error as error:
         raise _damaged(error) from error
+
+
+@cache
+def _database_class() -> type[Database]:
+    """Database of sqlite-utils, imported late and without pandas.
+
+    It imports pandas, which takes 0.4 s, for its timestamps alone. Where other threads may be
+    importing either, it may. Afterwards it leaves sys.modules, so that a later import is complete.
+    """
+    hidden = not {"pandas", "sqlite_utils"} & sys.modules.keys() and threading.active_count() == 1
+    if hidden:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        from sqlite_utils import Database
+    finally:
+        if hidden:
+            del sys.modules["pandas"]
+            for name in [name for name in sys.modules if name.partition(".")[0] == "sqlite_utils"]:
+                del sys.modules[name]
+    return Database
 
 
 def _damaged(error: sqlite3.Error) -> RecordingError:
@@ -54,7 +84,7 @@ def write_run(database: Path, facts: Mapping[str, str]) -> None:
     Raises RecordingError if the database is damaged.
     """
     rows = ({"name": name, "value": value} for name, value in facts.items())
-    write_table(database, RUN_TABLE, {"name": "TEXT PRIMARY KEY", "value": "TEXT"}, rows)
+    write_table(database, RUN_TABLE, {"name": "TEXT", "value": "TEXT"}, rows, key="name")
 
 
 def write_kernels(database: Path, folder: Path) -> int:
