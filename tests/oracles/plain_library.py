@@ -524,6 +524,13 @@ def zero_numbers(text: Array, _: int) -> None:
 
 
 @plain
+def mark_numbers(text: Array, _: int, result: Array, size: ctypes.c_int64) -> None:
+    marked = _WITHIN_A_WORD.sub(lambda match: b"#" if match[1] else match[0], text.tobytes())
+    result[: len(marked)] = np.frombuffer(marked, np.uint8)
+    size.value = len(marked)
+
+
+@plain
 def read_numbers(
     content: Array, starts: Array, form: Array, _: int, begin: Array, digits: Array, result: Array
 ) -> None:

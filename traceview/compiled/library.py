@@ -18,7 +18,7 @@ import numpy as np
 from traceview.errors import LibraryError
 
 PATH = Path(__file__).parent.parent / "trace" / "sqlite" / "pages.so"
-INTERFACE = 4
+INTERFACE = 5
 """The version in pages.c: an editable installation may have a library built from older source."""
 _REMEDY = (
     "install the wheel for this platform (pip install --force-reinstall traceview), or in a clone "
@@ -30,6 +30,7 @@ _FUNCTIONS = {
     "traceview_index_texts": "text &",
     "traceview_number_texts": "text & u1 i8 i8 n =i4",
     "traceview_zero_numbers": "none =u1 n",
+    "traceview_mark_numbers": "none u1 n =u1 &",
     "traceview_read_numbers": "none u1 i8 i8 n i8 i8 =i8",
     "traceview_holds": "int u1 n bytes n",
     "traceview_pick_texts": "none u1 i8 i8 i8 n =u1",

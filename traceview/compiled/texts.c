@@ -191,6 +191,29 @@ EXPORTED void traceview_zero_numbers(uint8_t *text, int64_t bytes)
     }
 }
 
+/* Copy text with a # for each number; digits between two letters stay. Its size is `size`. */
+EXPORTED void traceview_mark_numbers(const uint8_t *text, int64_t bytes, uint8_t *result,
+                                     int64_t *size)
+{
+    int64_t written = 0;
+    for (int64_t at = 0; at < bytes;) {
+        int64_t end = at;
+        while (end < bytes && is_digit(text[end]))
+            end++;
+        if (end == at) {
+            result[written++] = text[at++];
+        } else if (at && end < bytes && is_letter(text[at - 1]) && is_letter(text[end])) {
+            memcpy(result + written, text + at, (size_t)(end - at));
+            written += end - at;
+            at = end;
+        } else {
+            result[written++] = '#';
+            at = end;
+        }
+    }
+    *size = written;
+}
+
 /* The decimal number in each text, of digits[form[i]] digits from begin[form[i]] on.
  *
  * Texts without one, of 0 digits, leave their result as it is. 18 digits always fit.

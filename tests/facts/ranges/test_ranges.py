@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.build import Export
-from traceview.facts.ranges.ranges import attributed_operations, pattern_of, range_tree
+from traceview.facts.ranges.ranges import attributed_operations, pattern_of, patterns_of, range_tree
 from traceview.trace import Trace
 
 MAIN, AUTOGRAD, WORKER = 0, 4, 5
@@ -218,3 +220,8 @@ def test_notes_of_ours_are_no_ranges_of_the_program(tmp_path):
 )
 def test_a_pattern_has_no_numbers_and_operators_no_arguments(text, pattern):
     assert pattern_of(text) == pattern
+
+
+@given(st.lists(st.text(alphabet="aZ09_:7#\0é٣ ", max_size=12), min_size=1))
+def test_patterns_of_many_texts_are_those_of_each(texts):
+    assert patterns_of(texts) == [pattern_of(text) for text in texts]

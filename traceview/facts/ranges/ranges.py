@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
+from traceview.compiled import library
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ancestors import inherited, with_ancestors
 from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
@@ -109,11 +111,16 @@ def pattern_of(text: str) -> str:
 
 
 def patterns_of(texts: Sequence[str]) -> list[str]:
-    """`pattern_of` of each text, all at once if none contains a NUL."""
+    """`pattern_of` of each text; all at once if none contains a NUL."""
     joined = "\0".join(texts)
     if joined.count("\0") != len(texts) - 1:
         return [pattern_of(text) for text in texts]
-    return pattern_of(joined).split("\0")
+    if not joined.isascii():
+        return pattern_of(joined).split("\0")
+    content = np.frombuffer(_ARGUMENTS.sub("", joined).encode(), np.uint8)
+    marked, size = np.empty_like(content), c_int64()
+    library.call("traceview_mark_numbers", content, len(content), marked, size)
+    return marked[: size.value].tobytes().decode().split("\0")
 
 
 @fact
