@@ -133,15 +133,16 @@ def test_no_form_of_import_is_overlooked(source):
 def test_a_value_is_shown_by_what_render_registers():
     """The registry imports no renderer, and each name in it is a class of the package."""
     program = (
-        "import sys, traceview.display as display\n"
+        "import sys, traceview.display\n"
         "before = {m for m in sys.modules if m.startswith('traceview.render')}\n"
-        "import traceview.render.forms\n"
-        "print(before, {m for m in sys.modules if m.startswith('traceview.render.')})\n"
-        "print(*{name for name, _ in display._RENDERERS})"
+        "from traceview.render import forms\n"
+        "print(before, *sorted(m for m in sys.modules if m.startswith('traceview.render.')))\n"
+        "print(*{name for form in forms.RENDERERS.values() for name in form} | {*forms.DOCUMENTS})"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     loaded, names = ran.stdout.splitlines()
-    assert loaded == "set() {'traceview.render.forms'}", ran.stderr
+    # The document is what builders fill, not a renderer.
+    assert loaded == "set() traceview.render.document traceview.render.forms", ran.stderr
     sources = "\n".join(path.read_text() for path in FILES)
     for name in set(names.split()) - {"object"}:
         assert re.search(rf"^class {name}[:(]", sources, re.MULTILINE), name

@@ -9,6 +9,7 @@ import pytest
 
 import traceview
 from tests.render.example_report import a_long_report, a_report
+from traceview.api.reports import AnalysisOptions
 from traceview.cli import run
 from traceview.cli.report import print_summary
 from traceview.timeline.timeline import timeline
@@ -19,21 +20,9 @@ def asked(monkeypatch, tmp_path):
     """Answer every report with a made one, in an empty folder; gives what was asked for."""
     calls = []
 
-    def analyze(
-        trace,
-        only=(),
-        *,
-        ranges=(),
-        exclude_ranges=(),
-        strict=False,
-        peaks=(),
-        ncu=None,
-        cubins=(),
-        tables=True,
-        beside=None,
-    ):
-        assert (cubins, type(tables)) == ((), bool)
-        calls.append((trace.name, only, ranges, exclude_ranges, strict, peaks, ncu))
+    def analyze(trace, options, *, tables=True, beside=None):
+        assert type(tables) is bool
+        calls.append((trace.name, options))
         return a_report()
 
     monkeypatch.chdir(tmp_path)
@@ -128,9 +117,12 @@ def test_options_reach_the_analysis(asked):
     assert run(["report", "run.sqlite", "--strict"]) == 0
     assert run(["report", "run.sqlite", "--peak", "bf16=9e14", "--peak", "link=64e9"]) == 0
     assert asked == [
-        ("run.sqlite", ("gpu-idle", "steps", "memory"), ("step_*",), ("step_0",), False, (), None),
-        ("run.sqlite", (), (), (), True, (), None),
-        ("run.sqlite", (), (), (), False, ("bf16=9e14", "link=64e9"), None),
+        (
+            "run.sqlite",
+            AnalysisOptions(("gpu-idle", "steps", "memory"), ("step_*",), ("step_0",)),
+        ),
+        ("run.sqlite", AnalysisOptions(strict=True)),
+        ("run.sqlite", AnalysisOptions(peaks=("bf16=9e14", "link=64e9"))),
     ]
 
 
@@ -166,7 +158,7 @@ def test_the_timeline_of_a_page_is_drawn_once(monkeypatch, tmp_path, unpack):
         drawn.append(trace.path)
         return timeline(trace, most)
 
-    monkeypatch.setattr("traceview.render.timeline.section.timeline", timeline_of)
+    monkeypatch.setattr("traceview.render.timeline.document.timeline", timeline_of)
     page = tmp_path / "page.html"
     assert run(["report", str(unpack("mlp_sync")), "--html", str(page)]) == 0
     assert len(drawn) == 1
@@ -177,7 +169,7 @@ def test_a_bug_in_the_timeline_is_reported_once(monkeypatch, tmp_path, capsys, u
     def broken(trace, most):
         raise KeyError("bug")
 
-    monkeypatch.setattr("traceview.render.timeline.section.timeline", broken)
+    monkeypatch.setattr("traceview.render.timeline.document.timeline", broken)
     path = str(unpack("mlp_sync"))
     assert run(["report", path, "--html", str(tmp_path / "page.html")]) == 1
     said = capsys.readouterr().err

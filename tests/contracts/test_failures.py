@@ -100,7 +100,7 @@ def test_the_first_page_says_which_analysis_failed(draw, trace):
     assert re.search(r"gpu(-|\\-)idle failed, all else holds", page)
 
 
-@pytest.mark.parametrize("part", ["verdict", "scoreboard", "run_time", "_ranked", "steps"])
+@pytest.mark.parametrize("part", ["verdict", "scoreboard", "run_time", "loop_times", "steps"])
 def test_a_part_of_the_head_that_fails_leaves_the_answers(part, trace, undamaged, monkeypatch):
     monkeypatch.setattr(report, part, damaged)
 

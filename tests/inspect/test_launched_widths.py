@@ -95,8 +95,8 @@ def test_what_cannot_be_read_has_a_note_and_no_accesses(ptx, cubin, said):
 
 def test_each_code_is_looked_at_once(monkeypatch):
     asked = []
-    real = module.code_of
-    monkeypatch.setattr(module, "code_of", lambda c, **k: asked.append(c) or real(c, **k))
+    real = module.listings.code_of
+    monkeypatch.setattr(module.listings, "code_of", lambda c, **k: asked.append(c) or real(c, **k))
     one, other = compiled(launches=1), compiled(launches=2, grid=(5, 1, 1))
     first = running_widths([one, other, compiled(name="no")])
     assert running_widths([other]) == first[:1]

@@ -59,6 +59,7 @@ def written(ranges: list[dict], launches: list[dict], registered: bool) -> Expor
         lent = each["end_thread"] if each["kind"] == "start-end" else None
         where = {name: each[name] for name in ("process", "thread", "domain", "kind")}
         export.range(each["name"], each["start"], end, end_thread=lent, **where)
+    orphans: set[tuple[object, ...]] = set()
     for each in launches:
         call = (each["call"], each["call"] + each["lasts"])
         begin = call[0] + each["delay"]
@@ -73,7 +74,9 @@ def written(ranges: list[dict], launches: list[dict], registered: bool) -> Expor
             export.graph_launch(call, [work, (work[1], work[1] + 3)], **caller)
         elif each["what"] == "whole":
             export.graph_whole(call, work, **caller)
-        else:
+        elif (orphan := (*work, *where.values())) not in orphans:
+            # Of equal rows without a launch only one counts.
+            orphans.add(orphan)
             export.kernel_without_launch(work, **where)
     return export
 
