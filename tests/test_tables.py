@@ -11,6 +11,7 @@ from traceview import groups
 from traceview.errors import ToolNotFoundError
 from traceview.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
 from traceview.tables import table as tables
+from traceview.tables.texts import MadeTexts
 
 COUNT = Column("calls", "int64", "times it ran")
 DEVICE = Column("device", "int32", "GPU", nullable=True)
@@ -196,3 +197,23 @@ def test_rows_of_which_none_is_left_out_are_a_slice(rows, at):
 def test_other_rows_stay_as_they_are(rows):
     given = np.array(rows, np.int32)
     assert unbroken(given) is given
+
+
+class _Numbered:
+    """A source of a million texts that never builds all of them."""
+
+    def __len__(self):
+        return 1_000_000
+
+    @property
+    def every(self):
+        raise AssertionError("all texts are built")
+
+    def some(self, codes):
+        return np.array([f"text {code}" for code in codes.tolist()], object)
+
+
+def test_of_few_rows_only_their_texts_are_built():
+    column = MadeTexts(np.array([7, -1, 5, 7], np.int32), _Numbered())
+    assert column.decode().tolist() == ["text 7", None, "text 5", "text 7"]
+    assert column.take(np.array([2, 1])).decode().tolist() == ["text 5", None]

@@ -152,6 +152,11 @@ class MadeTexts(Texts):
         part = _SomeTexts(self._source, used[absent:])
         return MadeTexts(places.astype(np.int32) - np.int32(absent), part)
 
+    def decode(self) -> npt.NDArray[np.object_]:
+        few = callable(self._values) and self._FEW * len(self.codes) < len(self._source)
+        # Those of few rows are built alone here, too.
+        return self.take(slice(None)).decode() if few else super().decode()
+
 
 class _SomeTexts:
     """A source of some of the texts of another source."""
