@@ -47,7 +47,7 @@ def write_table(
         database = _database_class()(path)
         with closing(database.conn):
             table = database.table(name)
-            table.create(columns, pk=key, replace=True)
+            table.create(dict(columns), pk=key, replace=True)
             table.insert_all(cells)
     except sqlite3.Error as error:
         raise _damaged(error) from error
