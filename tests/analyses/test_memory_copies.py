@@ -6,6 +6,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
+from traceview.analyses.verdict import scoreboard
 from traceview.findings import Subject
 
 MS = 1_000_000
@@ -174,6 +175,17 @@ def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, st
         "No kernel runs in that time. Before them, the GPU idles for 900 µs more while the CPU "
         "moves the bytes to pinned memory."
     ) == (source == "pageable")
+
+
+def test_where_kernels_were_lost_no_copy_is_said_to_run_alone(tmp_path):
+    export = Export()
+    for start in range(0, 20_000_000, 1_000_000):
+        export.launch_without_kernel((start, start + 5_000))
+        export.copy((start + 6_000, start + 8_000), (start + 10_000, start + 900_000))
+    trace = export.load(tmp_path)
+    assert not [each for each in ANALYSIS.run(trace).findings if "No kernel" in each.message]
+    board = scoreboard(trace)
+    assert (board.copies_pct, board.gpu_busy_pct) == (None, None)
 
 
 def test_copies_under_kernels_are_no_loss(tmp_path):

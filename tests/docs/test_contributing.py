@@ -94,8 +94,12 @@ def test_its_files_are_formatted(project):
         "traceview/analyses/kernel_share/rules.py",
         "tests/analyses/kernel_share/test_transposition.py",
     )
-    run(project, "ruff", "check", *files)
-    run(project, "ruff", "format", "--check", *files)
+    check_style(project, files)
+
+
+def check_style(folder, files):
+    run(folder, "ruff", "check", *files)
+    run(folder, "ruff", "format", "--check", *files)
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +126,7 @@ def test_a_new_cause_touches_two_files(with_cause):
 
 
 def test_the_files_of_a_cause_are_formatted(with_cause):
-    files = [step["path"] for step in steps("Add a cause")]
-    run(with_cause, "ruff", "check", *files)
-    run(with_cause, "ruff", "format", "--check", *files)
+    check_style(with_cause, [step["path"] for step in steps("Add a cause")])
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +151,4 @@ def test_a_new_format_is_one_function_and_one_line(with_format):
 
 
 def test_the_files_of_a_format_are_formatted(with_format):
-    files = [step["path"] for step in steps("Add a format")]
-    run(with_format, "ruff", "check", *files)
-    run(with_format, "ruff", "format", "--check", *files)
+    check_style(with_format, [step["path"] for step in steps("Add a format")])

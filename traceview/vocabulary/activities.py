@@ -1,6 +1,6 @@
 """What a launching thread did while the GPU was idle: a record each, with all that is said of it.
 
-`facts/samples.py` and `analyses/gpu_idle/lines.py` find the activity of each sample. An
+`facts/samples.py` and `facts/idle/lines.py` find the activity of each sample. An
 activity is its place in ACTIVITIES there, and its name in every table.
 """
 

@@ -20,6 +20,7 @@ from traceview.analyses.memory_copies.copies import (
     time_of,
 )
 from traceview.facts.idle.gaps import every_gap, steady_span_ns, steady_spans_ns
+from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.copies import pageable_uploads
 from traceview.facts.operations.frameworks import framework, terms
@@ -86,15 +87,17 @@ def _steady_copies(trace: Trace) -> Table:
     """
     chosen, all_steps, ops = chosen_copies(trace), steps(trace), operations(trace)
     copies = chosen.copies
+    # Where the recording lost work, a kernel may have run beside any of them.
+    counted = ~chosen.early & ~np.isin(copies["device"], list(unknown_idle(trace)))
     last_ns = int(all_steps.gpu_end_ns.max(initial=0))
     tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
     if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
-        return copies.take(~chosen.early)
+        return copies.take(counted)
     after: Mask = copies["start_ns"] >= last_ns
     alike = groups.group(copies.texts("direction").codes, copies["bytes"])
     usual = np.zeros(alike.size, bool)
     usual[alike.ids[~after]] = True
-    return copies.take(~chosen.early & ~(after & ~usual[alike.ids]))
+    return copies.take(counted & ~(after & ~usual[alike.ids]))
 
 
 def _exposed(trace: Trace) -> Iterator[TimeClaim]:

@@ -102,6 +102,11 @@ def scoreboard(trace: Trace) -> Scoreboard:
     communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
     copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
     total = int(trace.devices["total_memory_bytes"][parts.device])
+
+    def share(part: Limit, time_ns: int | None) -> float | None:
+        # Lost work may have run beside it.
+        return None if time_ns is None or parts.unknown else parts.pct(part)
+
     return Scoreboard(
         device_id=int(trace.devices["device_id"][parts.device]),
         devices=len(device_work(trace)),
@@ -111,9 +116,9 @@ def scoreboard(trace: Trace) -> Scoreboard:
         step_median_ns=loop.median_ns,
         launch=_launch(trace, parts),
         communication_ns=communication_ns,
-        communication_pct=None if communication_ns is None else parts.pct("communication"),
+        communication_pct=share("communication", communication_ns),
         copies_ns=copies_ns,
-        copies_pct=None if copies_ns is None else parts.pct("copies"),
+        copies_pct=share("copies", copies_ns),
         memory_peak_bytes=_memory_peak(trace, parts.device),
         memory_total_bytes=None if total == NULL else total,
     )

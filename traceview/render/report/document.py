@@ -134,9 +134,11 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
         ("communication_pct", "Communication", board.communication_ns, board.communication_pct),
         ("copies_pct", "Copies", board.copies_ns, board.copies_pct),
     ):
-        value = units.percent(pct) if ns is not None else none
-        exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
-        yield ScoreTile(field, name, value, "" if ns is None else exposed)
+        if ns is None or pct is None:
+            yield ScoreTile(field, name, none if ns is None else "unknown")
+        else:
+            exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
+            yield ScoreTile(field, name, units.percent(pct), exposed)
     peak, total = board.memory_peak_bytes, board.memory_total_bytes
     if peak is None:
         yield ScoreTile("memory_peak_bytes", "Memory peak", "not recorded")
