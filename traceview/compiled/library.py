@@ -18,7 +18,7 @@ import numpy as np
 from traceview.errors import LibraryError
 
 PATH = Path(__file__).parent.parent / "trace" / "sqlite" / "pages.so"
-INTERFACE = 5
+INTERFACE = 6
 """The version in pages.c: an editable installation may have a library built from older source."""
 _REMEDY = (
     "install the wheel for this platform (pip install --force-reinstall traceview), or in a clone "
@@ -68,6 +68,8 @@ _FUNCTIONS = {
     "traceview_add_to_parents": "none i4 n =i8",
     "traceview_split_gaps": "none & i8 & &",
     "traceview_sum_sites": "none i8 i4 i8 i8 n u1 =i4 =i8 =i8 =i8 =i8",
+    "traceview_replay": "none & =i8 =i8",
+    "traceview_walk": "none & i8 i8 i4 n &",
     "traceview_scan_events": "none &",
     "traceview_spread": "none i8 n n &",
     "traceview_pack": "none i8 n n u n =any =i4 =i8",

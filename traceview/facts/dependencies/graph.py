@@ -1,0 +1,614 @@
+"""The run as a graph: which call or operation each one had to wait for, and for how long after.
+
+Items are the API calls, those inside another call left out, and behind them the operations. An edge
+says that an item begins, or that a waiting call returns, no earlier than `lag_ns` after another
+item's end (of its launch call: after its begin). Of all edges of an item one is binding: its lag is
+what was recorded, so that an unchanged replay is the recording to the nanosecond. The others had
+slack, and their lag is what such an edge takes where it is binding, the median of this recording:
+the latency of a launch on an idle stream, the pitch of kernels that follow each other.
+
+What recorders do not hold is inferred, and its kind of edge says so (`INFERRED`):
+
+- A stream that was made to wait for an event waits for the operation that ended last before, of
+  those on other streams that were launched before the wait.
+- Work that starts late although nothing known holds it back, within `NEAR_NS` after the end of
+  work launched before it on the same GPU, waited for that.
+- A synchronization whose stream is not recorded waits for the work that ended last before it
+  returned.
+- Two threads of which one makes calls only while the other makes none take turns: each continues
+  when the other has handed over, as PyTorch's autograd does.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.operations import operations as work
+from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import CallKind, api_calls
+from traceview.facts.operations.joins import match
+from traceview.facts.queue import queue_full
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
+from traceview.trace import Trace, fact_without_ranges
+
+LATENCY_NS = 5_000
+"""From the launch call to the start on an idle GPU, where a recording has no such launch: 4.6 to
+6.2 µs in the recordings of one H200."""
+PITCH_NS = 1_000
+"""From the end of a kernel to the start of the queued one behind it: 0.7 to 1.3 µs there."""
+TAIL_NS = 5_000
+"""From the end of the work to the return of the call that waits for it: 3 to 9 µs there."""
+SYNC_NS = 3_000
+"""Time of a synchronization with nothing to wait for."""
+NEAR_NS = 5_000
+"""Work that starts so soon after the end of other work follows it; several pitches."""
+HELD_NS = 20_000
+"""A start so much later than all that is known to hold it back has another reason."""
+TURNS = 4
+"""Calls in turn, on average, of two threads that hand over to each other; those of threads that run
+freely beside each other alternate."""
+
+
+class Edge(IntEnum):
+    """Why an item waits for another."""
+
+    THREAD = 0
+    """The call before it on its thread, and what the thread did in between."""
+    LAUNCH = 1
+    """The call that enqueued the operation, from its begin; after long calls from their end."""
+    STREAM = 2
+    """The operation before it on its stream."""
+    EVENT = 3
+    """An event that the stream was made to wait for."""
+    GRAPH = 4
+    """A node of the same CUDA graph on another stream."""
+    HELD = 5
+    """Work behind whose end it started, although nothing recorded says why."""
+    HAND_OVER = 6
+    """The last call of the thread that handed over."""
+    WAIT = 7
+    """Work that the call waits for."""
+
+
+INFERRED = frozenset({Edge.EVENT, Edge.GRAPH, Edge.HELD, Edge.HAND_OVER})
+
+
+@record
+class Edges:
+    """Edges by the item that waits: those of item i are `first[i]` to `first[i + 1]`.
+
+    `on` is the item waited for; `kind` an `Edge`.
+    """
+
+    first: Integers
+    on: RowNumbers
+    lag_ns: Integers
+    kind: Array
+
+    @cached_property
+    def of(self) -> RowNumbers:
+        """The item that waits, per edge."""
+        return row_numbers(np.repeat(np.arange(len(self.first) - 1), np.diff(self.first)))
+
+
+@record
+class Dependencies:
+    """The graph of a recording, or of the part that was launched in a window of time.
+
+    Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start; the others the
+    rows `operation` of operations. `own_ns` is how long an item takes once all that it waits for is
+    done. `begin` are the edges that an item begins behind, `finish` those that a call returns
+    behind. `order` are the items such that each comes behind all that it waits for; ~item is where
+    a waiting call returns.
+    """
+
+    calls: int
+    call: RowNumbers
+    operation: RowNumbers
+    item_of_call: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
+    own_ns: Integers
+    begin: Edges
+    finish: Edges
+    order: RowNumbers
+    latency_ns: int
+    pitch_ns: int
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@fact_without_ranges
+def dependencies(trace: Trace) -> Dependencies:
+    """The graph of the whole recording."""
+    return build(trace)
+
+
+def build(trace: Trace, since_ns: int | None = None, until_ns: int | None = None) -> Dependencies:
+    """The graph of what was called from `since_ns` to before `until_ns`, and of what it launched."""
+    return _Builder(trace, since_ns, until_ns).graph()
+
+
+class _Builder:
+    """The graph in the making: items first, then edges of each kind."""
+
+    def __init__(self, trace: Trace, since_ns: int | None, until_ns: int | None) -> None:
+        self.trace = trace
+        calls, ops = api_calls(trace), work.operations(trace)
+        rows = np.arange(len(calls))
+        inside = _between(calls.start_ns, since_ns, until_ns)
+        rows = rows if inside is None else rows[inside]
+        rows = rows[groups.order_of(picked(calls.thread, rows))]
+        thread, start, end = (
+            picked(each, rows) for each in (calls.thread, calls.start_ns, calls.end_ns)
+        )
+        opens = groups.opens(thread)
+        latest = _latest_before(end, opens)
+        inner = ~opens & (end <= latest)
+        around = np.cumsum(~inner) - 1
+        self.item_of_call = np.full(len(calls), -1, np.int32)
+        self.item_of_call[rows] = around
+        self.call = row_numbers(rows[~inner])
+        self.thread, self.does = picked(calls.thread, self.call), picked(calls.does, self.call)
+        self.opens = groups.opens(self.thread)
+        launched = self.item_of_call[np.maximum(ops.call, 0)] if len(calls) else ops.call
+        launched = np.where(ops.call >= 0, launched, -1)
+        chosen = np.arange(len(ops))
+        if inside is not None:
+            known = _between(ops.start_ns, since_ns, until_ns)
+            assert known is not None
+            chosen = np.flatnonzero(np.where(ops.call >= 0, launched >= 0, known))
+        self.operation = row_numbers(chosen)
+        self.ops = ops
+        self.launch = picked(launched, chosen).astype(np.int32)
+        self.calls = len(self.call)
+        self.start = np.concatenate([calls.start_ns[self.call], ops.start_ns[chosen]])
+        self.end = np.concatenate([calls.end_ns[self.call], ops.end_ns[chosen]])
+        self.stream, self.process = ops.stream[chosen], picked(ops.process, chosen)
+        self.op_start, self.op_end = self.start[self.calls :], self.end[self.calls :]
+        none = np.iinfo(np.int64).min
+        self.launched_ns = (
+            np.where(self.launch >= 0, self.start[np.maximum(self.launch, 0)], none)
+            if self.calls
+            else np.full(len(chosen), none)
+        )
+        self.of: list[Array] = []
+        self.on: list[Array] = []
+        self.lag: list[Array] = []
+        self.kind: list[Array] = []
+
+    def add(self, of: Array, on: Array, lag: Array, kind: Edge) -> None:
+        self.of.append(of)
+        self.on.append(on)
+        self.lag.append(lag)
+        self.kind.append(np.full(len(of), kind, np.uint8))
+
+    def graph(self) -> Dependencies:
+        self._operations()
+        self._threads()
+        begin = self._bound(self.start)
+        own = self.end - self.start
+        finish = self._waiting(own)
+        return Dependencies(
+            self.calls,
+            self.call,
+            self.operation,
+            self.item_of_call,
+            self.start,
+            self.end,
+            own,
+            begin,
+            finish,
+            self._order(begin, finish),
+            self.latency,
+            self.pitch,
+        )
+
+    # What operations wait for.
+
+    def _operations(self) -> None:
+        number = np.arange(len(self.operation))
+        by_stream = groups.order_of(self.stream)
+        previous = np.full(len(number), -1, np.int64)
+        previous[by_stream[1:]] = np.where(
+            groups.opens(self.stream[by_stream])[1:], -1, by_stream[:-1]
+        )
+        self.previous = previous
+        behind = previous >= 0
+        since = self.op_start - self.op_end[np.maximum(previous, 0)]
+        launched = self.launch >= 0
+        held = self.op_start - self.launched_ns
+        with np.errstate(over="ignore"):
+            idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
+        self.pitch = _median(since[behind & (since <= NEAR_NS) & (since >= 0)], PITCH_NS)
+        first = np.ones(len(number), bool)
+        first[1:] = self.launch[1:] != self.launch[:-1]
+        sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
+        self.latency = _median(held[sample], LATENCY_NS)
+        rows = np.flatnonzero(behind)
+        self.add(
+            rows + self.calls,
+            previous[rows] + self.calls,
+            np.full(len(rows), self.pitch),
+            Edge.STREAM,
+        )
+        rows = np.flatnonzero(launched)
+        call = self.launch[rows]
+        lag = np.full(len(rows), self.latency)
+        self.add(rows + self.calls, call, lag, Edge.LAUNCH)
+        expected = np.where(behind, self.op_end[np.maximum(previous, 0)] + self.pitch, _NEVER)
+        expected = np.maximum(expected, np.where(launched, self.launched_ns + self.latency, _NEVER))
+        self._nodes(number, expected)
+        self._events(number, expected)
+        self._held(number, expected)
+
+    def _nodes(self, number: Array, expected: Array) -> None:
+        """Edges between nodes of one graph launch on different streams."""
+        order = np.lexsort((self.op_start, self.launch))
+        same = (self.launch[order][1:] == self.launch[order][:-1]) & (self.launch[order][1:] >= 0)
+        if not same.any():
+            return
+        begins = np.concatenate(([True], ~same))
+        place = np.maximum.accumulate(
+            np.where(
+                _latest_before(self.op_end[order], begins, own=True) == self.op_end[order],
+                np.arange(len(order)),
+                0,
+            )
+        )
+        before = np.concatenate(([-1], order[place[:-1]]))
+        rows = np.flatnonzero(~begins)
+        of, on = order[rows], before[rows]
+        fits = (self.stream[of] != self.stream[on]) & (self.op_end[on] <= self.op_start[of])
+        fits &= self.op_end[on] + self.pitch > expected[of]
+        of, on = of[fits], on[fits]
+        self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.GRAPH)
+        expected[of] = self.op_end[on] + self.pitch
+
+    def _events(self, number: Array, expected: Array) -> None:
+        """Edges for events that streams were made to wait for."""
+        syncs = self.trace.recorded("synchronizations")
+        made = np.flatnonzero(
+            syncs.texts("kind").isin(["stream-wait-event"]) & ~syncs.is_null("stream_id")
+        )
+        if not len(made):
+            return
+        streams = self.ops.streams
+        keys = np.stack([syncs[name][made] for name in ("process", "context_id", "stream_id")])
+        ids = groups.group(
+            *(np.concatenate([streams[:, at], keys[row]]) for row, at in enumerate((0, 2, 3)))
+        ).ids
+        row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
+        row_of[ids[: len(streams)]] = np.arange(len(streams))
+        stream, when = row_of[ids[len(streams) :]], syncs["start_ns"][made]
+        found_of, found_limit = [], []
+        for each in groups.different(stream[stream >= 0]).tolist():
+            times = np.sort(when[stream == each])
+            rows = np.flatnonzero((self.stream == each) & (self.launch >= 0))
+            rows = rows[np.argsort(self.launched_ns[rows], kind="stable")]
+            waited = np.searchsorted(times, self.launched_ns[rows], side="right")
+            new = np.flatnonzero(np.diff(waited, prepend=0))
+            found_of.append(rows[new])
+            found_limit.append(times[waited[new] - 1])
+        of, limit = np.concatenate(found_of), np.concatenate(found_limit)
+        on = self._ended_last(of, self.op_start[of], limit)
+        fits = on >= 0
+        fits &= self.stream[np.maximum(on, 0)] != self.stream[of]
+        of, on = of[fits], on[fits]
+        self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.EVENT)
+        expected[of] = np.maximum(expected[of], self.op_end[on] + self.pitch)
+
+    def _held(self, number: Array, expected: Array) -> None:
+        """Edges for work that starts late behind the end of other work of its process."""
+        of = np.flatnonzero((self.op_start - expected > HELD_NS) & (expected > _NEVER))
+        if not len(of):
+            return
+        on = self._ended_last(of, self.op_start[of], self.launched_ns[of])
+        near = (on >= 0) & (self.op_start[of] - self.op_end[np.maximum(on, 0)] <= NEAR_NS)
+        of, on = of[near], on[near]
+        self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.HELD)
+
+    def _ended_last(self, of: Array, until: Array, launched: Array, calls: bool = False) -> Array:
+        """The operation that ended last up to a time, among those launched before another, or −1.
+
+        One per row; `of` are operations, or with `calls` items of calls, of the same process.
+        """
+        result = np.full(len(of), -1, np.int64)
+        by_end = self._by_end
+        process = self._call_process[of] if calls else self.process[of]
+        for number, places in groups.rows_of(process).items():
+            rows = by_end.get(number)
+            if rows is None:
+                continue
+            ends, begun = self.op_end[rows], self.launched_ns[rows]
+            at = np.searchsorted(ends, until[places], side="right") - 1
+            pending = np.arange(len(places))
+            # Work launched too late is seldom among the last to end: a few looks back find it.
+            for _ in range(_LOOKS):
+                pending = pending[at[pending] >= 0]
+                fits = begun[at[pending]] < launched[places[pending]]
+                if not calls:
+                    fits &= rows[at[pending]] != of[places[pending]]
+                result[places[pending[fits]]] = rows[at[pending[fits]]]
+                pending = pending[~fits]
+                at[pending] -= 1
+        return result
+
+    @cached_property
+    def _by_end(self) -> dict[int, Array]:
+        result = {}
+        for number, rows in groups.rows_of(self.process).items():
+            result[number] = rows[np.argsort(self.op_end[rows], kind="stable")]
+        return result
+
+    @cached_property
+    def _call_process(self) -> Array:
+        return picked(self.trace.recorded("api_calls")["process"], self.call)
+
+    # What calls wait for.
+
+    def _threads(self) -> None:
+        """Edges along threads, and where threads take turns."""
+        rows = np.flatnonzero(~self.opens)
+        turns, other = self._turns()
+        free = np.ones(self.calls, bool)
+        free[turns] = False
+        lag = np.where(free[rows], self.start[rows] - self.end[rows - 1], 0)
+        # The call before may reach into this one.
+        self.add(
+            rows, rows - 1, np.minimum(lag, self.start[rows] - self.end[rows - 1]), Edge.THREAD
+        )
+        self.add(turns, other, self.start[turns] - self.end[other], Edge.HAND_OVER)
+
+    def _turns(self) -> tuple[Array, Array]:
+        """Calls that continue when another thread has handed over, and that thread's last call."""
+        of: list[Array] = [groups.NO_ROWS]
+        on: list[Array] = [groups.NO_ROWS]
+        for rows in groups.rows_of(self._call_process).values():
+            thread = self.thread[rows]
+            threads = groups.different(thread)
+            if not 1 < len(threads) <= _MOST_THREADS:
+                continue
+            order = rows[np.argsort(self.start[rows], kind="stable")]
+            for one in range(len(threads)):
+                for two in range(one + 1, len(threads)):
+                    both = order[np.isin(self.thread[order], threads[[one, two]])]
+                    changes = np.flatnonzero(self.thread[both][1:] != self.thread[both][:-1]) + 1
+                    least = min(
+                        int((self.thread[both] == threads[each]).sum()) for each in (one, two)
+                    )
+                    apart = self.start[both[changes]] >= self.end[both[changes - 1]]
+                    if TURNS * len(changes) > 2 * least or not apart.all():
+                        continue
+                    of.append(both[changes])
+                    on.append(both[changes - 1])
+            # A thread's first call: something of its process came before.
+            first = order[self.opens[order]][1:]
+            place = np.searchsorted(self.start[order], self.start[first], side="left") - 1
+            before = order[np.maximum(place, 0)]
+            fits = (place >= 0) & (self.end[before] <= self.start[first])
+            of.append(first[fits])
+            on.append(before[fits])
+        all_of, all_on = np.concatenate(of), np.concatenate(on)
+        # Of several threads that could have handed over, the last to end did.
+        order = np.lexsort((-self.end[all_on], all_of))
+        all_of, all_on = all_of[order], all_on[order]
+        kept = groups.opens(all_of) if len(all_of) else np.zeros(0, bool)
+        return all_of[kept], all_on[kept]
+
+    def _waiting(self, own: Array) -> Edges:
+        """Edges behind which calls return, and in `own` their time without a wait."""
+        self.of, self.on, self.lag, self.kind = [], [], [], []
+        every = waits(self.trace)
+        item = self.item_of_call[every.call]
+        # A wait inside another call is that call's.
+        chosen = np.flatnonzero(item >= 0)
+        item, does = item[chosen], every.does[chosen]
+        names = self.trace.recorded("api_calls").texts("name")
+        frees = names.matching(_frees)[every.call[chosen]]
+        copying = np.isin(does, [CallKind.COPY, CallKind.COPY_ASYNC])
+        self._copies(item[copying])
+        syncing = (does == CallKind.SYNCHRONIZE) | frees
+        kind, stream = self._recorded_waits(every.call[chosen])
+        whole = syncing & (frees | (kind == _CONTEXT))
+        self._whole(item[whole], np.full(int(whole.sum()), -1))
+        known = syncing & ~frees & (kind == _STREAM)
+        self._whole(item[known], stream[known])
+        rest = item[syncing & ~whole & ~known]
+        full = queue_full(self.trace)
+        if full.by_thread:
+            rows = self.item_of_call[np.flatnonzero(full.held_ns > 0)]
+            rest = np.concatenate([rest, rows[rows >= 0]])
+        rest = groups.different(rest)
+        on = self._ended_last(rest, self.end[rest], self.start[rest], calls=True)
+        found = on >= 0
+        self._add_waits(rest[found], on[found])
+        edges = self._bound(self.end)
+        # The time of a call that did not wait, per kind; its own time is no more than that.
+        waited = np.diff(edges.first) > 0
+        of = edges.of
+        ready = np.full(len(self.start), _NEVER)
+        np.maximum.at(ready, of, self.end[edges.on])
+        held = waited & (ready > self.start)
+        idle = waited & ~held
+        idle[self.calls :] = held[self.calls :] = False
+        syncs = np.flatnonzero(idle[: self.calls] & (self.does == CallKind.SYNCHRONIZE))
+        usual = _median(own[syncs], SYNC_NS)
+        own[held] = np.minimum(own[held], usual)
+        return edges
+
+    def _copies(self, item: Array) -> None:
+        """Blocking copies wait for their own operations."""
+        mark = np.zeros(self.calls + 1, bool)
+        mark[item] = True
+        of = np.flatnonzero((self.launch >= 0) & mark[self.launch])
+        # A small upload is copied aside, and its call returns before it runs.
+        of = of[self.op_start[of] < self.end[self.launch[of]]]
+        self._add_waits(self.launch[of].astype(np.int64), of)
+
+    def _recorded_waits(self, call: Array) -> tuple[Array, Array]:
+        """What each call waits for as recorded: a context, a stream (a row of streams), unknown."""
+        syncs, calls = self.trace.recorded("synchronizations"), self.trace.recorded("api_calls")
+        kind, stream = np.zeros(len(call), np.uint8), np.full(len(call), -1, np.int64)
+        names = calls.texts("name")
+        kind[names.matching(_device_wide)[call]] = _CONTEXT
+        if not len(syncs):
+            return kind, stream
+        row = match(
+            syncs["process"],
+            syncs["correlation_id"],
+            calls["process"][call],
+            calls["correlation_id"][call],
+            ~calls.is_null("correlation_id")[call],
+        )
+        texts = syncs.texts("kind")
+        context, by_stream = texts.isin(["context"]), texts.isin(["stream"])
+        found = np.flatnonzero(row >= 0)
+        kind[found[context[row[found]]]] = _CONTEXT
+        found = found[by_stream[row[found]] & ~syncs.is_null("stream_id")[row[found]]]
+        rows, streams = row[found], self.ops.streams
+        ids = groups.group(
+            *(
+                np.concatenate([streams[:, at], syncs[name][rows]])
+                for name, at in (("process", 0), ("context_id", 2), ("stream_id", 3))
+            )
+        ).ids
+        row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
+        row_of[ids[: len(streams)]] = np.arange(len(streams))
+        stream[found] = row_of[ids[len(streams) :]]
+        kind[found] = _STREAM
+        return kind, stream
+
+    def _whole(self, item: Array, stream: Array) -> None:
+        """Calls that wait for all work of their process, or of a stream, launched before them.
+
+        Of each stream the last operation since the thread's wait before counts: older ones have
+        been waited for.
+        """
+        thread = self.thread[item]
+        for number in groups.different(thread).tolist():
+            mine = np.flatnonzero(thread == number)
+            mine = mine[np.argsort(self.start[item[mine]], kind="stable")]
+            for wanted in groups.different(stream[mine]).tolist():
+                calls = item[mine[stream[mine] == wanted]]
+                process = self._call_process[calls[0]]
+                fits = (self.process == process) & (self.launch >= 0)
+                if wanted >= 0:
+                    fits &= self.stream == wanted
+                ops = np.flatnonzero(fits)
+                at = np.searchsorted(self.start[calls], self.launched_ns[ops], side="right")
+                ops, at = ops[at < len(calls)], at[at < len(calls)]
+                order = np.lexsort((ops, self.stream[ops], at))
+                ops, at = ops[order], at[order]
+                last = np.append(groups.opens(at, self.stream[ops])[1:], True) if len(ops) else []
+                last = np.flatnonzero(last)
+                # Device-wide waits of one device only: another one's work may end later.
+                inside = self.op_end[ops[last]] <= self.end[calls[at[last]]]
+                self._add_waits(calls[at[last[inside]]], ops[last[inside]])
+
+    def _add_waits(self, of: Array, on: Array) -> None:
+        self.add(of, on + self.calls, np.full(len(of), TAIL_NS), Edge.WAIT)
+
+    # The edges of all items, and an order of items along them.
+
+    def _bound(self, time: Array) -> Edges:
+        """All edges added so far, by item, the binding one of each with the lag recorded."""
+        of = np.concatenate([*self.of, groups.NO_ROWS]).astype(np.int64)
+        on = np.concatenate([*self.on, groups.NO_ROWS]).astype(np.int64)
+        lag = np.concatenate([*self.lag, groups.NO_ROWS]).astype(np.int64)
+        kind = np.concatenate([*self.kind, np.zeros(0, np.uint8)])
+        order = groups.order_of(of)
+        of, on, lag, kind = of[order], on[order], lag[order], kind[order]
+        since = time[of] - np.where(kind == Edge.LAUNCH, self.start[on], self.end[on])
+        waiting = kind == Edge.WAIT
+        if waiting.any():
+            tails = since[waiting & (self.end[on] > self.start[of])]
+            lag[waiting] = _median(tails, TAIL_NS)
+        expected = time[of] - since + lag
+        first = np.searchsorted(of, np.arange(len(self.start) + 1), side="left")
+        latest = np.full(len(self.start), _NEVER)
+        np.maximum.at(latest, of, expected)
+        binding = expected == latest[of]
+        # A call that found its work done waited for nothing: none of its edges is binding.
+        binding &= ~(waiting & (self.end[on] <= self.start[of]))
+        lag = np.where(binding, since, np.minimum(lag, since))
+        return Edges(first, row_numbers(on), lag, kind)
+
+    def _order(self, begin: Edges, finish: Edges) -> RowNumbers:
+        """Items in an order in which each comes behind what it waits for; edges against it go."""
+        key = self.start.copy()
+        launched = np.flatnonzero(self.launch >= 0)
+        key[self.calls + launched] = np.maximum(
+            key[self.calls + launched], self.start[self.launch[launched]]
+        )
+        returning = np.flatnonzero(np.diff(finish.first))
+        items = np.concatenate([np.arange(len(key)), ~returning])
+        when = np.concatenate([key, self.end[returning]])
+        # At one time a waiting call returns first, then calls begin, then operations.
+        rank = np.concatenate(
+            [np.ones(self.calls, np.uint8), np.full(len(key) - self.calls, 2, np.uint8),
+             np.zeros(len(returning), np.uint8)]
+        )  # fmt: skip
+        order = np.lexsort((rank, when))
+        place = np.empty(len(items), np.int64)
+        place[order] = np.arange(len(order))
+        begun, returned = place[: len(key)], place[: len(key)].copy()
+        returned[returning] = place[len(key) :]
+        for edges, at in ((begin, begun), (finish, returned)):
+            ready = np.where(edges.kind == Edge.LAUNCH, begun[edges.on], returned[edges.on])
+            against = np.flatnonzero(ready >= at[edges.of])
+            edges.on[against] = -1
+        return row_numbers(items[order])
+
+
+_NEVER = int(np.iinfo(np.int64).min) // 4
+_LOOKS = 16
+_MOST_THREADS = 32
+_CONTEXT, _STREAM = 1, 2
+
+
+def _frees(name: str) -> bool:
+    """Whether the call frees device memory outside a pool: it waits for the device (CUDA's
+    documentation of cudaFree; so does hipFree)."""
+    return name in ("cudaFree", "cuMemFree", "cuMemFree_v2", "hipFree", "cudaFreeHost")
+
+
+def _device_wide(name: str) -> bool:
+    return name in (
+        "cudaDeviceSynchronize",
+        "cuCtxSynchronize",
+        "hipDeviceSynchronize",
+        "cudaThreadSynchronize",
+    )
+
+
+def _between(start: Array, since: int | None, until: int | None) -> Mask | None:
+    if since is None and until is None:
+        return None
+    result = np.ones(len(start), bool)
+    if since is not None:
+        result &= start >= since
+    if until is not None:
+        result &= start < until
+    return result
+
+
+def _latest_before(end: Array, opens: Mask, own: bool = False) -> Array:
+    """The greatest end before each row in its group of rows; with `own` the row itself counts."""
+    if not len(end):
+        return end
+    least = int(end.min())
+    span = int(end.max()) - least + 1
+    number = np.cumsum(opens) - 1
+    latest = np.maximum.accumulate(end - least + number * span) - number * span + least
+    return latest if own else np.concatenate((latest[:1], latest[:-1]))
+
+
+def _median(values: Array, otherwise: int) -> int:
+    return int(np.median(values)) if len(values) else otherwise

@@ -1,0 +1,176 @@
+"""The run again, with changed parts: what it would take if these kernels were faster, this wait gone.
+
+An edit changes how long items take, or the lag behind what they wait for; the order of work on each
+stream and of calls on each thread stays. A replay without edits is the recording.
+
+Left out: kernels that run at once do not slow each other down, and the launch queue has no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from ctypes import Structure, c_int64, c_void_p
+
+import numpy as np
+
+from traceview.compiled import library
+from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask
+
+_NO_LAG = int(np.iinfo(np.int64).min) // 4
+
+
+@record
+class Times:
+    """When each item of the graph begins and ends, in ns."""
+
+    start_ns: Integers
+    end_ns: Integers
+
+
+class Changed:
+    """A copy of what edits change of a graph: own times, and lags of edges."""
+
+    def __init__(self, graph: Dependencies) -> None:
+        self.graph = graph
+        self.own_ns = graph.own_ns.copy()
+        self.begin_ns = graph.begin.lag_ns.copy()
+        self.finish_ns = graph.finish.lag_ns.copy()
+
+    def scale(self, item: Array, factor: float | Array) -> None:
+        """These items take `factor` of their own time."""
+        self.own_ns[item] = np.round(self.own_ns[item] * factor).astype(np.int64)
+
+    def shorten(self, item: Array, less_ns: Array) -> None:
+        """These items take so much less; none takes less than nothing."""
+        self.own_ns[item] = np.maximum(self.own_ns[item] - less_ns, 0)
+
+    def wait_for_nothing(self, call: Array) -> None:
+        """These calls return at once."""
+        self.finish_ns[self._of(self.graph.finish, call)] = _NO_LAG
+
+    def remove_calls(self, call: Array) -> None:
+        """These calls are not made: they take no time and wait for nothing."""
+        self.wait_for_nothing(call)
+        self.own_ns[call] = 0
+
+    def remove_operations(self, operation: Array) -> None:
+        """These operations do not run, and nothing waits for their start."""
+        self.own_ns[operation] = 0
+        edges = self.graph.begin
+        chosen = self._of(edges, operation) & (edges.kind == Edge.STREAM)
+        self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], 0)
+
+    def scale_pause(self, call: Array, factor: float | Array) -> None:
+        """The thread takes `factor` of its time before these calls, outside of calls."""
+        edges = self.graph.begin
+        scale = np.ones(len(self.graph))
+        scale[call] = factor
+        chosen = (edges.kind == Edge.THREAD) | (edges.kind == Edge.HAND_OVER)
+        chosen &= self.begin_ns > 0
+        self.begin_ns[chosen] = np.round(self.begin_ns[chosen] * scale[edges.of[chosen]]).astype(
+            np.int64
+        )
+
+    def launch_at_once(self, operation: Array, group: Array) -> None:
+        """The operations of each group are launched by its first call, as by one CUDA graph.
+
+        The other launch calls and the thread's time before them go, waits in between stay.
+        """
+        graph = self.graph
+        launch = graph.begin.kind == Edge.LAUNCH
+        call_of = np.full(len(graph), -1, np.int64)
+        call_of[graph.begin.of[launch]] = graph.begin.on[launch]
+        call = call_of[operation]
+        operation, group = operation[call >= 0], group[call >= 0]
+        call = call[call >= 0]
+        order = np.lexsort((graph.start_ns[call], group))
+        first = np.ones(len(order), bool)
+        first[1:] = group[order][1:] != group[order][:-1]
+        leader = call[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+        others = np.unique(call[order][call[order] != leader])
+        self.own_ns[others] = 0
+        self.scale_pause(others, 0.0)
+        chosen = self._of(graph.begin, operation) & launch
+        self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], graph.latency_ns)
+        follows = self._of(graph.begin, operation) & (graph.begin.kind == Edge.STREAM)
+        self.begin_ns[follows] = np.minimum(self.begin_ns[follows], graph.pitch_ns)
+
+    def cheaper_calls(self, cost_ns: float) -> None:
+        """Each call takes so much less, as without a recorder, but no less than a third."""
+        calls = slice(0, self.graph.calls)
+        own = self.own_ns[calls]
+        self.own_ns[calls] = np.maximum(own - round(cost_ns), np.minimum(own // 3, own))
+
+    def _of(self, edges: Edges, item: Array) -> Mask:
+        """True for the edges of these items."""
+        mark = np.zeros(len(self.graph), bool)
+        mark[item] = True
+        return mark[edges.of]
+
+    def replay(self) -> Times:
+        """The run with these changes."""
+        graph = self.graph
+        start, end = np.empty(len(graph), np.int64), np.empty(len(graph), np.int64)
+        given = compiled(graph, self.own_ns, self.begin_ns, self.finish_ns)
+        library.call("traceview_replay", given, start, end)
+        return Times(start, end)
+
+
+Edit = Callable[[Changed], None]
+"""Applies a remedy to a copy of the graph."""
+
+
+def replay(graph: Dependencies, edits: Iterable[Edit] = ()) -> Times:
+    """The run with all of these edits, applied in their order."""
+    changed = Changed(graph)
+    for edit in edits:
+        edit(changed)
+    return changed.replay()
+
+
+class _Edges(Structure):
+    _fields_ = tuple((name, c_void_p) for name in ("first", "on", "lag", "kind"))
+
+
+class Compiled(Structure):
+    """A graph as C has it. It keeps its arrays alive."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("calls", "items", "entries")),
+        *((name, c_void_p) for name in ("order", "start", "end", "own")),
+        ("begin", _Edges),
+        ("finish", _Edges),
+        ("latency", c_int64),
+    )
+    arrays: list[Array]
+
+
+def compiled(graph: Dependencies, own: Array, begin_ns: Array, finish_ns: Array) -> Compiled:
+    """The graph with these own times and lags, for C."""
+    arrays: list[Array] = []
+
+    def at(values: Array, kind: type[np.generic]) -> int:
+        arrays.append(np.ascontiguousarray(values, kind))
+        return library.address(arrays[-1])
+
+    def edges(of: Edges, lag: Array) -> _Edges:
+        return _Edges(
+            at(of.first, np.int64), at(of.on, np.int32), at(lag, np.int64), at(of.kind, np.uint8)
+        )
+
+    result = Compiled(
+        graph.calls,
+        len(graph),
+        len(graph.order),
+        at(graph.order, np.int32),
+        at(graph.start_ns, np.int64),
+        at(graph.end_ns, np.int64),
+        at(own, np.int64),
+        edges(graph.begin, begin_ns),
+        edges(graph.finish, finish_ns),
+        graph.latency_ns,
+    )
+    result.arrays = arrays
+    return result
