@@ -131,7 +131,7 @@ def dependencies(trace: Trace) -> Dependencies:
 
 
 def build(trace: Trace, since_ns: int | None = None, until_ns: int | None = None) -> Dependencies:
-    """The graph of what was called from `since_ns` to before `until_ns`, and of what it launched."""
+    """The graph of the calls from `since_ns` to before `until_ns`, and of what they launched."""
     return _Builder(trace, since_ns, until_ns).graph()
 
 
@@ -145,9 +145,7 @@ class _Builder:
         inside = _between(calls.start_ns, since_ns, until_ns)
         rows = rows if inside is None else rows[inside]
         rows = rows[groups.order_of(picked(calls.thread, rows))]
-        thread, start, end = (
-            picked(each, rows) for each in (calls.thread, calls.start_ns, calls.end_ns)
-        )
+        thread, end = picked(calls.thread, rows), picked(calls.end_ns, rows)
         opens = groups.opens(thread)
         latest = _latest_before(end, opens)
         inner = ~opens & (end <= latest)
@@ -213,9 +211,8 @@ class _Builder:
     # What operations wait for.
 
     def _operations(self) -> None:
-        number = np.arange(len(self.operation))
         by_stream = groups.order_of(self.stream)
-        previous = np.full(len(number), -1, np.int64)
+        previous = np.full(len(by_stream), -1, np.int64)
         previous[by_stream[1:]] = np.where(
             groups.opens(self.stream[by_stream])[1:], -1, by_stream[:-1]
         )
@@ -227,7 +224,7 @@ class _Builder:
         with np.errstate(over="ignore"):
             idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
         self.pitch = _median(since[behind & (since <= NEAR_NS) & (since >= 0)], PITCH_NS)
-        first = np.ones(len(number), bool)
+        first = np.ones(len(previous), bool)
         first[1:] = self.launch[1:] != self.launch[:-1]
         sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
         self.latency = _median(held[sample], LATENCY_NS)
@@ -244,11 +241,11 @@ class _Builder:
         self.add(rows + self.calls, call, lag, Edge.LAUNCH)
         expected = np.where(behind, self.op_end[np.maximum(previous, 0)] + self.pitch, _NEVER)
         expected = np.maximum(expected, np.where(launched, self.launched_ns + self.latency, _NEVER))
-        self._nodes(number, expected)
-        self._events(number, expected)
-        self._held(number, expected)
+        self._nodes(expected)
+        self._events(expected)
+        self._held(expected)
 
-    def _nodes(self, number: Array, expected: Array) -> None:
+    def _nodes(self, expected: Array) -> None:
         """Edges between nodes of one graph launch on different streams."""
         order = np.lexsort((self.op_start, self.launch))
         same = (self.launch[order][1:] == self.launch[order][:-1]) & (self.launch[order][1:] >= 0)
@@ -271,7 +268,7 @@ class _Builder:
         self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.GRAPH)
         expected[of] = self.op_end[on] + self.pitch
 
-    def _events(self, number: Array, expected: Array) -> None:
+    def _events(self, expected: Array) -> None:
         """Edges for events that streams were made to wait for."""
         syncs = self.trace.recorded("synchronizations")
         made = np.flatnonzero(
@@ -304,7 +301,7 @@ class _Builder:
         self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.EVENT)
         expected[of] = np.maximum(expected[of], self.op_end[on] + self.pitch)
 
-    def _held(self, number: Array, expected: Array) -> None:
+    def _held(self, expected: Array) -> None:
         """Edges for work that starts late behind the end of other work of its process."""
         of = np.flatnonzero((self.op_start - expected > HELD_NS) & (expected > _NEVER))
         if not len(of):
@@ -397,7 +394,7 @@ class _Builder:
             on.append(before[fits])
         all_of, all_on = np.concatenate(of), np.concatenate(on)
         # Of several threads that could have handed over, the last to end did.
-        order = np.lexsort((-self.end[all_on], all_of))
+        order: Array = np.lexsort((-self.end[all_on], all_of))
         all_of, all_on = all_of[order], all_on[order]
         kept = groups.opens(all_of) if len(all_of) else np.zeros(0, bool)
         return all_of[kept], all_on[kept]
@@ -506,8 +503,8 @@ class _Builder:
                 ops, at = ops[at < len(calls)], at[at < len(calls)]
                 order = np.lexsort((ops, self.stream[ops], at))
                 ops, at = ops[order], at[order]
-                last = np.append(groups.opens(at, self.stream[ops])[1:], True) if len(ops) else []
-                last = np.flatnonzero(last)
+                last = np.flatnonzero(np.append(groups.opens(at, self.stream[ops])[1:], True))
+                last = last[: len(ops)]
                 # Device-wide waits of one device only: another one's work may end later.
                 inside = self.op_end[ops[last]] <= self.end[calls[at[last]]]
                 self._add_waits(calls[at[last[inside]]], ops[last[inside]])

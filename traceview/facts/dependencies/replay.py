@@ -1,4 +1,4 @@
-"""The run again, with changed parts: what it would take if these kernels were faster, this wait gone.
+"""The run again, with changed parts: these kernels faster, this wait gone.
 
 An edit changes how long items take, or the lag behind what they wait for; the order of work on each
 stream and of calls on each thread stays. A replay without edits is the recording.

@@ -1,0 +1,191 @@
+"""What an edit of the run wins per step, with its error.
+
+The graph of a long recording is that of its middle steps: `MOST_ITEMS` calls and operations are
+enough for a forecast, and a replay of them takes 10 ms. A step ends where its last GPU work does,
+as in `steps`; without steps the run counts as one.
+
+The error adds, as squares, the spread of the saving over the steps (95 % of the mean's), what the
+inferred edges make of it (the saving without them), and what the recorder's cost makes of it (the
+saving if each call were cheaper by that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from traceview import groups
+from traceview.facts.dependencies import graph as dependencies
+from traceview.facts.dependencies.graph import INFERRED, Dependencies
+from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.steps import pace, step_of_operations, steps
+from traceview.facts.steps.warm_up import steady_operations
+from traceview.records import record
+from traceview.tables import Array, Integers, RowNumbers, row_numbers
+from traceview.trace import Trace, fact
+
+MOST_ITEMS = 400_000
+LEAST_STEPS = 3
+"""Fewer steps have no spread."""
+RECORDER_CALL_NS = 4_000
+"""What nsys adds to a CUDA call: 4 µs as docs/backends.md has it, on one H200's host."""
+
+
+@record
+class Forecast:
+    """The time per step as recorded and replayed, in ns, and the error of the difference (±).
+
+    `steps` is the number of steps that it rests on; 0 where it is of the run as a whole.
+    """
+
+    recorded_ns: int
+    replayed_ns: int
+    error_ns: int
+    steps: int
+
+    @property
+    def saved_ns(self) -> int:
+        return self.recorded_ns - self.replayed_ns
+
+
+@record
+class Model:
+    """The graph that forecasts rest on, and where its steps end.
+
+    `last` are the items that may end a step, `step` the number of the step of each; steps are
+    numbered so that those of one loop follow each other, and `follows` is True for those that
+    follow another one of their loop.
+    """
+
+    trace: Trace
+    graph: Dependencies
+    last: RowNumbers
+    step: Integers
+    follows: Array
+
+    @cached_property
+    def item_of_operation(self) -> RowNumbers:
+        """The item of each operation of the trace, −1 for those outside of the graph."""
+        result = np.full(len(operations(self.trace)), -1, np.int32)
+        result[self.graph.operation] = np.arange(len(self.graph.operation)) + self.graph.calls
+        return result
+
+    def operations(self, rows: Array) -> RowNumbers:
+        """The items of operations that are in the graph."""
+        item = self.item_of_operation[rows]
+        return item[item >= 0]
+
+    def calls(self, rows: Array) -> RowNumbers:
+        """The items of API calls that are in the graph, each once."""
+        item = self.graph.item_of_call[rows]
+        return row_numbers(groups.different(item[item >= 0]))
+
+    @cached_property
+    def recorded(self) -> Integers:
+        """The time of each step that follows another, as recorded."""
+        return self.durations(Times(self.graph.start_ns, self.graph.end_ns))
+
+    def durations(self, times: Times) -> Integers:
+        """The time of each step that follows another, or of the run."""
+        ends = times.end_ns[self.last]
+        if not len(self.follows):
+            return np.array([ends.max(initial=0) - self.graph.start_ns.min(initial=0)])
+        end = np.full(len(self.follows), np.iinfo(np.int64).min)
+        np.maximum.at(end, self.step, ends)
+        # Work of a step may end before that of the step before it.
+        loop = np.cumsum(~self.follows)
+        for first in np.flatnonzero(~self.follows).tolist():
+            of_loop = slice(first, first + int((loop == loop[first]).sum()))
+            end[of_loop] = np.maximum.accumulate(end[of_loop])
+        rows = np.flatnonzero(self.follows)
+        result: Integers = end[rows] - end[rows - 1]
+        return result
+
+    def forecast(self, *edits: Edit) -> Forecast:
+        """What these edits together win per step."""
+        saved = self.recorded - self.durations(replay(self.graph, edits))
+        recorded, mean = float(self.recorded.mean()), float(saved.mean())
+        spread = 0.0
+        if len(saved) >= LEAST_STEPS:
+            spread = 1.96 * float(saved.std(ddof=1)) / float(np.sqrt(len(saved)))
+        others = [self._mean_without_inferred(edits), self._mean_without_recorder(edits)]
+        error = np.sqrt(spread**2 + sum((mean - other) ** 2 for other in others))
+        steps = len(saved) if len(self.follows) else 0
+        return Forecast(round(recorded), round(recorded - mean), round(float(error)), steps)
+
+    def saved_ns(self, *edits: Edit) -> int:
+        """What these edits together win per step, without an error: one replay."""
+        saved = self.recorded - self.durations(replay(self.graph, edits))
+        return round(float(saved.mean()))
+
+    def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
+        inferred = np.isin(self.graph.begin.kind, list(INFERRED))
+        if not inferred.any():
+            return self.saved_ns(*edits)
+
+        def cut(changed: Changed) -> None:
+            # The binding lag goes to the next best edge, so that only the reaction changes.
+            changed.begin_ns[inferred] = np.iinfo(np.int64).min // 4
+
+        before = self.durations(replay(self.graph, [cut]))
+        return float((before - self.durations(replay(self.graph, [cut, *edits]))).mean())
+
+    def _mean_without_recorder(self, edits: Sequence[Edit]) -> float:
+        def cheaper(changed: Changed) -> None:
+            changed.cheaper_calls(RECORDER_CALL_NS)
+
+        before = self.durations(replay(self.graph, [cheaper]))
+        return float((before - self.durations(replay(self.graph, [cheaper, *edits]))).mean())
+
+
+@fact
+def model(trace: Trace) -> Model:
+    """The graph of the recording, or of middle steps of a long one."""
+    ops, all_steps, timed = operations(trace), steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & ~timed.warm_up & (all_steps.operations > 0))
+    since = until = None
+    if len(ops) + len(api_calls(trace)) > MOST_ITEMS:
+        since, until, rows = _middle(trace, rows)
+    graph = (
+        dependencies.dependencies(trace)
+        if since is None
+        else dependencies.build(trace, since, until)
+    )
+    number = np.full(len(all_steps) + 1, -1, np.int64)
+    number[rows] = np.arange(len(rows))
+    step = number[step_of_operations(trace)[graph.operation]]
+    follows = np.zeros(len(rows), bool)
+    loop = timed.loop[rows]
+    follows[1:] = (loop[1:] == loop[:-1]) & (rows[1:] == rows[:-1] + 1)
+    if not follows.any():
+        follows = follows[:0]
+        step = np.where(steady_operations(trace)[graph.operation], 0, -1)
+        step = step if (step >= 0).any() else np.zeros(len(step), np.int64)
+    chosen = np.flatnonzero(step >= 0)
+    return Model(trace, graph, row_numbers(chosen + graph.calls), step[chosen], follows)
+
+
+def _middle(trace: Trace, rows: Array) -> tuple[int, int | None, Array]:
+    """Begin and end of what the graph of a long recording covers, and its steps among `rows`."""
+    ops, calls, all_steps = operations(trace), api_calls(trace), steps(trace)
+    share = MOST_ITEMS / (len(ops) + len(calls))
+    if not len(rows):
+        start = calls.start_ns if len(calls) else ops.start_ns
+        first = int(len(start) * (1 - share) / 2)
+        last = min(first + int(len(start) * share), len(start) - 1)
+        return int(start[first]), int(start[last]), rows
+    # The loop with most time.
+    loop = pace(trace).loop[rows]
+    most = np.argmax(np.bincount(loop, pace(trace).duration_ns[rows]))
+    rows = rows[loop == most]
+    begin, end = all_steps.cpu_start_ns[rows], all_steps.cpu_end_ns[rows]
+    inside = np.searchsorted(calls.start_ns, end) - np.searchsorted(calls.start_ns, begin)
+    each = 2 * max(float(inside.mean()), 1.0)
+    kept = int(np.clip(MOST_ITEMS / each, LEAST_STEPS + 1, len(rows)))
+    first = (len(rows) - kept) // 2
+    rows = rows[first : first + kept]
+    return int(all_steps.cpu_start_ns[rows[0]]), int(all_steps.cpu_end_ns[rows[-1]]), rows
