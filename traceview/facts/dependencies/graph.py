@@ -394,8 +394,8 @@ class _Builder:
             on.append(before[fits])
         all_of, all_on = np.concatenate(of), np.concatenate(on)
         # Of several threads that could have handed over, the last to end did.
-        order: Array = np.lexsort((-self.end[all_on], all_of))
-        all_of, all_on = all_of[order], all_on[order]
+        latest: Array = np.lexsort((-self.end[all_on], all_of))
+        all_of, all_on = all_of[latest], all_on[latest]
         kept = groups.opens(all_of) if len(all_of) else np.zeros(0, bool)
         return all_of[kept], all_on[kept]
 
