@@ -17,7 +17,7 @@ from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.parts import loop_times
 from traceview.errors import InputError, suggestion
-from traceview.facts.idle import causes, gaps, stream_order
+from traceview.facts.idle import causes, gaps
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations import blocking_calls, concurrency, copies, exposure, kernel_classes
 from traceview.facts.queue import queue_full, queue_wait_ns
@@ -32,8 +32,8 @@ from traceview.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
 STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
-    causes.cpu_time,
-    stream_order.predecessors,
+    causes.idle_parts,
+    causes.find_drains,
     concurrency.shared_ns,
     queue_wait_ns,
     exposure.compute_time,

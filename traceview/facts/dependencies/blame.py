@@ -34,7 +34,7 @@ class Part(IntEnum):
     WAKE = 4
     """Until the thread of the call `item` continued after another had handed over."""
     PITCH = 5
-    """The operation `item` began behind the end of another."""
+    """Work that had to wait began behind the operation `item`."""
     HELD = 6
     """The operation `item` was launched; the recording does not say what else it waited for."""
     OTHER = 7

@@ -152,7 +152,7 @@ EXPORTED void traceview_walk(const struct graph *graph, const int64_t *gap_start
                     item = on;
                     continue;
                 }
-                say(parts, gap, BACK(end[on]), time, PART_PITCH, item);
+                say(parts, gap, BACK(end[on]), time, PART_PITCH, on);
                 time = end[on] < time ? end[on] : time;
                 if (time > from)
                     say(parts, gap, BACK(start[on]), time, PART_OTHER, on);

@@ -135,6 +135,31 @@ def build(trace: Trace, since_ns: int | None = None, until_ns: int | None = None
     return _Builder(trace, since_ns, until_ns).graph()
 
 
+@record
+class Predecessors:
+    """What each operation waited behind on the GPU: the one before it on its stream, or an event's.
+
+    `operation` is −1 where there is none.
+    """
+
+    operation: RowNumbers
+    by_event: Mask
+
+
+@fact_without_ranges
+def predecessors(trace: Trace) -> Predecessors:
+    graph = dependencies(trace)
+    operation = np.full(len(work.operations(trace)), -1, np.int32)
+    by_event = np.zeros(len(operation), bool)
+    edges = graph.begin
+    for kind in (Edge.STREAM, Edge.EVENT):
+        rows = np.flatnonzero((edges.kind == kind) & (edges.on >= graph.calls))
+        of = graph.operation[edges.of[rows] - graph.calls]
+        operation[of] = graph.operation[edges.on[rows] - graph.calls]
+        by_event[of] = kind == Edge.EVENT
+    return Predecessors(operation, by_event)
+
+
 class _Builder:
     """The graph in the making: items first, then edges of each kind."""
 

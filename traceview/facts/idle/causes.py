@@ -1,8 +1,13 @@
-"""The cause of each idle gap: why the work that ended it did not start earlier.
+"""The cause of each part of each idle gap, to the nanosecond.
 
-The evidence is the launch call of that work, what the work waited behind on the GPU, and what the
-launching thread did meanwhile. CPU time counts as the cause only if it fills more than half of the
-gap on that very thread: what other threads did need not have delayed the launch.
+A gap is walked back from its end along what held up the work that ended it (see
+`facts.dependencies.blame`). Each part is one thing that the launching thread did, or that the work
+waited for, and that alone is its cause. What other threads did counts only where threads take turns.
+
+Two things are laid over it. Where a synchronization let the GPU run dry, the ordinary work of
+launching after it belongs to that wait: without it the launches would have been made earlier, by as
+long as the wait lasted and no more. A pause or call longer than `OWN_WORK_NS` is no ordinary work of
+launching; it stays what it is. And what falls into compilation is compilation.
 """
 
 from __future__ import annotations
@@ -12,15 +17,17 @@ import re
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle import lost_work, stream_order
+from traceview.facts.dependencies import blame
+from traceview.facts.dependencies.blame import Part
+from traceview.facts.dependencies.graph import Dependencies, dependencies
+from traceview.facts.idle import lost_work
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
+    IdleTime,
     gap_bounds,
     gap_launches,
     latest_so_far,
-    time_in_calls,
-    time_on_thread,
 )
 from traceview.facts.operations import copies
 from traceview.facts.operations.blocking_calls import Waits, waits
@@ -32,7 +39,6 @@ from traceview.facts.operations.cuda_api import (
 )
 from traceview.facts.operations.operations import (
     Kind,
-    Operations,
     calls_that_enqueue,
     first_launch_calls,
     first_launches,
@@ -40,170 +46,226 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.phases.compilation import compiling
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.trace import Trace, fact, fact_without_ranges
 from traceview.vocabulary import causes
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""
-STARTS_WITHIN_NS = 50_000
-"""Work launched onto an idle GPU starts within this time unless something else holds it back: on
-an H200 within 5 µs of the call's return in each of some 1,500 launches."""
+OWN_WORK_NS = 200_000
+"""The Python of one torch operation takes some 10 to 50 µs: a thread that stays longer outside of
+CUDA, or in one call, does something other than launch."""
+RIGHT_AFTER_NS = 10_000
+"""Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
+_POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 
 
 @record
-class CpuTime:
-    """Time within each gap that the launching thread spent per activity, in ns; one row per gap.
+class GapCauses(IdleTime):
+    """Parts of idle gaps, one row per part, by gap and start: neighbours have different causes.
 
-    `staging_ns`: a copy call moved bytes out of pageable memory before the copy ran. `pinning_ns`:
-    the process allocated its first pinned memory; part of `allocating_ns`. `jit_ns`: the driver
-    compiled PTX; part of `loading_ns`. `graph_ns` is 0 for gaps that no graph ended. The
-    profiler's own cost may overlap any other column.
+    `gap` is the row of gap_bounds, `cause` an index into CAUSES. `wait` is the row in `waits` that
+    a sync-drain rests on, −1 for other causes. `call` is the row in api_calls of the call that the
+    thread spent most of the part in, −1 outside of calls. `thread` is the one that held the work
+    up, −1 where none is known. `first_use` is True where code was loaded, or where a process
+    allocated its first pinned memory.
     """
 
-    staging_ns: Integers
-    graph_ns: Integers
-    jit_ns: Integers
-    loading_ns: Integers
-    allocating_ns: Integers
-    pinning_ns: Integers
-    profiler_ns: Integers
-
-
-@record
-class GapCauses:
-    """The cause of each gap as an index into CAUSES, one row per gap.
-
-    `wait` is the row in `waits` that caused a sync-drain, −1 for other causes. `first_use` is True
-    where code was loaded, or where a process allocated its first pinned memory.
-    """
-
+    gap: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
     cause: Array
     wait: Integers
+    call: RowNumbers
+    thread: Array
     first_use: Mask
 
 
 @fact
 def gap_causes(trace: Trace) -> GapCauses:
-    gaps, launches, ops = gap_bounds(trace), gap_launches(trace), operations(trace)
-    calls, cpu = api_calls(trace), cpu_time(trace)
-    drain = find_drains(gaps, launches, waits(trace), calls, calls_that_enqueue(ops, len(calls)))
-    behind_copy = ended_behind_copy(gaps, launches, stream_order.predecessors(trace), ops)
-    cause = classify(gaps, launches, behind_copy, drain, cpu)
+    gaps, graph = gap_bounds(trace), dependencies(trace)
+    parts = idle_parts(trace)
+    call, thread = _calls_of(trace, graph, parts)
+    cause = _causes(trace, graph, parts, call, thread)
     late = np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN))
-    cause[late & compiling(trace, gaps.start_ns, gaps.end_ns)] = causes.COMPILATION
-    cause[lost_work.hold_lost_work(trace, gaps)] = causes.LOST_WORK
-    first = first_launches(trace)[gaps.after] & (cpu.loading_ns > 0) & launches.known
-    first |= (cause == causes.ALLOCATION) & (cpu.pinning_ns > gaps.idle_ns // 2)
-    return GapCauses(
-        cause=cause,
-        wait=np.where(cause == causes.SYNC_DRAIN, drain, -1),
-        first_use=first | (cause == causes.MODULE_LOAD) | (cause == causes.JIT_COMPILE),
+    wait = find_drains(trace)[parts.gap]
+    drained = late & (wait >= 0) & _launches_again(trace, parts, cause, wait)
+    cause[drained] = causes.SYNC_DRAIN
+    # A return from a wait that did not let the GPU run dry is a call like others.
+    cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
+    late = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
+    compiles = compiling(trace, parts.start_ns[late], parts.end_ns[late])
+    cause[late[compiles]] = causes.COMPILATION
+    cause[lost_work.hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
+    loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
+    loading = np.zeros(len(gaps), bool)
+    loading[parts.gap[loads]] = True
+    first = (loading & first_launches(trace)[gaps.after])[parts.gap] | loads
+    first |= (cause == causes.ALLOCATION) & (call >= 0) & _first_pinning_calls(trace)[call]
+    wait = np.where(cause == causes.SYNC_DRAIN, wait, -1)
+    return _joined(parts, cause, wait, call, thread, first)
+
+
+@fact_without_ranges
+def idle_parts(trace: Trace) -> blame.IdleParts:
+    """The parts of all gaps in order of time, as the graph has them."""
+    gaps, graph = gap_bounds(trace), dependencies(trace)
+    item = np.full(len(operations(trace)) + 1, -1, np.int32)
+    item[graph.operation] = np.arange(len(graph.operation)) + graph.calls
+    found = blame.walk(graph, gaps.start_ns, gaps.end_ns, item[gaps.after])
+    # From the end back to the start: turned around, within the gaps.
+    order = np.arange(len(found) - 1, -1, -1)
+    order = order[np.argsort(found.gap[order], kind="stable")]
+    return blame.IdleParts(
+        *(getattr(found, name)[order] for name in ("gap", "start_ns", "end_ns", "kind", "item"))
     )
 
 
-def classify(
-    gaps: GapBounds, launches: GapLaunches, behind_copy: Mask, drain: Integers, cpu: CpuTime
-) -> Array:
-    """The cause of each gap, as indices into CAUSES (uint8).
+_IN_CALLS = (Part.LAUNCH, Part.CALL, Part.TAIL)
 
-    The first rule that applies counts. Work was queued in time if its call returned before the
-    gap, or if it started later after its call than a launch on an idle GPU takes.
-    """
-    half = gaps.idle_ns // 2
-    held_ns = gaps.end_ns - launches.queued_ns
-    queued = launches.queued_ns <= gaps.start_ns
-    queued |= (held_ns > half) & (held_ns > STARTS_WITHIN_NS)
+
+def _calls_of(
+    trace: Trace, graph: Dependencies, parts: blame.IdleParts
+) -> tuple[RowNumbers, Array]:
+    """The API call that each part was spent in, or −1, and the thread that held the work up."""
+    calls, known = api_calls(trace), parts.item >= 0
+    of_call = known & (parts.item < graph.calls)
+    call = np.full(len(parts), -1, np.int32)
+    call[of_call] = graph.call[parts.item[of_call]]
+    thread = gap_launches(trace).thread[parts.gap].astype(np.int64)
+    thread[of_call] = calls.thread[call[of_call]]
+    call[~np.isin(parts.kind, _IN_CALLS)] = -1
+    return call, thread
+
+
+def _causes(
+    trace: Trace, graph: Dependencies, parts: blame.IdleParts, call: RowNumbers, thread: Array
+) -> Array:
+    """The cause of each part by itself, as an index into CAUSES (uint8)."""
+    calls, ops, kind = api_calls(trace), operations(trace), parts.kind
+    inside = call >= 0
+    row = np.where(inside, call, 0)
+    does = np.where(inside, calls.does[row], CallKind.OTHER) if len(calls) else np.zeros_like(kind)
+    names = trace.recorded("api_calls").texts("name")
+
+    def mark(rows: Mask) -> Mask:
+        return inside & rows[row] if len(rows) else inside
+
+    after = gap_bounds(trace).after[parts.gap]
+    other = np.isin(kind, (Part.PITCH, Part.OTHER))
+    copying = np.zeros(len(parts), bool)
+    copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
+    launching = mark(graph_launch_calls(trace))
+    by_graph = mark_gaps(trace)[parts.gap]
+    allocates = (does == CallKind.ALLOCATE) | mark(names.matching(_POOLS.match))
+    loads = np.isin(does, [CallKind.LOAD, CallKind.LOOK_UP])
+    loads |= mark(first_launch_calls(trace)) & (calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False)
+    overheads, jit = trace.recorded("overheads"), trace.recorded("jit_compilations")
+    own = profiler_overheads(trace) & ~overheads.is_null("thread")
+    profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    # Loads from the driver's cache compile nothing.
+    compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
-        (~launches.known, causes.UNKNOWN),
-        (cpu.staging_ns > half, causes.COPY_WAIT),
-        (queued & behind_copy, causes.COPY_WAIT),
-        (queued, causes.DEPENDENCY),
-        (cpu.graph_ns > half, causes.GRAPH_LAUNCH),
-        (cpu.jit_ns > half, causes.JIT_COMPILE),
-        (cpu.loading_ns > half, causes.MODULE_LOAD),
-        (cpu.allocating_ns > half, causes.ALLOCATION),
-        (cpu.profiler_ns > half, causes.PROFILER),
-        (drain >= 0, causes.SYNC_DRAIN),
+        (kind == Part.UNKNOWN, causes.UNKNOWN),
+        (other & copying, causes.COPY_WAIT),
+        (other | (kind == Part.HELD), causes.DEPENDENCY),
+        (_mostly(parts, thread, *profiler), causes.PROFILER),
+        (_mostly(parts, thread, *_spans(compiled)), causes.JIT_COMPILE),
+        (loads | _mostly(parts, thread, *_spans(jit)), causes.MODULE_LOAD),
+        ((kind == Part.LAUNCH) & copies.pageable_uploads(trace)[after], causes.COPY_WAIT),
+        (by_graph & (launching | (does == CallKind.GRAPH)), causes.GRAPH_LAUNCH),
+        (allocates, causes.ALLOCATION),
+        (kind == Part.TAIL, causes.SYNC_DRAIN),
     )
     cause = np.select([test for test, _ in rules], [name for _, name in rules], causes.LAUNCH_LATE)
     return cause.astype(np.uint8)
 
 
-def ended_behind_copy(
-    gaps: GapBounds, launches: GapLaunches, behind: stream_order.Predecessors, ops: Operations
+def mark_gaps(trace: Trace) -> Mask:
+    """True for the gaps that a CUDA graph ended."""
+    launches, launching = gap_launches(trace), graph_launch_calls(trace)
+    return launches.known & launching[launches.call] if len(launching) else launches.known
+
+
+def _spans(table: object) -> tuple[Array, Integers, Integers]:
+    return table["thread"], table["start_ns"], table["end_ns"]  # type: ignore[index]
+
+
+def _mostly(
+    parts: blame.IdleParts, thread: Array, on: Array, start: Integers, end: Integers
 ) -> Mask:
-    """True for the gaps whose next work waited behind a copy.
-
-    The copy ended within the gap, after that work was queued.
-    """
-    known = behind.operation >= 0
-    before = np.where(known, behind.operation, gaps.after)
-    ended = ops.end_ns[before] >= np.maximum(gaps.start_ns, launches.queued_ns)
-    result: Mask = known & (ops.kind[before] == Kind.COPY) & ended
+    """True for the parts of which intervals on their thread cover more than half."""
+    result = np.zeros(len(parts), bool)
+    for number in groups.different(on).tolist():
+        rows, mine = np.flatnonzero(thread == number), on == number
+        covered = intervals.union(start[mine], end[mine])
+        time = intervals.overlap(covered, parts.start_ns[rows], parts.end_ns[rows])
+        result[rows] = 2 * time > parts.duration_ns[rows]
     return result
 
 
-@fact_without_ranges
-def cpu_time(trace: Trace) -> CpuTime:
-    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
+def _launches_again(trace: Trace, parts: blame.IdleParts, cause: Array, wait: Integers) -> Mask:
+    """True for the parts in which the thread did the ordinary work of launching after its wait.
 
-    def spent_in(chosen: Mask) -> Integers:
-        return time_in_calls(gaps, launches, calls, chosen)
-
-    launching = graph_launch_calls(trace)
-    graph_ns = spent_in(launching | (calls.does == CallKind.GRAPH))
-    by_graph = launches.known & launching[launches.call] if len(calls) else launches.known
-    overheads = trace.recorded("overheads")
-    by_profiler = profiler_overheads(trace) & ~overheads.is_null("thread")
-    profiler = (overheads[name][by_profiler] for name in ("thread", "start_ns", "end_ns"))
-    jit = trace.recorded("jit_compilations")
-    # Loads from the driver's cache compile nothing.
-    compiled = jit.take(jit.texts("operation").isin(["compile"]))
-    lazy = first_launch_calls(trace) & (calls.duration_ns > LAZY_LOAD_NS)
-    rows = np.flatnonzero(np.isin(calls.does, [CallKind.LOAD, CallKind.LOOK_UP]) | lazy)
-    loading = (
-        np.concatenate((getattr(calls, name)[rows], jit[name]))
-        for name in ("thread", "start_ns", "end_ns")
-    )
-    return CpuTime(
-        staging_ns=staging_time(gaps, launches, copies.pageable_uploads(trace)[gaps.after]),
-        graph_ns=np.where(by_graph, graph_ns, 0),
-        jit_ns=time_on_thread(
-            gaps, launches, compiled["thread"], compiled["start_ns"], compiled["end_ns"]
-        ),
-        loading_ns=time_on_thread(gaps, launches, *loading),
-        allocating_ns=spent_in(calls.does == CallKind.ALLOCATE),
-        pinning_ns=spent_in(_first_pinning_calls(trace)),
-        profiler_ns=time_on_thread(gaps, launches, *profiler),
-    )
-
-
-def staging_time(gaps: GapBounds, launches: GapLaunches, pageable: Mask) -> Integers:
-    """Time of each gap that fell inside the call of a pageable upload, before the copy ran.
-
-    `pageable` is True for the gaps that such a copy ended.
+    Of each gap they are no longer than the wait was.
     """
-    rows = np.flatnonzero(launches.known & pageable)
-    end = np.minimum(gaps.end_ns[rows], launches.returned_ns[rows])
-    begin = np.maximum(gaps.start_ns[rows], launches.issued_ns[rows])
-    result = np.zeros(len(gaps), np.int64)
-    result[rows] = np.maximum(end - begin, 0)
+    every = waits(trace)
+    ordinary = (cause == causes.SYNC_DRAIN) | (
+        (cause == causes.LAUNCH_LATE) & (parts.duration_ns <= OWN_WORK_NS)
+    )
+    counted = np.where(ordinary, parts.duration_ns, 0)
+    before = np.cumsum(counted) - counted
+    first = np.flatnonzero(groups.opens(parts.gap)) if len(parts) else groups.NO_ROWS
+    number = np.cumsum(groups.opens(parts.gap)) - 1 if len(parts) else groups.NO_ROWS
+    before = before - before[first][number] if len(parts) else before
+    budget = every.duration_ns[np.maximum(wait, 0)] if len(every) else np.zeros(len(parts))
+    result: Mask = ordinary & (before < budget)
     return result
+
+
+def _joined(
+    parts: blame.IdleParts,
+    cause: Array,
+    wait: Integers,
+    call: RowNumbers,
+    thread: Array,
+    first_use: Mask,
+) -> GapCauses:
+    """Neighbours of one gap, cause and thread as one; their call is that of the longest part."""
+    if not len(parts):
+        none = groups.NO_ROWS
+        return GapCauses(
+            row_numbers(none), none, none, cause, none, row_numbers(none), thread, first_use
+        )
+    opens = groups.opens(parts.gap, cause, thread, wait)
+    first = np.flatnonzero(opens)
+    number = np.cumsum(opens) - 1
+    # The longest part of each, the first of equal ones.
+    longest = np.lexsort((np.arange(len(parts)), -parts.duration_ns, number))[first]
+    return GapCauses(
+        gap=parts.gap[first],
+        start_ns=parts.start_ns[first],
+        end_ns=parts.end_ns[np.append(first[1:], len(parts)) - 1],
+        cause=cause[first],
+        wait=wait[first],
+        call=call[longest],
+        thread=thread[first],
+        first_use=np.logical_or.reduceat(first_use, first),
+    )
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:
     """True for the call by which each process first allocates pinned memory.
 
     Reading a result on the CPU for the first time allocates it implicitly. Pools keep pinned
-    memory, so a loop that allocates more of it is not a first use.
+    memory, so a loop that allocates more of it is not a first use. The last row is for no call.
     """
     calls = trace.recorded("api_calls")
     rows = np.flatnonzero(calls.texts("name").matching(_PINS.match))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     _, first = np.unique(calls["process"][rows], return_index=True)
-    result = np.zeros(len(calls), bool)
+    result = np.zeros(len(calls) + 1, bool)
     result[rows[first]] = True
     return result
 
@@ -220,16 +282,10 @@ def profiler_overheads(trace: Trace) -> Mask:
 
 # The synchronization that let the GPU run dry, for each idle gap.
 
-RIGHT_AFTER_NS = 10_000
-"""Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
 
-
-def find_drains(
-    gaps: GapBounds, launches: GapLaunches, waits: Waits, calls: ApiCalls, enqueuing: Mask
-) -> Integers:
+@fact_without_ranges
+def find_drains(trace: Trace) -> Integers:
     """Row in waits of the synchronization that each gap began in or right after, or −1.
-
-    `enqueuing` is True for the API calls that enqueued work.
 
     In: a thread of the process was inside the wait when the GPU ran dry, and had left it when the
     launch call was made. A wait that outlasts the launch call did not hold it up. Neither did one
@@ -237,14 +293,19 @@ def find_drains(
 
     Right after: the launching thread had left the wait for less than RIGHT_AFTER_NS, and the
     launch was the first work that it enqueued since. Of several waits, the last to return counts.
-
-    Without the wait the launch could have been made earlier by as long as the wait lasted, and no
-    more. So the wait is the cause if it is longer than half of the gap; otherwise the CPU was late
-    anyway.
     """
+    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
+    enqueuing = calls_that_enqueue(operations(trace), len(calls))
+    return drains(gaps, launches, waits(trace), calls, enqueuing)
+
+
+def drains(
+    gaps: GapBounds, launches: GapLaunches, waits: Waits, calls: ApiCalls, enqueuing: Mask
+) -> Integers:
+    """As `find_drains`; `enqueuing` is True for the API calls that enqueued work."""
     result = np.full(len(gaps), -1, np.int64)
-    drains = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
-    gap, wait = _candidates(gaps, launches, waits, drains)
+    waiting = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
+    gap, wait = _candidates(gaps, launches, waits, waiting)
     holds = ~_thread_went_on(gaps, launches, waits, calls, enqueuing, gap, wait)
     gap, wait = gap[holds], wait[holds]
     # The last assignment to a gap wins: the last wait to return, the first of equal ones.
@@ -272,7 +333,6 @@ def _candidates(
         end = waits.end_ns[wait]
         holds = (begun >= 0) & (end <= launches.issued_ns[gap_rows])
         holds &= end >= np.where(launches.thread[gap_rows] == thread, start - RIGHT_AFTER_NS, start)
-        holds &= end - waits.start_ns[wait] > gaps.idle_ns[gap_rows] // 2
         holds &= (waits.device[wait] < 0) | (waits.device[wait] == gaps.device[gap_rows])
         pairs.append((gap_rows[holds], wait[holds]))
     gap, wait = (np.concatenate(side) for side in zip(*pairs, strict=True))

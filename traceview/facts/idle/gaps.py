@@ -13,7 +13,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds, gap_launches
-from traceview.facts.idle.stream_order import predecessors
+from traceview.facts.dependencies.graph import predecessors
 from traceview.facts.operations.operations import (
     Kind,
     operations,
@@ -112,20 +112,23 @@ def steady_span_ns(trace: Trace) -> int:
 
 @record
 class Gaps(IdleTime):
-    """Idle gaps of devices, one row per gap.
+    """Parts of idle gaps of devices by cause, one row per part; those of a gap sum to it.
 
-    `before` and `after` are the operations around the gap, `cause` an index into CAUSES, `wait` the
-    row in `waits` that caused a sync-drain, else −1. `call` is the launch call of `after` (−1: not
-    recorded), made by `thread` at `issued_ns`; at `queued_ns` its work was queued. `behind` is the
-    operation that `after` waited behind once queued, −1 where there is none; `by_event` is True
-    where an event made it wait.
+    `gap` is the row of the whole gap in gap_bounds. `before` and `after` are the operations around
+    the gap, `cause` an index into CAUSES, `wait` the row in `waits` that caused a sync-drain, else
+    −1. `within` is the API call that most of the part was spent in, −1 outside of calls, and
+    `thread` the thread that held the work up. `call` is the launch call of `after` (−1: not
+    recorded), made at `issued_ns`; at `queued_ns` its work was queued. `behind` is the operation
+    that `after` waited behind once queued, −1 where there is none; `by_event` is True where an
+    event made it wait.
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, whatever comes before the first kernel of a device or before the
-    first step after warm-up, and what was launched in ranges named warm_up. Gaps that are mostly
+    first step after warm-up, and what was launched in ranges named warm_up. Parts that are mostly
     compilation, which `phases` reports, are one-time too, unless a loop compiles again and again.
     """
 
+    gap: RowNumbers
     device: Array
     start_ns: Integers
     end_ns: Integers
@@ -133,6 +136,7 @@ class Gaps(IdleTime):
     after: Integers
     cause: Array
     wait: Integers
+    within: RowNumbers
     call: RowNumbers
     thread: Array
     issued_ns: Integers
@@ -140,6 +144,10 @@ class Gaps(IdleTime):
     behind: RowNumbers
     by_event: Mask
     one_time: Mask
+
+    def count(self, chosen: Array) -> int:
+        """The number of gaps of which some parts are chosen."""
+        return len(groups.different(self.gap[chosen]))
 
     def take(self, chosen: Array) -> Gaps:
         """The gaps selected by a mask or by row numbers."""
@@ -153,11 +161,13 @@ class Gaps(IdleTime):
 @fact
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
-    bounds, causes, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
+    bounds, parts, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
     behind, warm = predecessors(trace), warm_up.operations_in_warm_up_ranges(trace)
-    one_time = causes.first_use | (bounds.start_ns < warm_up_end_ns(trace))
-    one_time |= compiling(trace, bounds.start_ns, bounds.end_ns)
-    one_time &= ~recompilation.recompiling(trace, bounds.start_ns, bounds.end_ns)
+    gap = parts.gap
+    device, after = bounds.device[gap], bounds.after[gap]
+    one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
+    one_time |= compiling(trace, parts.start_ns, parts.end_ns)
+    one_time &= ~recompilation.recompiling(trace, parts.start_ns, parts.end_ns)
     # The first kernel or graph of each device: never where it has none, before all gaps where
     # kernels were not recorded.
     ops, limits = operations(trace), np.iinfo(np.int64)
@@ -165,22 +175,24 @@ def every_gap(trace: Trace) -> Gaps:
     compute_begins_ns = np.full(len(trace.devices), first)
     computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
     np.minimum.at(compute_begins_ns, ops.device[computes], ops.start_ns[computes])
-    one_time |= bounds.end_ns <= compute_begins_ns[bounds.device]
+    one_time |= bounds.end_ns[gap] <= compute_begins_ns[device]
     return Gaps(
-        device=bounds.device,
-        start_ns=bounds.start_ns,
-        end_ns=bounds.end_ns,
-        before=bounds.before,
-        after=bounds.after,
-        cause=causes.cause,
-        wait=causes.wait,
-        call=launches.call,
-        thread=launches.thread,
-        issued_ns=launches.issued_ns,
-        queued_ns=launches.queued_ns,
-        behind=behind.operation,
-        by_event=behind.by_event,
-        one_time=one_time if warm is None else one_time | warm[bounds.after],
+        gap=gap,
+        device=device,
+        start_ns=parts.start_ns,
+        end_ns=parts.end_ns,
+        before=bounds.before[gap],
+        after=after,
+        cause=parts.cause,
+        wait=parts.wait,
+        within=parts.call,
+        call=launches.call[gap],
+        thread=parts.thread,
+        issued_ns=launches.issued_ns[gap],
+        queued_ns=launches.queued_ns[gap],
+        behind=behind.operation[after],
+        by_event=behind.by_event[after],
+        one_time=one_time if warm is None else one_time | warm[after],
     )
 
 
