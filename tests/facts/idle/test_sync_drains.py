@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.facts.arrays import api_calls, gaps_of, operations, waits
-from traceview.facts.idle.causes import called_between, find_drains
+from traceview.facts.idle.causes import called_between
+from traceview.facts.idle.causes import drains as find_drains
 from traceview.facts.operations.cuda_api import CallKind
 
 

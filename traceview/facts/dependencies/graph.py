@@ -205,12 +205,17 @@ class _Builder:
         self.on: list[Array] = []
         self.lag: list[Array] = []
         self.kind: list[Array] = []
+        self.loose: list[Array] = []
 
-    def add(self, of: Array, on: Array, lag: Array, kind: Edge) -> None:
+    def add(
+        self, of: Array, on: Array, lag: Array, kind: Edge, loose: Mask | None = None
+    ) -> None:
+        """Add edges; `loose` are those that did not hold their item up, whatever their lag."""
         self.of.append(of)
         self.on.append(on)
         self.lag.append(lag)
         self.kind.append(np.full(len(of), kind, np.uint8))
+        self.loose.append(np.zeros(len(of), bool) if loose is None else loose)
 
     def graph(self) -> Dependencies:
         self._operations()
@@ -248,23 +253,22 @@ class _Builder:
         held = self.op_start - self.launched_ns
         with np.errstate(over="ignore"):
             idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
-        self.pitch = _median(since[behind & (since <= NEAR_NS) & (since >= 0)], PITCH_NS)
+        queued = behind & launched & ~idle
+        self.pitch = _median(since[queued & (since <= NEAR_NS) & (since >= 0)], PITCH_NS)
         first = np.ones(len(previous), bool)
         first[1:] = self.launch[1:] != self.launch[:-1]
         sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
         self.latency = _median(held[sample], LATENCY_NS)
         rows = np.flatnonzero(behind)
-        self.add(
-            rows + self.calls,
-            previous[rows] + self.calls,
-            np.full(len(rows), self.pitch),
-            Edge.STREAM,
-        )
+        lag = np.full(len(rows), self.pitch)
+        # Work launched on an idle stream did not wait for it.
+        self.add(rows + self.calls, previous[rows] + self.calls, lag, Edge.STREAM, idle[rows])
         rows = np.flatnonzero(launched)
         call = self.launch[rows]
         lag = np.full(len(rows), self.latency)
         self.add(rows + self.calls, call, lag, Edge.LAUNCH)
-        expected = np.where(behind, self.op_end[np.maximum(previous, 0)] + self.pitch, _NEVER)
+        stream = behind & ~idle
+        expected = np.where(stream, self.op_end[np.maximum(previous, 0)] + self.pitch, _NEVER)
         expected = np.maximum(expected, np.where(launched, self.launched_ns + self.latency, _NEVER))
         self._nodes(expected)
         self._events(expected)
@@ -309,7 +313,8 @@ class _Builder:
         row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
         row_of[ids[: len(streams)]] = np.arange(len(streams))
         stream, when = row_of[ids[len(streams) :]], syncs["start_ns"][made]
-        found_of, found_limit = [], []
+        found_of: list[Array] = [groups.NO_ROWS]
+        found_limit: list[Array] = [groups.NO_ROWS]
         for each in groups.different(stream[stream >= 0]).tolist():
             times = np.sort(when[stream == each])
             rows = np.flatnonzero((self.stream == each) & (self.launch >= 0))
@@ -426,7 +431,7 @@ class _Builder:
 
     def _waiting(self, own: Array) -> Edges:
         """Edges behind which calls return, and in `own` their time without a wait."""
-        self.of, self.on, self.lag, self.kind = [], [], [], []
+        self.of, self.on, self.lag, self.kind, self.loose = [], [], [], [], []
         every = waits(self.trace)
         item = self.item_of_call[every.call]
         # A wait inside another call is that call's.
@@ -545,21 +550,22 @@ class _Builder:
         on = np.concatenate([*self.on, groups.NO_ROWS]).astype(np.int64)
         lag = np.concatenate([*self.lag, groups.NO_ROWS]).astype(np.int64)
         kind = np.concatenate([*self.kind, np.zeros(0, np.uint8)])
+        loose = np.concatenate([*self.loose, np.zeros(0, bool)])
         order = groups.order_of(of)
-        of, on, lag, kind = of[order], on[order], lag[order], kind[order]
+        of, on, lag, kind, loose = of[order], on[order], lag[order], kind[order], loose[order]
         since = time[of] - np.where(kind == Edge.LAUNCH, self.start[on], self.end[on])
         waiting = kind == Edge.WAIT
         if waiting.any():
             tails = since[waiting & (self.end[on] > self.start[of])]
             lag[waiting] = _median(tails, TAIL_NS)
-        expected = time[of] - since + lag
+        expected = np.where(loose, _NEVER, time[of] - since + lag)
         first = np.searchsorted(of, np.arange(len(self.start) + 1), side="left")
         latest = np.full(len(self.start), _NEVER)
         np.maximum.at(latest, of, expected)
-        binding = expected == latest[of]
+        binding = (expected == latest[of]) & ~loose
         # A call that found its work done waited for nothing: none of its edges is binding.
         binding &= ~(waiting & (self.end[on] <= self.start[of]))
-        lag = np.where(binding, since, np.minimum(lag, since))
+        lag = np.where(binding, since, np.minimum(lag, since - loose))
         return Edges(first, row_numbers(on), lag, kind)
 
     def _order(self, begin: Edges, finish: Edges) -> RowNumbers:

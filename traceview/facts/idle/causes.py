@@ -167,7 +167,7 @@ def _causes(
     # Loads from the driver's cache compile nothing.
     compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
-        (kind == Part.UNKNOWN, causes.UNKNOWN),
+        ((kind == Part.UNKNOWN) | ~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
         (other & copying, causes.COPY_WAIT),
         (other | (kind == Part.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),
@@ -234,7 +234,7 @@ def _joined(
 ) -> GapCauses:
     """Neighbours of one gap, cause and thread as one; their call is that of the longest part."""
     if not len(parts):
-        none = groups.NO_ROWS
+        none = np.zeros(0, np.int64)
         return GapCauses(
             row_numbers(none), none, none, cause, none, row_numbers(none), thread, first_use
         )
