@@ -72,8 +72,8 @@ API: dict[type[Action], str] = {
 }
 
 
-class Place(NamedTuple):
-    """A place in the course of a program, which its edits do not move.
+class Occurrence(NamedTuple):
+    """A point in the course of a program, which its edits do not move.
 
     `flow` is the number of a thread that runs freely, and `item` counts what it does, with all
     that the threads do which it hands over to.
@@ -122,7 +122,7 @@ class Call:
     """
 
     number: int
-    place: Place
+    place: Occurrence
     action: Action
     thread: int
     name: str
@@ -291,7 +291,7 @@ class _Simulation:
         for number in waits:
             if self.operations[number].end + TAIL > end:
                 end, held = self.operations[number].end + TAIL, number
-        place = Place(flow.process, flow.number, len(flow.done))
+        place = Occurrence(flow.process, flow.number, len(flow.done))
         what = (action, item.thread, API[type(action)], flow.now, end)
         self.calls.append(Call(len(self.calls), place, *what, waits, held))
 
@@ -369,7 +369,7 @@ def same_order(one: Run, other: Run) -> bool:
     synchronization stands for other work. A synchronization that an edit took away says nothing.
     """
 
-    def key(run: Run, number: int | None) -> tuple[Place, int] | None:
+    def key(run: Run, number: int | None) -> tuple[Occurrence, int] | None:
         if number is None:
             return None
         return run.calls[run.operations[number].call].place, run.operations[number].node
@@ -380,7 +380,7 @@ def same_order(one: Run, other: Run) -> bool:
             for each in run.operations
         }
 
-    def on_cpu(run: Run) -> dict[Place, set[object]]:
+    def on_cpu(run: Run) -> dict[Occurrence, set[object]]:
         return {
             each.place: {key(run, w) for w in each.waits}
             for each in run.calls
