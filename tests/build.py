@@ -323,6 +323,7 @@ class Export(ExportFile):
         process: int = 1,
         thread: int | None = None,
         callchain: int | None = None,
+        event: int | None = None,
     ) -> Self:
         """Add a synchronizing call and, unless `sync_type` is None, the wait CUPTI reports."""
         number = self._next_correlation(process)
@@ -341,6 +342,7 @@ class Export(ExportFile):
             correlationId=number,
             globalPid=global_pid(process),
             syncType=SYNC_TYPES[sync_type],
+            eventId=event,
         )
 
     def graph_launch(
