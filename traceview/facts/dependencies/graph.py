@@ -254,11 +254,11 @@ class _Builder:
         with np.errstate(over="ignore"):
             idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
         queued = behind & launched & ~idle
-        self.pitch = _median(since[queued & (since <= NEAR_NS) & (since >= 0)], PITCH_NS)
+        self.pitch = _usual(since[queued & (since <= 2 * PITCH_NS) & (since >= 0)], PITCH_NS)
         first = np.ones(len(previous), bool)
         first[1:] = self.launch[1:] != self.launch[:-1]
         sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
-        self.latency = _median(held[sample], LATENCY_NS)
+        self.latency = _usual(held[sample], LATENCY_NS)
         rows = np.flatnonzero(behind)
         lag = np.full(len(rows), self.pitch)
         # Work launched on an idle stream did not wait for it.
@@ -439,12 +439,12 @@ class _Builder:
         item, does = item[chosen], every.does[chosen]
         names = self.trace.recorded("api_calls").texts("name")
         frees = names.matching(_frees)[every.call[chosen]]
-        copying = np.isin(does, [CallKind.COPY, CallKind.COPY_ASYNC])
+        copying = np.isin(does, _COPYING)
         self._copies(item[copying])
         syncing = (does == CallKind.SYNCHRONIZE) | frees
         kind, stream = self._recorded_waits(every.call[chosen])
         whole = syncing & (frees | (kind == _CONTEXT))
-        self._whole(item[whole], np.full(int(whole.sum()), -1))
+        self._whole(item[whole], np.where(kind == _CONTEXT, stream, -1)[whole])
         known = syncing & ~frees & (kind == _STREAM)
         self._whole(item[known], stream[known])
         rest = item[syncing & ~whole & ~known]
@@ -456,19 +456,33 @@ class _Builder:
         on = self._ended_last(rest, self.end[rest], self.start[rest], calls=True)
         found = on >= 0
         self._add_waits(rest[found], on[found])
-        edges = self._bound(self.end)
-        # The time of a call that did not wait, per kind; its own time is no more than that.
-        waited = np.diff(edges.first) > 0
-        of = edges.of
-        ready = np.full(len(self.start), _NEVER)
-        np.maximum.at(ready, of, self.end[edges.on])
-        held = waited & (ready > self.start)
-        idle = waited & ~held
-        idle[self.calls :] = held[self.calls :] = False
-        syncs = np.flatnonzero(idle[: self.calls] & (self.does == CallKind.SYNCHRONIZE))
-        usual = _median(own[syncs], SYNC_NS)
-        own[held] = np.minimum(own[held], usual)
-        return edges
+        self._judge_waits(own)
+        return self._bound(self.end)
+
+    def _judge_waits(self, own: Array) -> None:
+        """The lag of waits, which of them held their call up, and in `own` its time without them.
+
+        A synchronization with nothing left to wait for shows what it costs by itself.
+        """
+        of, on = (np.concatenate([groups.NO_ROWS, *each]) for each in (self.of, self.on))
+        does = self.does[of]
+        since, begun = self.end[of] - self.end[on], self.end[on] > self.start[of]
+        syncs = does == CallKind.SYNCHRONIZE
+        waits = np.zeros(self.calls, bool)
+        waits[of[begun]] = True
+        free = ~waits & (self.does == CallKind.SYNCHRONIZE)
+        cost = _usual(own[: self.calls][free], SYNC_NS)
+        # Of the works that a call waits for the last one counts.
+        tail = np.full(self.calls, _NEVER)
+        np.maximum.at(tail, of[syncs & begun], -since[syncs & begun])
+        usual = _usual(-tail[tail > _NEVER], TAIL_NS)
+        held = begun | (syncs & (since <= usual) & (own[of] > cost))
+        # A call with work of its own, as cudaFree, may have been done with the wait long before.
+        held &= syncs | np.isin(does, _COPYING) | (since <= 2 * usual)
+        own[of[held]] = np.minimum(own[of[held]], cost)
+        lag = np.full(len(of), usual)
+        self.of, self.on, self.lag = [of], [on], [lag]
+        self.kind, self.loose = [np.full(len(of), Edge.WAIT, np.uint8)], [~held]
 
     def _copies(self, item: Array) -> None:
         """Blocking copies wait for their own operations."""
@@ -480,7 +494,10 @@ class _Builder:
         self._add_waits(self.launch[of].astype(np.int64), of)
 
     def _recorded_waits(self, call: Array) -> tuple[Array, Array]:
-        """What each call waits for as recorded: a context, a stream (a row of streams), unknown."""
+        """What each call waits for as recorded: a context, a stream (a row of streams), unknown.
+
+        Of a context that is known, −2 − its id stands for the stream.
+        """
         syncs, calls = self.trace.recorded("synchronizations"), self.trace.recorded("api_calls")
         kind, stream = np.zeros(len(call), np.uint8), np.full(len(call), -1, np.int64)
         names = calls.texts("name")
@@ -497,7 +514,8 @@ class _Builder:
         texts = syncs.texts("kind")
         context, by_stream = texts.isin(["context"]), texts.isin(["stream"])
         found = np.flatnonzero(row >= 0)
-        kind[found[context[row[found]]]] = _CONTEXT
+        contexts = found[context[row[found]]]
+        kind[contexts], stream[contexts] = _CONTEXT, -2 - syncs["context_id"][row[contexts]]
         found = found[by_stream[row[found]] & ~syncs.is_null("stream_id")[row[found]]]
         rows, streams = row[found], self.ops.streams
         ids = groups.group(
@@ -528,6 +546,8 @@ class _Builder:
                 fits = (self.process == process) & (self.launch >= 0)
                 if wanted >= 0:
                     fits &= self.stream == wanted
+                elif wanted < -1:
+                    fits &= self.ops.streams[self.stream, 2] == -2 - wanted
                 ops = np.flatnonzero(fits)
                 at = np.searchsorted(self.start[calls], self.launched_ns[ops], side="right")
                 ops, at = ops[at < len(calls)], at[at < len(calls)]
@@ -554,17 +574,11 @@ class _Builder:
         order = groups.order_of(of)
         of, on, lag, kind, loose = of[order], on[order], lag[order], kind[order], loose[order]
         since = time[of] - np.where(kind == Edge.LAUNCH, self.start[on], self.end[on])
-        waiting = kind == Edge.WAIT
-        if waiting.any():
-            tails = since[waiting & (self.end[on] > self.start[of])]
-            lag[waiting] = _median(tails, TAIL_NS)
         expected = np.where(loose, _NEVER, time[of] - since + lag)
         first = np.searchsorted(of, np.arange(len(self.start) + 1), side="left")
         latest = np.full(len(self.start), _NEVER)
         np.maximum.at(latest, of, expected)
         binding = (expected == latest[of]) & ~loose
-        # A call that found its work done waited for nothing: none of its edges is binding.
-        binding &= ~(waiting & (self.end[on] <= self.start[of]))
         lag = np.where(binding, since, np.minimum(lag, since - loose))
         return Edges(first, row_numbers(on), lag, kind)
 
@@ -597,6 +611,7 @@ class _Builder:
 
 _NEVER = int(np.iinfo(np.int64).min) // 4
 _LOOKS = 16
+_COPYING = (CallKind.COPY, CallKind.COPY_ASYNC)
 _MOST_THREADS = 32
 _CONTEXT, _STREAM = 1, 2
 
@@ -638,5 +653,11 @@ def _latest_before(end: Array, opens: Mask, own: bool = False) -> Array:
     return latest if own else np.concatenate((latest[:1], latest[:-1]))
 
 
-def _median(values: Array, otherwise: int) -> int:
-    return int(np.median(values)) if len(values) else otherwise
+def _usual(values: Array, otherwise: int) -> int:
+    """What an edge takes where nothing else holds its item up: little of what is seen.
+
+    Among short kernels launched one by one most starts are late by their launch, so that a median
+    would take that for the pitch of the stream.
+    """
+    return int(np.quantile(values, 0.1)) if len(values) else otherwise
+
