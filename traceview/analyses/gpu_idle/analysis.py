@@ -227,7 +227,7 @@ def _causes(trace: Trace, gaps: Gaps) -> Table:
             "device_id": trace.devices["device_id"][device],
             "host_id": device_hosts(trace)[device],
             "cause": Texts.of(each.name for each in cause),
-            "gaps": groups.count(each),
+            "gaps": groups.distinct(each, gaps.gap),
             "idle_ns": idle,
             "share_pct": _share_of_device_pct(device, idle),
             "steady_idle_ns": groups.sums(each, np.where(gaps.one_time, 0, gaps.idle_ns)),

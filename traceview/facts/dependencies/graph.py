@@ -207,9 +207,7 @@ class _Builder:
         self.kind: list[Array] = []
         self.loose: list[Array] = []
 
-    def add(
-        self, of: Array, on: Array, lag: Array, kind: Edge, loose: Mask | None = None
-    ) -> None:
+    def add(self, of: Array, on: Array, lag: Array, kind: Edge, loose: Mask | None = None) -> None:
         """Add edges; `loose` are those that did not hold their item up, whatever their lag."""
         self.of.append(of)
         self.on.append(on)
@@ -411,7 +409,8 @@ class _Builder:
                         int((self.thread[both] == threads[each]).sum()) for each in (one, two)
                     )
                     apart = self.start[both[changes]] >= self.end[both[changes - 1]]
-                    if TURNS * len(changes) > 2 * least or not apart.all():
+                    rare = least < 2 * TURNS
+                    if rare or TURNS * len(changes) > 2 * least or not apart.all():
                         continue
                     of.append(both[changes])
                     on.append(both[changes - 1])
@@ -579,7 +578,7 @@ class _Builder:
         latest = np.full(len(self.start), _NEVER)
         np.maximum.at(latest, of, expected)
         binding = (expected == latest[of]) & ~loose
-        lag = np.where(binding, since, np.minimum(lag, since - loose))
+        lag = np.where(binding, since, np.minimum(lag, since - 1))
         return Edges(first, row_numbers(on), lag, kind)
 
     def _order(self, begin: Edges, finish: Edges) -> RowNumbers:
@@ -660,4 +659,3 @@ def _usual(values: Array, otherwise: int) -> int:
     would take that for the pitch of the stream.
     """
     return int(np.quantile(values, 0.1)) if len(values) else otherwise
-

@@ -2,12 +2,12 @@
 
 A gap is walked back from its end along what held up the work that ended it (see
 `facts.dependencies.blame`). Each part is one thing that the launching thread did, or that the work
-waited for, and that alone is its cause. What other threads did counts only where threads take turns.
+waited for, and that alone is its cause. What other threads did counts where threads take turns.
 
 Two things are laid over it. Where a synchronization let the GPU run dry, the ordinary work of
-launching after it belongs to that wait: without it the launches would have been made earlier, by as
-long as the wait lasted and no more. A pause or call longer than `OWN_WORK_NS` is no ordinary work of
-launching; it stays what it is. And what falls into compilation is compilation.
+launching after it belongs to that wait: without it the launches would have been made earlier, by
+as long as the wait lasted and no more. A pause or call longer than `OWN_WORK_NS` is no ordinary
+work of launching; it stays what it is. And what falls into compilation is compilation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.phases.compilation import compiling
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact, fact_without_ranges
 from traceview.vocabulary import causes
 
@@ -94,9 +94,9 @@ def gap_causes(trace: Trace) -> GapCauses:
     cause[drained] = causes.SYNC_DRAIN
     # A return from a wait that did not let the GPU run dry is a call like others.
     cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
-    late = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
-    compiles = compiling(trace, parts.start_ns[late], parts.end_ns[late])
-    cause[late[compiles]] = causes.COMPILATION
+    rows = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
+    compiles = compiling(trace, parts.start_ns[rows], parts.end_ns[rows])
+    cause[rows[compiles]] = causes.COMPILATION
     cause[lost_work.hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
     loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
     loading = np.zeros(len(gaps), bool)
@@ -160,14 +160,16 @@ def _causes(
     by_graph = mark_gaps(trace)[parts.gap]
     allocates = (does == CallKind.ALLOCATE) | mark(names.matching(_POOLS.match))
     loads = np.isin(does, [CallKind.LOAD, CallKind.LOOK_UP])
-    loads |= mark(first_launch_calls(trace)) & (calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False)
+    loads |= mark(first_launch_calls(trace)) & (
+        calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False
+    )
     overheads, jit = trace.recorded("overheads"), trace.recorded("jit_compilations")
     own = profiler_overheads(trace) & ~overheads.is_null("thread")
     profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
     # Loads from the driver's cache compile nothing.
     compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
-        ((kind == Part.UNKNOWN) | ~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
+        (~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
         (other & copying, causes.COPY_WAIT),
         (other | (kind == Part.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.dependencies.graph import predecessors
 from traceview.facts.idle.causes import gap_causes
 from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds, gap_launches
-from traceview.facts.dependencies.graph import predecessors
 from traceview.facts.operations.operations import (
     Kind,
     operations,

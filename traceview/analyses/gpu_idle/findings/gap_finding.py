@@ -78,7 +78,7 @@ def opening_sentence(trace: Trace, idle: LostIdle, lost: str, action: str) -> Wo
     """`The GPU sat idle for 147 ms (135 gaps) waiting …`; GPUs are numbered if several worked."""
     device, own, idle_ns = idle
     gpu = "The GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)
-    values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": int(own.sum())}
+    values: dict[str, Cell] = {"idle_ns": idle_ns, "gaps": gaps(trace).count(own)}
     # Rare samples stand for gaps without samples too, whose number is unknown.
     counted = " ({gaps:gap})" if gaps(trace).idle_ns[own].sum() >= idle_ns else ""
     return Wording(f"{gpu} sat idle for {{idle_ns}}{counted} {lost}.", action, values)
