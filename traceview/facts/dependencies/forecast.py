@@ -5,7 +5,7 @@ enough for a forecast, and a replay of them takes 10 ms. A step ends where its l
 as in `steps`; without steps the run counts as one.
 
 The error adds, as squares, the spread of the saving over the steps (95 % of the mean's), what the
-inferred edges make of it (the saving without them), and what the recorder's cost makes of it (the
+inferred edges make of it (the saving if recorded ones alone explained the same times), and what the recorder's cost makes of it (the
 saving if each call were cheaper by that).
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.dependencies import graph as dependencies
-from traceview.facts.dependencies.graph import INFERRED, Dependencies
+from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations
@@ -123,16 +123,40 @@ class Model:
         return round(float(saved.mean()))
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
-        inferred = np.isin(self.graph.begin.kind, list(INFERRED))
-        if not inferred.any():
+        if not len(self._recorded_alone[0]):
             return self.saved_ns(*edits)
+        rows, lag_ns = self._recorded_alone
 
-        def cut(changed: Changed) -> None:
-            # The binding lag goes to the next best edge, so that only the reaction changes.
-            changed.begin_ns[inferred] = np.iinfo(np.int64).min // 4
+        def recorded_alone(changed: Changed) -> None:
+            changed.begin_ns[rows] = lag_ns
 
-        before = self.durations(replay(self.graph, [cut]))
-        return float((before - self.durations(replay(self.graph, [cut, *edits]))).mean())
+        return float(
+            (self.recorded - self.durations(replay(self.graph, [recorded_alone, *edits]))).mean()
+        )
+
+    @cached_property
+    def _recorded_alone(self) -> tuple[Array, Integers]:
+        """Edges of items that something inferred held up, and their lags as if nothing had.
+
+        The recorded edge that would have been the last one then has the lag that was seen.
+        """
+        graph, edges = self.graph, self.graph.begin
+        inferred = np.isin(edges.kind, list(INFERRED)) & (edges.on >= 0)
+        held = np.zeros(len(graph), bool)
+        held[edges.of[inferred]] = True
+        rows = np.flatnonzero(held[edges.of] & (edges.on >= 0))
+        of, on, guess = edges.of[rows], edges.on[rows], inferred[rows]
+        launch = edges.kind[rows] == Edge.LAUNCH
+        ready = np.where(launch, graph.start_ns[on], graph.end_ns[on])
+        lag = edges.lag_ns[rows].copy()
+        last = np.full(len(graph), np.iinfo(np.int64).min)
+        np.maximum.at(last, of[~guess], (ready + lag)[~guess])
+        binds = ~guess & (ready + lag == last[of])
+        lag[binds] = (graph.start_ns[of] - ready)[binds]
+        # Nothing else is known of what only an inferred edge explains: it stays.
+        alone = last[of] == np.iinfo(np.int64).min
+        lag[guess & ~alone] = np.iinfo(np.int64).min // 4
+        return rows, lag
 
     def _mean_without_recorder(self, edits: Sequence[Edit]) -> float:
         def cheaper(changed: Changed) -> None:

@@ -101,7 +101,7 @@ class Dependencies:
     """The graph of a recording, or of the part that was launched in a window of time.
 
     Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start; the others the
-    rows `operation` of operations. `own_ns` is how long an item takes once all that it waits for is
+    rows `operation` of operations. `thread` is that of each call. `own_ns` is how long an item takes once all that it waits for is
     done. `begin` are the edges that an item begins behind, `finish` those that a call returns
     behind. `order` are the items such that each comes behind all that it waits for; ~item is where
     a waiting call returns.
@@ -111,6 +111,7 @@ class Dependencies:
     call: RowNumbers
     operation: RowNumbers
     item_of_call: RowNumbers
+    thread: Array
     start_ns: Integers
     end_ns: Integers
     own_ns: Integers
@@ -226,6 +227,7 @@ class _Builder:
             self.call,
             self.operation,
             self.item_of_call,
+            self.thread,
             self.start,
             self.end,
             own,
@@ -447,16 +449,29 @@ class _Builder:
         known = syncing & ~frees & (kind == _STREAM)
         self._whole(item[known], stream[known])
         rest = item[syncing & ~whole & ~known]
-        full = queue_full(self.trace)
-        if full.by_thread:
-            rows = self.item_of_call[np.flatnonzero(full.held_ns > 0)]
-            rest = np.concatenate([rest, rows[rows >= 0]])
+        rest = np.concatenate([rest, self._behind_full_queue()])
         rest = groups.different(rest)
         on = self._ended_last(rest, self.end[rest], self.start[rest], calls=True)
         found = on >= 0
         self._add_waits(rest[found], on[found])
         self._judge_waits(own)
         return self._bound(self.end)
+
+    def _behind_full_queue(self) -> Array:
+        """Calls that enqueue work while the launch queue is full, and wait for room.
+
+        Between two that were held far longer than usual, all longer ones waited, too.
+        """
+        full = queue_full(self.trace)
+        enqueues = np.zeros(self.calls + 1, bool)
+        enqueues[self.launch] = True
+        result = [groups.NO_ROWS]
+        for thread, held in full.by_thread.items():
+            rows = np.flatnonzero(enqueues[:-1] & (self.thread == thread))
+            took = self.end[rows] - self.start[rows]
+            during = (self.start[rows] >= held.start[0]) & (self.end[rows] <= held.end[-1])
+            result.append(rows[during & (took > _usual(took, 0))])
+        return np.concatenate(result)
 
     def _judge_waits(self, own: Array) -> None:
         """The lag of waits, which of them held their call up, and in `own` its time without them.
@@ -477,8 +492,13 @@ class _Builder:
         usual = _usual(-tail[tail > _NEVER], TAIL_NS)
         held = begun | (syncs & (since <= usual) & (own[of] > cost))
         # A call with work of its own, as cudaFree, may have been done with the wait long before.
-        held &= syncs | np.isin(does, _COPYING) | (since <= 2 * usual)
-        own[of[held]] = np.minimum(own[of[held]], cost)
+        frees = does == CallKind.ALLOCATE
+        held &= ~frees | (since <= 2 * usual)
+        # What a call that enqueues work costs by itself: the quicker ones had room.
+        enqueues = ~syncs & np.isin(does, (CallKind.LAUNCH, CallKind.OTHER, *_COPYING))
+        launching = self.does == CallKind.LAUNCH
+        launch_cost = _usual(own[: self.calls][launching], cost)
+        own[of[held]] = np.minimum(own[of[held]], np.where(enqueues, launch_cost, cost)[held])
         lag = np.full(len(of), usual)
         self.of, self.on, self.lag = [of], [on], [lag]
         self.kind, self.loose = [np.full(len(of), Edge.WAIT, np.uint8)], [~held]

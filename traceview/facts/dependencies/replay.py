@@ -76,20 +76,28 @@ class Changed:
     def launch_at_once(self, operation: Array, group: Array) -> None:
         """The operations of each group are launched by its first call, as by one CUDA graph.
 
-        The other launch calls and the thread's time before them go, waits in between stay.
+        All that the launching threads did between the first and the last launch of a group goes,
+        but for waits: they wait as long.
         """
         graph = self.graph
         launch = graph.begin.kind == Edge.LAUNCH
         call_of = np.full(len(graph), -1, np.int64)
         call_of[graph.begin.of[launch]] = graph.begin.on[launch]
         call = call_of[operation]
-        operation, group = operation[call >= 0], group[call >= 0]
-        call = call[call >= 0]
+        operation, group, call = (each[call >= 0] for each in (operation, group, call))
+        if not len(call):
+            return
         order = np.lexsort((graph.start_ns[call], group))
-        first = np.ones(len(order), bool)
-        first[1:] = group[order][1:] != group[order][:-1]
-        leader = call[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-        others = np.unique(call[order][call[order] != leader])
+        first = np.flatnonzero(np.diff(group[order], prepend=group[order[0]] - 1))
+        begins = graph.start_ns[call[order[first]]]
+        ends = np.maximum.reduceat(graph.start_ns[call[order]], first)
+        leader = np.zeros(graph.calls, bool)
+        leader[call[order[first]]] = True
+        threads = np.isin(self.graph.thread, np.unique(self.graph.thread[call]))
+        start = graph.start_ns[: graph.calls]
+        at = np.searchsorted(begins, start, side="right") - 1
+        between = threads & (at >= 0) & (start <= ends[np.maximum(at, 0)]) & ~leader
+        others = np.flatnonzero(between)
         self.own_ns[others] = 0
         self.scale_pause(others, 0.0)
         chosen = self._of(graph.begin, operation) & launch
