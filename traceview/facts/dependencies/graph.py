@@ -100,11 +100,11 @@ class Edges:
 class Dependencies:
     """The graph of a recording, or of the part that was launched in a window of time.
 
-    Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start; the others the
-    rows `operation` of operations. `thread` is that of each call. `own_ns` is how long an item takes once all that it waits for is
-    done. `begin` are the edges that an item begins behind, `finish` those that a call returns
-    behind. `order` are the items such that each comes behind all that it waits for; ~item is where
-    a waiting call returns.
+    Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start, `thread` that of
+    each; the others are the rows `operation` of operations. `own_ns` is how long an item takes once
+    all that it waits for is done. `begin` are the edges that an item begins behind, `finish` those
+    that a call returns behind. `order` are the items such that each comes behind all that it waits
+    for; ~item is where a waiting call returns.
     """
 
     calls: int
@@ -253,12 +253,13 @@ class _Builder:
         held = self.op_start - self.launched_ns
         with np.errstate(over="ignore"):
             idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
-        queued = behind & launched & ~idle
-        self.pitch = _usual(since[queued & (since <= 2 * PITCH_NS) & (since >= 0)], PITCH_NS)
         first = np.ones(len(previous), bool)
         first[1:] = self.launch[1:] != self.launch[:-1]
         sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
         self.latency = _usual(held[sample], LATENCY_NS)
+        # Work that came no later than its launch takes does not show the pitch of its stream.
+        queued = behind & launched & ~idle & (held > self.latency)
+        self.pitch = _usual(since[queued & (since <= 2 * PITCH_NS) & (since >= 0)], PITCH_NS)
         rows = np.flatnonzero(behind)
         lag = np.full(len(rows), self.pitch)
         # Work launched on an idle stream did not wait for it.
@@ -487,8 +488,9 @@ class _Builder:
         free = ~waits & (self.does == CallKind.SYNCHRONIZE)
         cost = _usual(own[: self.calls][free], SYNC_NS)
         # Of the works that a call waits for the last one counts.
+        tails = begun & (syncs if (syncs & begun).any() else since <= 2 * TAIL_NS)
         tail = np.full(self.calls, _NEVER)
-        np.maximum.at(tail, of[syncs & begun], -since[syncs & begun])
+        np.maximum.at(tail, of[tails], -since[tails])
         usual = _usual(-tail[tail > _NEVER], TAIL_NS)
         held = begun | (syncs & (since <= usual) & (own[of] > cost))
         # A call with work of its own, as cudaFree, may have been done with the wait long before.
@@ -498,7 +500,13 @@ class _Builder:
         enqueues = ~syncs & np.isin(does, (CallKind.LAUNCH, CallKind.OTHER, *_COPYING))
         launching = self.does == CallKind.LAUNCH
         launch_cost = _usual(own[: self.calls][launching], cost)
-        own[of[held]] = np.minimum(own[of[held]], np.where(enqueues, launch_cost, cost)[held])
+        costs = np.where(enqueues, launch_cost, cost)
+        names = self.trace.recorded("api_calls").texts("name").codes[self.call]
+        alone = np.ones(self.calls, bool)
+        alone[of[held]] = False
+        for name in groups.different(names[of[held & frees]]).tolist():
+            costs[names[of] == name] = _usual(own[: self.calls][alone & (names == name)], cost)
+        own[of[held]] = np.minimum(own[of[held]], costs[held])
         lag = np.full(len(of), usual)
         self.of, self.on, self.lag = [of], [on], [lag]
         self.kind, self.loose = [np.full(len(of), Edge.WAIT, np.uint8)], [~held]
@@ -552,8 +560,8 @@ class _Builder:
     def _whole(self, item: Array, stream: Array) -> None:
         """Calls that wait for all work of their process, or of a stream, launched before them.
 
-        Of each stream the last operation since the thread's wait before counts: older ones have
-        been waited for.
+        Of each stream the last operation since the thread's wait before counts, and those that a
+        few waits before it waited for, in case these are edited away.
         """
         thread = self.thread[item]
         for number in groups.different(thread).tolist():
@@ -568,15 +576,18 @@ class _Builder:
                 elif wanted < -1:
                     fits &= self.ops.streams[self.stream, 2] == -2 - wanted
                 ops = np.flatnonzero(fits)
-                at = np.searchsorted(self.start[calls], self.launched_ns[ops], side="right")
-                ops, at = ops[at < len(calls)], at[at < len(calls)]
-                order = np.lexsort((ops, self.stream[ops], at))
-                ops, at = ops[order], at[order]
-                last = np.flatnonzero(np.append(groups.opens(at, self.stream[ops])[1:], True))
-                last = last[: len(ops)]
-                # Device-wide waits of one device only: another one's work may end later.
-                inside = self.op_end[ops[last]] <= self.end[calls[at[last]]]
-                self._add_waits(calls[at[last[inside]]], ops[last[inside]])
+                first = np.searchsorted(self.start[calls], self.launched_ns[ops], side="right")
+                # Of each stream the last operation before the wait that it is the first one for.
+                order = np.lexsort((ops, self.stream[ops], first))
+                ops, first = ops[order], first[order]
+                last = np.append(groups.opens(first, self.stream[ops])[1:], True)[: len(ops)]
+                ops, first = ops[last], first[last]
+                for later in range(_WAITS_BACK):
+                    inside = np.flatnonzero(first + later < len(calls))
+                    of, on = calls[first[inside] + later], ops[inside]
+                    # The work of another device may end later than a wait for one of them.
+                    ended = self.op_end[on] <= self.end[of]
+                    self._add_waits(of[ended], on[ended])
 
     def _add_waits(self, of: Array, on: Array) -> None:
         self.add(of, on + self.calls, np.full(len(of), TAIL_NS), Edge.WAIT)
@@ -629,7 +640,7 @@ class _Builder:
 
 
 _NEVER = int(np.iinfo(np.int64).min) // 4
-_LOOKS = 16
+_LOOKS, _WAITS_BACK = 16, 4
 _COPYING = (CallKind.COPY, CallKind.COPY_ASYNC)
 _MOST_THREADS = 32
 _CONTEXT, _STREAM = 1, 2
