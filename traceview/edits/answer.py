@@ -59,12 +59,23 @@ class ReplayQuality:
     recorded_items: int
 
 
+@record
+class NextLimit:
+    """What the program gains, with all edits, from a tenth less GPU work or CPU time, per step.
+
+    GPU work is that of all operations, CPU time that of calls, without waits, and between them.
+    """
+
+    gpu_ns: int
+    cpu_ns: int
+
+
 @dataclass(frozen=True, repr=False)
 class WhatIf(display.Drawn):
     """What edits of a program would win, in the order given, each on top of those before it.
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
-    are the time of the GPU as recorded and with all edits.
+    are the time of the GPU as recorded and with all edits, `next` what limits the program then.
     """
 
     path: str
@@ -76,6 +87,7 @@ class WhatIf(display.Drawn):
     edits: tuple[EditOutcome, ...]
     before: GpuTime
     after: GpuTime
+    next: NextLimit
     quality: ReplayQuality
 
     @property
@@ -141,6 +153,7 @@ def replayed(
     applied = [APPLY[each.kind](scope, each) for each in requests]
     outcomes = _outcomes(model, applied)
     before, is_exact = _recorded(model)
+    changes = [each.change for each in applied]
     return WhatIf(
         trace.path,
         tuple(str(name) for name in trace.devices.texts("name").decode() if name),
@@ -150,7 +163,8 @@ def replayed(
         outcomes[0].forecast.recorded_ns,
         outcomes,
         before,
-        _with(model, [each.change for each in applied]),
+        _with(model, changes),
+        _next(model, changes, outcomes[-1].forecast.saved_ns),
         ReplayQuality(is_exact, before.inferred_pct, len(model.graph), _items(trace)),
     )
 
@@ -179,6 +193,21 @@ def _with(model: Model, edits: Sequence[Edit]) -> GpuTime:
     for edit in edits:
         edit(changed)
     return gpu_time(model, changed, changed.replay())
+
+
+def _next(model: Model, edits: Sequence[Edit], saved_ns: int) -> NextLimit:
+    calls, items = model.graph.calls, len(model.graph)
+
+    def less_gpu(changed: Changed) -> None:
+        changed.scale(np.arange(calls, items), 0.9)
+
+    def less_cpu(changed: Changed) -> None:
+        changed.scale(np.arange(calls), 0.9)
+        changed.scale_pause(np.arange(calls), 0.9)
+
+    return NextLimit(
+        model.saved_ns(*edits, less_gpu) - saved_ns, model.saved_ns(*edits, less_cpu) - saved_ns
+    )
 
 
 def _items(trace: Trace) -> int:

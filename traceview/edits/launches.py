@@ -76,7 +76,8 @@ def _instance_of_operations(scope: Scope, hit: Array) -> Array:
     """
     trace, tree = scope.trace, range_tree(scope.trace)
     top = instances(trace, hit)
-    if (step := steps(trace).range).size and np.array_equal(np.flatnonzero(top >= 0), step):
+    step = steps(trace).range
+    if len(step) and np.array_equal(np.flatnonzero(top == np.arange(len(top))), np.sort(step)):
         of = step_of_operations(trace)
         return np.where(of >= 0, step[of], -1)
     return ancestors.nearest(top, tree.parent, attributed_operations(trace).range)

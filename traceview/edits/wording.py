@@ -96,17 +96,18 @@ def headline(answer: WhatIf) -> str:
 
 
 def limit(answer: WhatIf) -> str:
-    """How busy the GPU is before and after, and what takes most of the time that is left."""
-    before, after = answer.before, answer.after
+    """How busy the GPU is before and after, and what would win most next."""
+    before, after, per = answer.before, answer.after, per_step(answer)
     busy = f"{units.percent(before.busy_pct)} before, {units.percent(after.busy_pct)} after"
-    lead = f"GPU busy {busy}."
-    if not after.step_ns:
-        return lead
-    reason, time = max(after.idle_ns.items(), key=lambda each: each[1], default=("", 0.0))
-    per = per_step(answer)
-    if after.busy_ns >= time:
-        return f"{lead} Then its own work limits it: {units.duration(after.busy_ns)}{per}."
-    return f"{lead} Then {REASONS[reason]} limits it: {units.duration(time)}{per}."
+    gains = [(answer.next.gpu_ns, "GPU work"), (answer.next.cpu_ns, "CPU time")]
+    (most, what), (least, other) = sorted(gains, key=lambda each: -each[0])
+    if most <= 0:
+        return f"GPU busy {busy}. Then neither GPU work nor CPU time limits it."
+    more = f"{units.duration(max(least, 0))} for {other}"
+    return (
+        f"GPU busy {busy}. Then {what} limits it: a tenth less wins {units.duration(most)}{per}, "
+        f"against {more}."
+    )
 
 
 def parts(before: GpuTime, after: GpuTime) -> Iterator[tuple[str, str, float, float]]:
