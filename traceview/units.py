@@ -128,7 +128,12 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
 
 
 def with_error(nanoseconds: float, error_ns: float) -> str:
-    """A duration and its error in one unit, such as `24.9 ± 0.3 ms`; the error is rounded up."""
+    """A duration and its error in one unit, such as `24.9 ± 0.3 ms`; the error is rounded up.
+
+    Without an error, the duration.
+    """
+    if not error_ns:
+        return duration(nanoseconds)
     factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
     value, error = nanoseconds / factor, error_ns / factor
     digits = _decimals(value, 3) if value else _decimals(error, 2)
