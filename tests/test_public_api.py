@@ -33,7 +33,7 @@ TYPES = (
     "Skipped",
     "Table",
     "Trace",
-    "WhatIf",
+    "WhatIfReport",
 )
 SCREEN = (100, 40)
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")

@@ -8,7 +8,7 @@ imported from here, too:
     JobReport   the answer for a job of many ranks: each rank, who waits for whom, and why
     Result      the answer of one analysis: tables, findings, summary figures, charts
     Skipped     why an analysis could not answer, and how to record what it needs
-    WhatIf      what edits would win: the time per step with each, its error, and what limits then
+    WhatIfReport  what edits would win: the time per step with each, its error, and what limits then
     RunComparison  what changed between two sides of recordings
     Finding     what is wrong, what shows it, what to do, and how much time that can save
     Table       rows with declared columns; `to_pandas()` makes a frame of them
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from traceview.api.traces import convert, export, load, scrub
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
-    from traceview.edits.answer import WhatIf
+    from traceview.edits.answer import WhatIfReport
     from traceview.findings import Finding
     from traceview.ranks.job import JobReport
     from traceview.report import Report
@@ -57,7 +57,7 @@ __all__ = [
     "Table",
     "Trace",
     "TraceviewError",
-    "WhatIf",
+    "WhatIfReport",
     "__version__",
     "analyze",
     "analyze_ranks",
@@ -92,7 +92,7 @@ _HOMES = {
     "traceview.report": ("Report",),
     "traceview.tables": ("Table",),
     "traceview.trace": ("Selection", "Trace"),
-    "traceview.edits.answer": ("WhatIf",),
+    "traceview.edits.answer": ("WhatIfReport",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -213,7 +213,7 @@ def test_a_trace_of_torch_profiler(what_if, tmp_path):
 
 def test_the_answer_shows_itself():
     answer = traceview.what_if(TRAINING, "link 2x")
-    assert repr(answer).startswith("training.sqlite.xz · NVIDIA H200")
+    assert repr(answer).startswith("<WhatIfReport training.sqlite.xz · NVIDIA H200")
     snippet = answer._repr_html_()
     assert Page(snippet).elements[0] == ("div", {"class": "traceview"})
     assert "<script" not in snippet

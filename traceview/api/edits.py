@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceview.edits.answer import WhatIf
+    from traceview.edits.answer import WhatIfReport
     from traceview.edits.requests import EditRequest
     from traceview.trace import Trace
 
@@ -20,7 +20,7 @@ def what_if(
     strict: bool = False,
     peaks: str | Mapping[str, float] | Sequence[str] = (),
     ncu: str | Path | None = None,
-) -> WhatIf:
+) -> WhatIfReport:
     """Replay a recording with edits, each on top of those before it: the time per step, and why.
 
     Arguments:

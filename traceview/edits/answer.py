@@ -13,7 +13,7 @@ from traceview import display
 from traceview.edits import gpu_work, launches, pauses, waits
 from traceview.edits.limits import GpuTime, gpu_time
 from traceview.edits.requests import KINDS, EditRequest
-from traceview.edits.scope import AppliedEdit, Scope
+from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
 from traceview.facts.dependencies.forecast import Forecast, Model
 from traceview.facts.dependencies.replay import Changed, Edit
@@ -21,7 +21,7 @@ from traceview.records import record
 from traceview.trace import Trace
 from traceview.version import __version__
 
-APPLY: Mapping[str, Callable[[Scope, EditRequest], AppliedEdit]] = {
+APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {
     "kernel": gpu_work.kernels,
     "no-sync": waits.no_sync,
     "graph": launches.graph,
@@ -71,7 +71,7 @@ class NextLimit:
 
 
 @dataclass(frozen=True, repr=False)
-class WhatIf(display.Drawn):
+class WhatIfReport(display.Drawn):
     """What edits of a program would win, in the order given, each on top of those before it.
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
@@ -139,11 +139,11 @@ def replayed(
     requests: Sequence[EditRequest],
     ranges: Sequence[str] = (),
     excluded_ranges: Sequence[str] = (),
-) -> WhatIf:
+) -> WhatIfReport:
     """The answer for a recording with steps. Raises InputError for an edit that touches nothing."""
     if not requests:
         raise InputError("no edits were given", f"name one or more of: {', '.join(KINDS)}")
-    scope = Scope.of(trace, ranges, excluded_ranges)
+    scope = EditScope.of(trace, ranges, excluded_ranges)
     model = scope.model
     if not len(model.graph.operation):
         raise InputError(
@@ -154,7 +154,7 @@ def replayed(
     outcomes = _outcomes(model, applied)
     before, is_exact = _recorded(model)
     changes = [each.change for each in applied]
-    return WhatIf(
+    return WhatIfReport(
         trace.path,
         tuple(str(name) for name in trace.devices.texts("name").decode() if name),
         tuple(ranges),

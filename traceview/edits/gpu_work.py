@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.roofline.points import NEAR_PCT
 from traceview.edits.requests import EditRequest
-from traceview.edits.scope import AppliedEdit, Scope, globbed, no_match
+from traceview.edits.scope import AppliedEdit, EditScope, globbed, no_match
 from traceview.errors import InputError
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.kernel_labels import kernel_labels
@@ -26,7 +26,7 @@ _HOST = ("H2D", "D2H")
 _PAGEABLE = "pageable"
 
 
-def kernels(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def kernels(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels whose demangled, base or readable name matches take a part of their time."""
     table, chosen = scope.trace.recorded("kernels"), _rows(scope, Kind.KERNEL)
     labels = kernel_labels(scope.trace)
@@ -40,7 +40,7 @@ def kernels(scope: Scope, asked: EditRequest) -> AppliedEdit:
     return _scaled(scope, asked, rows, "kernel")
 
 
-def copies(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def copies(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Copies whose direction, such as D2H, matches take a part of their time."""
     chosen, pattern = _rows(scope, Kind.COPY), globbed(asked.target)
     directions = scope.trace.recorded("copies").texts("direction")
@@ -51,7 +51,7 @@ def copies(scope: Scope, asked: EditRequest) -> AppliedEdit:
     return _scaled(scope, asked, rows, "copy")
 
 
-def link(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def link(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Copies between host and GPU take a part of their time."""
     table, chosen = scope.trace.recorded("copies"), _rows(scope, Kind.COPY)
     directions = table.texts("direction")
@@ -64,19 +64,19 @@ def link(scope: Scope, asked: EditRequest) -> AppliedEdit:
     return _scaled(scope, asked, rows, "copy", pageable_ns=_time(scope, slow))
 
 
-def _rows(scope: Scope, kind: Kind) -> Array:
+def _rows(scope: EditScope, kind: Kind) -> Array:
     """The selected operations of a kind that are in the graph."""
     return np.flatnonzero(scope.operations & (operations(scope.trace).kind == kind))
 
 
-def _time(scope: Scope, rows: Array) -> float:
+def _time(scope: EditScope, rows: Array) -> float:
     """Their time per step."""
     measured = scope.measured_operations(rows)
     return scope.per_step(int(operations(scope.trace).duration_ns[measured].sum()))
 
 
 def _scaled(
-    scope: Scope, asked: EditRequest, rows: Array, noun: str, **values: float
+    scope: EditScope, asked: EditRequest, rows: Array, noun: str, **values: float
 ) -> AppliedEdit:
     items = scope.model.operations(rows)
 
@@ -87,7 +87,7 @@ def _scaled(
     return AppliedEdit(asked, noun, number, _time(scope, rows), change, values)
 
 
-def _by_time(scope: Scope, rows: Array, names: Texts) -> Counter[str]:
+def _by_time(scope: EditScope, rows: Array, names: Texts) -> Counter[str]:
     """The time of some operations by name in their own table."""
     ops = operations(scope.trace)
     code = names.codes[ops.row[rows]]
@@ -104,7 +104,7 @@ def _by_time(scope: Scope, rows: Array, names: Texts) -> Counter[str]:
 # be above the other ceiling there. Kernels near none, or of unknown bytes and FLOP, stay.
 
 
-def gpu(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def gpu(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels take as long as their nearest ceiling has it on another GPU."""
     product = product_named(asked.target)
     chosen, trace = _rows(scope, Kind.KERNEL), scope.trace

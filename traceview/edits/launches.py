@@ -7,7 +7,7 @@ import numpy as np
 from traceview import groups
 from traceview.edits.ranges import instances, named_ranges, no_range
 from traceview.edits.requests import EditRequest
-from traceview.edits.scope import AppliedEdit, Scope
+from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
 from traceview.facts.dependencies.forecast import RECORDER_CALL_NS
 from traceview.facts.dependencies.replay import Changed
@@ -25,7 +25,7 @@ _HOLDS = (CallKind.SYNCHRONIZE, CallKind.COPY)
 _STAYS = (*_HOLDS, CallKind.COPY_ASYNC, CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP)
 
 
-def graph(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """What each instance of a range launches is launched at once, up to where the CPU waits."""
     trace, graph_ = scope.trace, scope.model.graph
     ops, calls = operations(trace), api_calls(trace)
@@ -62,14 +62,14 @@ def graph(scope: Scope, asked: EditRequest) -> AppliedEdit:
     )
 
 
-def _calls_time(scope: Scope, item: Array) -> int:
+def _calls_time(scope: EditScope, item: Array) -> int:
     """The time that measured calls take by themselves."""
     rows = scope.measured_calls(scope.model.graph.call[item])
     calls = api_calls(scope.trace)
     return int((calls.end_ns[rows] - calls.start_ns[rows]).sum())
 
 
-def _instance_of_operations(scope: Scope, hit: Array) -> Array:
+def _instance_of_operations(scope: EditScope, hit: Array) -> Array:
     """The range instance in which each operation was launched, −1 outside of all.
 
     Where the ranges are steps, autograd's launches belong to the step of the main thread.
@@ -83,7 +83,7 @@ def _instance_of_operations(scope: Scope, hit: Array) -> Array:
     return ancestors.nearest(top, tree.parent, attributed_operations(trace).range)
 
 
-def _waits_before(scope: Scope, rows: Array, blocking: Array) -> Integers:
+def _waits_before(scope: EditScope, rows: Array, blocking: Array) -> Integers:
     """How many waits of its process came before the launch of each operation."""
     calls, ops = api_calls(scope.trace), operations(scope.trace)
     process = scope.trace.recorded("api_calls")["process"]
@@ -94,7 +94,7 @@ def _waits_before(scope: Scope, rows: Array, blocking: Array) -> Integers:
     return result
 
 
-def _calls_between(scope: Scope, rows: Array, group: Integers) -> Array:
+def _calls_between(scope: EditScope, rows: Array, group: Integers) -> Array:
     """Items of further calls between the first and last launch of a group on a thread.
 
     Queries and events go with the launches around them; what waits, allocates or loads stays.
@@ -121,7 +121,7 @@ def _calls_between(scope: Scope, rows: Array, group: Integers) -> Array:
     return others[result & ~launching[others]]
 
 
-def no_recorder(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Each call takes less by what the recorder adds to one."""
     if scope.trace.recorder == TORCH_PROFILER:
         raise InputError(

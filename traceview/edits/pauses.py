@@ -17,7 +17,7 @@ from traceview import groups, intervals
 from traceview.edits.places import LinePlace, line_place, place_text
 from traceview.edits.ranges import named_ranges, no_range, windows
 from traceview.edits.requests import EditRequest
-from traceview.edits.scope import AppliedEdit, Scope, globbed, no_match
+from traceview.edits.scope import AppliedEdit, EditScope, globbed, no_match
 from traceview.errors import InputError
 from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed
@@ -32,7 +32,7 @@ from traceview.trace.program_files import is_library
 class _Pauses:
     """The pauses of threads before their calls: items, rows of api_calls, threads and times."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: EditScope) -> None:
         graph, calls = scope.model.graph, api_calls(scope.trace)
         kind, lag = graph.begin.kind, graph.begin.lag_ns
         edges = np.flatnonzero(((kind == Edge.THREAD) | (kind == Edge.HAND_OVER)) & (lag > 0))
@@ -48,7 +48,7 @@ class _Pauses:
         return len(self.item)
 
 
-def cpu(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def cpu(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """The threads take a part of their time at a line, in a function or in a range."""
     pauses = _Pauses(scope)
     fraction = _fraction(scope, asked.target, pauses)
@@ -70,7 +70,7 @@ def cpu(scope: Scope, asked: EditRequest) -> AppliedEdit:
     )
 
 
-def _fraction(scope: Scope, text: str, pauses: _Pauses) -> npt.NDArray[np.float64]:
+def _fraction(scope: EditScope, text: str, pauses: _Pauses) -> npt.NDArray[np.float64]:
     """The part of each pause at the place that a text names: a line, a function, a range."""
     samples, trace = _Samples(scope), scope.trace
     line = line_place(text)
@@ -94,7 +94,7 @@ def _fraction(scope: Scope, text: str, pauses: _Pauses) -> npt.NDArray[np.float6
     raise no_match("sampled function or range", text, names)
 
 
-def _in_ranges(scope: Scope, hit: Mask, pauses: _Pauses) -> npt.NDArray[np.float64]:
+def _in_ranges(scope: EditScope, hit: Mask, pauses: _Pauses) -> npt.NDArray[np.float64]:
     result = np.zeros(len(pauses))
     for thread, rows in groups.rows_of(pauses.thread).items():
         window = windows(scope.trace, hit, thread)
@@ -106,7 +106,7 @@ def _in_ranges(scope: Scope, hit: Mask, pauses: _Pauses) -> npt.NDArray[np.float
 class _Samples:
     """The Python samples of a trace, and the lines and functions on their stacks."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: EditScope) -> None:
         self.scope = scope
         self.table = scope.trace.recorded("python_samples")
         self.frames = scope.trace.recorded("python_frames")

@@ -40,14 +40,14 @@ class AppliedEdit:
 
 
 @record
-class Scope:
+class EditScope:
     """A recording with its model. Edits touch only what was launched in the selected ranges."""
 
     trace: Trace
     selected: Trace
 
     @classmethod
-    def of(cls, trace: Trace, ranges: Sequence[str], exclude: Sequence[str]) -> Scope:
+    def of(cls, trace: Trace, ranges: Sequence[str], exclude: Sequence[str]) -> EditScope:
         """Raises InputError for a glob that matches no range."""
         if not (ranges or exclude):
             return cls(trace, trace)

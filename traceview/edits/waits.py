@@ -10,7 +10,7 @@ from traceview import groups
 from traceview.edits.places import line_place, wait_lines
 from traceview.edits.ranges import named_ranges
 from traceview.edits.requests import EditRequest
-from traceview.edits.scope import AppliedEdit, Scope, globbed, no_match
+from traceview.edits.scope import AppliedEdit, EditScope, globbed, no_match
 from traceview.errors import InputError
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.operations import copies
@@ -25,7 +25,7 @@ from traceview.tables import Array, Mask
 _WAITING = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
 
 
-def no_sync(scope: Scope, asked: EditRequest) -> AppliedEdit:
+def no_sync(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Synchronizations, and copies that block for a result, wait for nothing."""
     every, graph = waits(scope.trace), scope.model.graph
     able = np.flatnonzero(_removable(scope))
@@ -50,7 +50,7 @@ def no_sync(scope: Scope, asked: EditRequest) -> AppliedEdit:
     )
 
 
-def _removable(scope: Scope) -> Mask:
+def _removable(scope: EditScope) -> Mask:
     """True for the waits that can be removed: not for uploads, whose bytes the CPU moves itself."""
     trace = scope.trace
     every, graph, ops = waits(trace), scope.model.graph, operations(trace)
@@ -62,7 +62,7 @@ def _removable(scope: Scope) -> Mask:
     return result
 
 
-def _at(scope: Scope, text: str, rows: Array) -> Mask:
+def _at(scope: EditScope, text: str, rows: Array) -> Mask:
     """True for the waits at a line, else by the name of the call or what called it, else in a
     range.
     """
@@ -81,7 +81,7 @@ def _at(scope: Scope, text: str, rows: Array) -> Mask:
     return hit
 
 
-def _no_wait(scope: Scope, text: str, rows: Array) -> InputError:
+def _no_wait(scope: EditScope, text: str, rows: Array) -> InputError:
     """The error for a place without waits, with the lines or the names of those that there are."""
     trace, every = scope.trace, waits(scope.trace)
     if line_place(text):

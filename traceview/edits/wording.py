@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from traceview import units
-from traceview.edits.answer import EditOutcome, WhatIf
+from traceview.edits.answer import EditOutcome, WhatIfReport
 from traceview.edits.limits import GpuTime
 from traceview.edits.scope import AppliedEdit
 
@@ -24,7 +24,7 @@ _LEAST_SPEEDUP = 1.05
 _PLURALS = {"copy": "copies", "launch": "launches"}
 
 
-def per_step(answer: WhatIf) -> str:
+def per_step(answer: WhatIfReport) -> str:
     """What times are of: ` per step`, or nothing where they are of the run."""
     return " per step" if answer.steps else ""
 
@@ -52,7 +52,7 @@ def _factor(edit: AppliedEdit) -> str:
     return f"× {asked.factor:g}"
 
 
-def touches(edit: AppliedEdit, answer: WhatIf) -> str:
+def touches(edit: AppliedEdit, answer: WhatIfReport) -> str:
     """What an edit touches, such as `412 kernels, 18.2 ms per step`."""
     per, number = per_step(answer), _number(edit.items)
     noun = edit.noun if number == "1" else _PLURALS.get(edit.noun, f"{edit.noun}s")
@@ -80,7 +80,7 @@ def difference(outcome: EditOutcome) -> str:
     return units.difference(-outcome.saved_ns) if outcome.saved_ns else "0"
 
 
-def headline(answer: WhatIf) -> str:
+def headline(answer: WhatIfReport) -> str:
     """The time as recorded and with all edits."""
     last, per = answer.forecast, per_step(answer)
     before = units.duration(answer.recorded_ns)
@@ -95,7 +95,7 @@ def headline(answer: WhatIf) -> str:
     return f"{after} instead of {before}{per}: {share} {word}{times}."
 
 
-def limit(answer: WhatIf) -> str:
+def limit(answer: WhatIfReport) -> str:
     """How busy the GPU is before and after, and what would win most next."""
     before, after, per = answer.before, answer.after, per_step(answer)
     busy = f"{units.percent(before.busy_pct)} before, {units.percent(after.busy_pct)} after"
@@ -119,7 +119,7 @@ def parts(before: GpuTime, after: GpuTime) -> Iterator[tuple[str, str, float, fl
         yield reason, f"idle: {REASONS[reason]}", one, other
 
 
-def notes(answer: WhatIf) -> Iterator[str]:
+def notes(answer: WhatIfReport) -> Iterator[str]:
     """What to know about some edits."""
     for outcome in answer.edits:
         edit, per = outcome.applied, per_step(answer)
@@ -159,7 +159,7 @@ def _roofline(edit: AppliedEdit) -> str:
     )
 
 
-def quality(answer: WhatIf) -> str:
+def quality(answer: WhatIfReport) -> str:
     """How good the model is: the unchanged replay, inferred edges, and the terms of the error."""
     of, last = answer.quality, answer.forecast
     same = "is the recording to the nanosecond" if of.is_exact else "differs from the recording"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from traceview import units
 from traceview.edits import wording
-from traceview.edits.answer import WhatIf
+from traceview.edits.answer import WhatIfReport
 from traceview.render.document import Document, Grid, GridRow, ScoreTile, Section
 
 AS_RECORDED = "as recorded"
 
 
-def what_if_document(answer: WhatIf) -> Document:
+def what_if_document(answer: WhatIfReport) -> Document:
     """A row per edit, each on top of those before it, and the parts of a step before and after."""
     return Document(
         title=answer.name,
@@ -30,13 +30,13 @@ def what_if_document(answer: WhatIf) -> Document:
     )
 
 
-def facts(answer: WhatIf) -> tuple[str, ...]:
+def facts(answer: WhatIfReport) -> tuple[str, ...]:
     """The GPUs and the steps that the answer rests on."""
     steps = units.counted(answer.steps, "step") if answer.steps else "the whole run"
     return (*dict.fromkeys(answer.gpus), steps)
 
 
-def _tiles(answer: WhatIf) -> tuple[ScoreTile, ...]:
+def _tiles(answer: WhatIfReport) -> tuple[ScoreTile, ...]:
     per, last = wording.per_step(answer).strip(), answer.forecast
     saved = units.difference(-last.saved_ns) if last.saved_ns else "0"
     busy = (units.percent(each.busy_pct) for each in (answer.before, answer.after))
@@ -53,7 +53,7 @@ def _tiles(answer: WhatIf) -> tuple[ScoreTile, ...]:
     )
 
 
-def _edits(answer: WhatIf) -> Grid:
+def _edits(answer: WhatIfReport) -> Grid:
     first = GridRow((AS_RECORDED, "", units.duration(answer.recorded_ns), ""))
     rows = (
         GridRow(
@@ -70,7 +70,7 @@ def _edits(answer: WhatIf) -> Grid:
     return Grid(("edit", "touches"), (first, *rows), numbers)
 
 
-def _parts(answer: WhatIf) -> Grid:
+def _parts(answer: WhatIfReport) -> Grid:
     rows = (
         GridRow((words, units.duration(before), units.duration(after)))
         for _, words, before, after in wording.parts(answer.before, answer.after)

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.edits import wording
-from traceview.edits.answer import WhatIf
+from traceview.edits.answer import WhatIfReport
 from traceview.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.what_if.document import AS_RECORDED, what_if_document
@@ -27,18 +27,18 @@ class ReplayRow:
     direction: str = ""
 
 
-def render_html(answer: WhatIf, version: str) -> str:
+def render_html(answer: WhatIfReport, version: str) -> str:
     """The page of an answer."""
     return rendered("what_if.html", Style(_STYLE), version=version, **_content(answer))
 
 
-def snippet(answer: WhatIf) -> str:
+def snippet(answer: WhatIfReport) -> str:
     """The answer as one HTML element, for a notebook."""
     style = Style((*_STYLE, "snippet.css"), within=".traceview")
     return rendered("what_if_snippet.html", style, **_content(answer))
 
 
-def _content(answer: WhatIf) -> dict[str, object]:
+def _content(answer: WhatIfReport) -> dict[str, object]:
     of = what_if_document(answer)
     most = max(answer.recorded_ns, *(each.forecast.replayed_ns for each in answer.edits), 1)
     rows = [ReplayRow(AS_RECORDED, "", _bar(answer.recorded_ns, 0, most), _recorded(answer), "")]
@@ -58,7 +58,7 @@ def _content(answer: WhatIf) -> dict[str, object]:
     return {"document": of, "rows": rows, "title": f"what if · {of.title}"}
 
 
-def _recorded(answer: WhatIf) -> str:
+def _recorded(answer: WhatIfReport) -> str:
     return units.duration(answer.recorded_ns)
 
 

@@ -7,7 +7,7 @@ has the time with its edit and all before it. Absent values are null.
 from __future__ import annotations
 
 from traceview.edits import wording
-from traceview.edits.answer import EditOutcome, NextLimit, ReplayQuality, WhatIf
+from traceview.edits.answer import EditOutcome, NextLimit, ReplayQuality, WhatIfReport
 from traceview.edits.limits import GpuTime
 from traceview.facts.dependencies.forecast import Forecast
 from traceview.render.base.json_shape import JsonKey, JsonShape, document, items_of
@@ -57,7 +57,7 @@ _QUALITY = JsonShape(
     items="calls and operations that were replayed",
 )
 WHAT_IF = JsonShape(
-    WhatIf,
+    WhatIfReport,
     JsonKey("headline", str, lambda answer, _: wording.headline(answer)),
     JsonKey("limit", str, lambda answer, _: wording.limit(answer)),
     "path gpus ranges excluded_ranges steps recorded_ns replayed_ns=forecast.replayed_ns",
@@ -76,6 +76,6 @@ WHAT_IF = JsonShape(
 )
 
 
-def render_json(answer: WhatIf, version: str) -> str:
+def render_json(answer: WhatIfReport, version: str) -> str:
     """The answer as one JSON document in ASCII."""
     return f"{written(document(WHAT_IF, answer, version))}\n"

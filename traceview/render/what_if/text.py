@@ -10,28 +10,29 @@ from rich.text import Text
 
 from traceview import units
 from traceview.edits import wording
-from traceview.edits.answer import WhatIf
+from traceview.edits.answer import WhatIfReport
 from traceview.render.base.columns import GAP
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn, grid, note_block
 from traceview.render.what_if.document import AS_RECORDED, facts
 
 _LEAST_NAME = 16
+_REPR = 90
 _ONE_LINE = 100
 """Least width in cells to show an edit and what it touches on one line."""
 
 
-def render_text(answer: WhatIf, *, width: int = 80, color: bool = False) -> str:
+def render_text(answer: WhatIfReport, *, width: int = 80, color: bool = False) -> str:
     """The answer in lines of at most `width` cells; with ANSI styles if `color`."""
     return drawn(_blocks(answer, width), width, color)
 
 
-def described(answer: WhatIf) -> str:
+def described(answer: WhatIfReport) -> str:
     """The `repr`: the text that the command prints."""
-    return render_text(answer).rstrip("\n")
+    return f"<WhatIfReport {render_text(answer, width=_REPR).rstrip()}>"
 
 
-def _blocks(answer: WhatIf, width: int) -> Iterator[RenderableType]:
+def _blocks(answer: WhatIfReport, width: int) -> Iterator[RenderableType]:
     about = " · ".join(facts(answer))
     name = shortened(visible(answer.name), width)
     lead = " · " if cell_len(name) + cell_len(about) + 3 <= width else "\n"
@@ -45,7 +46,7 @@ def _blocks(answer: WhatIf, width: int) -> Iterator[RenderableType]:
     yield Group(*(note_block("", each, "", SENTENCE) for each in listed))
 
 
-def _edits(answer: WhatIf, width: int) -> RenderableType:
+def _edits(answer: WhatIfReport, width: int) -> RenderableType:
     times = [wording.replayed(each) for each in answer.edits]
     saved = [wording.difference(each) for each in answer.edits]
     touched = [visible(wording.touches(each.applied, answer)) for each in answer.edits]
@@ -69,7 +70,7 @@ def _edits(answer: WhatIf, width: int) -> RenderableType:
     return rows
 
 
-def _parts(answer: WhatIf) -> RenderableType:
+def _parts(answer: WhatIfReport) -> RenderableType:
     rows = grid("", "right", "", "right")
     rows.add_row(Text(f"The GPU's time{wording.per_step(answer)}", "dim"), "", "", "")
     for _, words, before, after in wording.parts(answer.before, answer.after):
