@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -27,22 +28,30 @@ def named_ranges(trace: Trace, text: str) -> Mask:
     with or without a number at its end: `step_#` and `step` name `step_0`, `step_1`, …
     """
     tree = range_tree(trace)
+    if not len(tree.row):
+        return np.zeros(0, bool)
+    # Patterns are few: the texts of all paths would be made for a glob alone.
+    for without_number in (False, True):
+        found = _by_pattern(trace, text, without_number)
+        if found.any():
+            return found
     found = matching_ranges(trace, text)
-    if found.any() or not len(tree.row):
-        return found
-    table = trace.recorded("ranges").texts("name")
-    names = patterns_of([str(name) for name in table.values])
-    by_name = np.array([_names(name, text) for name in names], bool)
-    by_path = np.array([_names(path, text) for path in tree.patterns], bool)
-    found = by_name[picked(table.codes, tree.of_table)]
-    found |= by_path[tree.path_pattern[tree.path]]
     if not found.any() and text.lower() in (STEP, f"{STEP}s", f"{STEP}_#"):
         found[steps(trace).range] = True
     return found
 
 
-def _names(pattern: str, text: str) -> bool:
-    return text in (pattern, _NUMBER.sub("", pattern))
+def _by_pattern(trace: Trace, text: str, without_number: bool) -> Mask:
+    """True for the ranges whose name or path has numbers as # and then is a text."""
+    tree, names = range_tree(trace), trace.recorded("ranges").texts("name")
+
+    def hit(patterns: Iterable[str]) -> Mask:
+        fits = (text == (_NUMBER.sub("", each) if without_number else each) for each in patterns)
+        return np.array([*fits, False], bool)
+
+    found: Mask = hit(patterns_of(list(map(str, names.values))))[picked(names.codes, tree.of_table)]
+    found |= hit(tree.patterns)[tree.path_pattern[tree.path]]
+    return found
 
 
 def no_range(trace: Trace, text: str, what: str = "range", hint: str = "") -> InputError:

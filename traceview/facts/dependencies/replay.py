@@ -13,6 +13,7 @@ from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
+from traceview import groups
 from traceview.compiled import library
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.records import record
@@ -89,7 +90,7 @@ class Changed:
         first = np.ones(len(order), bool)
         first[1:] = group[order][1:] != group[order][:-1]
         leader = call[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-        others = np.unique(call[order][call[order] != leader])
+        others = groups.different(call[order][call[order] != leader])
         self.own_ns[others] = 0
         self.scale_pause(others, 0.0)
         chosen = self._of(graph.begin, operation) & launch
