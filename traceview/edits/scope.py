@@ -114,8 +114,9 @@ class EditScope:
 _MOST_LISTED = 5
 _NAME = 80
 """Characters of a name in an error."""
-_NEAR = 0.5
-"""Similarity, 0 to 1, from which a name counts as near: that of `lyernorm` and `layer_norm_fwd`."""
+_NEAR = 0.6
+"""Part of a word that a name has in order, from which it counts as near: `lyernorm` and
+`layer_norm_fwd` share 7 of 8 characters, `nope` and `copy` 2 of 4."""
 
 
 def globbed(text: str) -> re.Pattern[str]:

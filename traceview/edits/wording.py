@@ -165,15 +165,14 @@ def quality(answer: WhatIfReport) -> str:
     same = "is the recording to the nanosecond" if of.is_exact else "differs from the recording"
     inferred = units.percent(of.inferred_idle_pct)
     terms = [
-        f"{units.duration(last.spread_ns)} the spread over {units.counted(last.steps, 'step')}",
-        f"{units.duration(last.inferred_ns)} the inferred order",
-        f"{units.duration(last.recorder_ns)} the recorder's cost",
+        (last.spread_ns, f"the spread over {units.counted(last.steps, 'step')}"),
+        (last.inferred_ns, "the inferred order"),
+        (last.recorder_ns, "the recorder's cost"),
     ]
-    if last.steps < 2:
-        terms = terms[1:]
+    shown = ", ".join(f"{units.duration(term)} {what}" for term, what in terms if term)
     return (
-        f"A replay without edits {same}. {inferred} of the GPU's idle time rests on inferred "
-        f"order. In the ±: {', '.join(terms)}."
+        f"A replay without edits {same}. {inferred} of the GPU's idle time rests on inferred order."
+        + (f" In the ±: {shown}." if shown else "")
     )
 
 
