@@ -124,6 +124,8 @@ def test_an_edit_touches_the_selected_ranges_alone(replay):
     assert times(chosen) == [404, pytest.approx(404 - 400 / 5)]
     # Two steps at the pace of the CPU, the whole one behind them, and two of 4 µs of pitch.
     assert times(every)[1] == pytest.approx((20 + 20 + 408 + 4 + 4) / 5)
+    cheaper = replay(launch_bound(), "no-recorder", ranges="step_3")
+    assert times(cheaper)[1] == pytest.approx(200 - 4 * (5 - 5 / 3) / 5, abs=0.01)
     with pytest.raises(InputError, match="no range matches 'nowhere'"):
         replay(gpu_bound(), "kernel *=0", ranges="nowhere")
 
@@ -167,6 +169,7 @@ def test_without_steps_times_are_of_the_run(replay):
     ("edit", "message"),
     [
         ("kernel gem=0", r"no kernel matches 'gem'; closest: 'gemm_0', .*put \* around"),
+        ("link 2x", "no copies between host and GPU are recorded here; leave out link"),
         ("kernel zzz=0", "no kernel matches 'zzz'; there are: 'gemm_0'"),
         ("copy D2H=0", "no copy matches 'D2H'; the recording names no copy"),
         ("no-sync cudaStreamSynchronize", "has no synchronizations or blocking copies"),

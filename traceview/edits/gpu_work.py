@@ -57,7 +57,7 @@ def link(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     directions = table.texts("direction")
     rows = chosen[directions.isin(_HOST)[operations(scope.trace).row[chosen]]]
     if not len(rows):
-        raise no_match("copy between host and GPU", "", _by_time(scope, chosen, directions))
+        raise InputError("no copies between host and GPU are recorded here", "leave out link")
     pageable = table.texts("source_memory").isin([_PAGEABLE])
     pageable |= table.texts("destination_memory").isin([_PAGEABLE])
     slow = rows[pageable[operations(scope.trace).row[rows]]]

@@ -134,8 +134,12 @@ def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
         how = scope.trace.how_to_record("api_calls")
         raise InputError("the recording has no CUDA calls", f"record them with: {how}")
 
+    others = np.flatnonzero(~scope.calls[graph_.call])
+
     def change(changed: Changed) -> None:
+        kept = changed.own_ns[others]
         changed.cheaper_calls(RECORDER_CALL_NS)
+        changed.own_ns[others] = kept
 
     measured = scope.measured_calls(rows)
     calls = api_calls(scope.trace)

@@ -121,7 +121,7 @@ _NEAR = 0.6
 
 def globbed(text: str) -> re.Pattern[str]:
     """A glob with `*` and `?`, for whole names of either case; brackets stand for themselves."""
-    parts = re.split(r"([*?])", text)
+    parts = re.split(r"([*?])", re.sub(r"\*+", "*", text))
     wild = {"*": ".*", "?": "."}
     pattern = "".join(wild.get(part) or re.escape(part) for part in parts)
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -140,7 +140,7 @@ def no_match(
         return InputError(f"no {what} matches {text[:_NAME]!r}", f"the recording names no {what}")
     word = max(re.split(r"[*?\s]+", text.lower()), key=len)
     held = [name for name in ordered if word and word in name.lower()]
-    rank = {name: _similarity(word, name.lower()) for name in ordered[:2_000]}
+    rank = {name: _similarity(word, name.lower()) for name in ordered[:500]}
     near = sorted((n for n in rank if rank[n] >= _NEAR), key=lambda name: -rank[name])
     listed = [*dict.fromkeys([*held, *near])] or ordered
     shown = ", ".join(repr(_short(name)) for name in listed[:_MOST_LISTED])

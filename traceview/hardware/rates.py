@@ -124,7 +124,7 @@ def product_named(text: str) -> Rates:
 
     Raises InputError where none has the name.
     """
-    words = _MAKER.sub("", text).lower().split()
+    words = [word for word in text.lower().split() if word not in ("nvidia", "tesla", "geforce")]
     known = [rates for _, rates in _KNOWN]
     exact = [rates for rates in known if rates.product.lower().split() == words]
     begins = [rates for rates in known if words and rates.product.lower().split()[0] == words[0]]
