@@ -78,10 +78,10 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
         for kind, time in enumerate(np.bincount(parts.kind, length, len(Part)).tolist()):
             idle[_REASON[Part(kind)]] += time
         along_inferred += float(length[_behind_inferred(parts, inferred)].sum())
-    steps = max(int(np.count_nonzero(model.follows)), 1)
-    share = 1 / (steps * max(len(used), 1))
+    # Loops of several threads overlap: then a step is longer than its part of the window.
+    step_ns = float(model.durations(times).mean())
+    share = step_ns / (max(window.total(), 1) * max(len(used), 1))
     idle_ns: dict[str, float] = {reason: time * share for reason, time in idle.items() if time}
-    step_ns = window.total() / steps
     # A GPU without work at the ends of a window idles there for no known reason.
     rest = step_ns - busy * share - sum(idle_ns.values())
     if round(rest) > 0:
