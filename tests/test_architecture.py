@@ -42,7 +42,7 @@ LEVELS = (
     {"rules"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
-    {"ranking", "explanation"},
+    {"ranking", "explanation", "edits"},
     {"timeline"},
     {"report"},
     {"comparison"},

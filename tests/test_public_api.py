@@ -33,6 +33,7 @@ TYPES = (
     "Skipped",
     "Table",
     "Trace",
+    "WhatIfReport",
 )
 SCREEN = (100, 40)
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -76,6 +77,7 @@ def values(trace, report):
             [a_difference(each, 10, 20, place=each) for each in (HOSTILE, CONTROLS, "x" * 9_999)],
             before=(a_run(CONTROLS),),
         ),
+        "what if": traceview.what_if(trace, "kernel *=0.5", "graph step"),
         "no findings": traceview.analyze(trace, "launch-overhead"),
     }
 

@@ -150,3 +150,19 @@ def test_named_forms():
 def test_a_path_of_modules_does_not_repeat_the_name_around(path, shown):
     assert units.quantity("range_path", path) == shown
     assert units.quantity("file", path) == path
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "error_ns", "text"),
+    [
+        (24_910_000, 312_000, "24.9 ± 0.4 ms"),
+        (17_576_798, 2_402, "17.58 ± 0.01 ms"),
+        (553_000, 157_000, "553 ± 157 µs"),
+        (4_240_000, 6_580_000, "4.24 ± 6.58 ms"),
+        (200_000, 0, "200 µs"),
+        (0, 1_500, "0.0 ± 1.5 µs"),
+        (999, 1, "999 ± 1 ns"),
+    ],
+)
+def test_a_duration_and_its_error_have_one_unit(time_ns, error_ns, text):
+    assert units.with_error(time_ns, error_ns) == text

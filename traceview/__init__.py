@@ -8,6 +8,7 @@ imported from here, too:
     JobReport   the answer for a job of many ranks: each rank, who waits for whom, and why
     Result      the answer of one analysis: tables, findings, summary figures, charts
     Skipped     why an analysis could not answer, and how to record what it needs
+    WhatIfReport  what edits would win: the time per step with each, its error, and what limits then
     RunComparison  what changed between two sides of recordings
     Finding     what is wrong, what shows it, what to do, and how much time that can save
     Table       rows with declared columns; `to_pandas()` makes a frame of them
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from traceview.analyses.base import Result, Skipped
     from traceview.api.benchmarks import benchmark, compare_benchmarks
     from traceview.api.comparisons import baseline, compare, gate
+    from traceview.api.edits import what_if
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
     from traceview.api.reports import analyze, analyze_ranks
     from traceview.api.traces import convert, export, load, scrub
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
+    from traceview.edits.answer import WhatIfReport
     from traceview.findings import Finding
     from traceview.ranks.job import JobReport
     from traceview.report import Report
@@ -54,6 +57,7 @@ __all__ = [
     "Table",
     "Trace",
     "TraceviewError",
+    "WhatIfReport",
     "__version__",
     "analyze",
     "analyze_ranks",
@@ -70,11 +74,13 @@ __all__ = [
     "record",
     "recording",
     "scrub",
+    "what_if",
 ]
 _HOMES = {
     "traceview.analyses.base": ("Result", "Skipped"),
     "traceview.api.benchmarks": ("benchmark", "compare_benchmarks"),
     "traceview.api.comparisons": ("baseline", "compare", "gate"),
+    "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),
     "traceview.api.reports": ("analyze", "analyze_ranks"),
@@ -86,6 +92,7 @@ _HOMES = {
     "traceview.report": ("Report",),
     "traceview.tables": ("Table",),
     "traceview.trace": ("Selection", "Trace"),
+    "traceview.edits.answer": ("WhatIfReport",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

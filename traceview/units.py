@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 from traceview.records import record
@@ -125,6 +125,22 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
         digits = min(max(min(_decimals(time, 3), most), apart), _least_digit(factor))
         texts.append(f"{time:,.{digits}f}")
     return texts[0], f"{texts[1]} {unit}"
+
+
+def with_error(nanoseconds: float, error_ns: float) -> str:
+    """A duration and its error in one unit, such as `24.9 ± 0.3 ms`; the error is rounded up.
+
+    Without an error, the duration.
+    """
+    if not error_ns:
+        return duration(nanoseconds)
+    factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
+    value, error = nanoseconds / factor, error_ns / factor
+    digits = _decimals(value, 3) if value else _decimals(error, 2)
+    # One more digit where the error would round to nothing.
+    digits = min(digits + (0 < error < 0.5 * 10.0**-digits), _least_digit(factor))
+    shown = ceil(error * 10**digits - 1e-9) / 10**digits
+    return f"{value:,.{digits}f} ± {shown:,.{digits}f} {unit}"
 
 
 def difference(nanoseconds: float) -> str:

@@ -98,7 +98,7 @@ def test_a_report_imports_only_what_it_uses(options, unused, tmp_path):
 def test_help_describes_each_option_once(verb, capsys):
     assert run([verb, "--help"]) == 0
     shown = capsys.readouterr().out
-    command = import_module(f"traceview.cli.{verb}").command
+    command = import_module(f"traceview.cli.{verb.replace('-', '_')}").command
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert options
     for option in options:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from traceview.errors import InputError
 from traceview.hardware import FLOP_KINDS, KNOWN_CAPABILITIES, lanes_of, rates_of
-from traceview.hardware.rates import _KNOWN
+from traceview.hardware.rates import _KNOWN, product_named
 
 NAMES = {
     "NVIDIA H200": ("H200 SXM", 989.4e12),
@@ -112,3 +113,25 @@ def test_lanes(capability):
 def test_what_is_not_known_has_no_lanes():
     assert lanes_of("13.0") is None
     assert lanes_of("9.0", "bf16") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "product"),
+    [
+        ("H200", "H200 SXM"),
+        ("nvidia h100", "H100 SXM"),
+        ("H100 PCIe", "H100 PCIe"),
+        ("A100", "A100 SXM 80GB"),
+        ("A100 40GB", "A100 40GB"),
+        ("B200", "B200"),
+        ("GeForce RTX 4090", "RTX 4090"),
+    ],
+)
+def test_a_product_is_found_by_a_short_name(text, product):
+    assert product_named(text).product == product
+
+
+@pytest.mark.parametrize("text", ["", "H", "H100 PCIe 80GB SXM", "NVIDIA"])
+def test_another_name_is_an_error(text):
+    with pytest.raises(InputError, match=r"no rates are known of a GPU .*choose from: V100 SXM"):
+        product_named(text)

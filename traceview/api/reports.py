@@ -76,18 +76,29 @@ def analyzed(
 ) -> Report:
     """As `analyze`, with `beside` called for the prepared trace: see `report.analyze`."""
     from traceview import report
-    from traceview.errors import InputError
     from traceview.facts.ranges import selection
     from traceview.facts.steps.inferred import with_steps
-    from traceview.hardware import parse_figures
-    from traceview.trace import Selection, Trace
+    from traceview.trace import Selection
 
-    if not isinstance(trace, Trace):
-        raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
     only, ranges, exclude_ranges = (
         (names,) if isinstance(names, str) else tuple(names)
         for names in (options.only, options.ranges, options.exclude_ranges)
     )
+    trace = with_steps(prepared(trace, options), () if only else report.STARTED_WITH_STEPS)
+    if ranges or exclude_ranges:
+        trace = trace.but(selection=Selection(ranges, exclude_ranges))
+        selection.check(trace)
+    return report.analyze(trace, only, tables=tables, beside=beside)
+
+
+def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
+    """The trace with the further input of the options. Raises InputError if it is no Trace."""
+    from traceview.errors import InputError
+    from traceview.hardware import parse_figures
+    from traceview.trace import Trace
+
+    if not isinstance(trace, Trace):
+        raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
     if options.strict:
         trace = trace.but(strict=True)
     if options.peaks:
@@ -106,11 +117,7 @@ def analyzed(
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))
-    trace = with_steps(trace, () if only else report.STARTED_WITH_STEPS)
-    if ranges or exclude_ranges:
-        trace = trace.but(selection=Selection(ranges, exclude_ranges))
-        selection.check(trace)
-    return report.analyze(trace, only, tables=tables, beside=beside)
+    return trace
 
 
 def analyze_ranks(

@@ -26,6 +26,7 @@ VERBS = {
     "compare": "Show what changed between two recordings, and why.",
     "gate": "Fail a build on a regression, with a stated chance of error.",
     "baseline": "Keep the figures of several runs in one file, for gate and compare.",
+    "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
     "export": "Write a trace for Perfetto.",
     "convert": "Write a trace as an SQLite file, or for Perfetto.",
     "ptx": "Show how wide the memory accesses of kernels are, and how to widen them.",
@@ -60,7 +61,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"traceview.cli.{cmd_name}").command
+        module = cmd_name.replace("-", "_")
+        command: click.Command = import_module(f"traceview.cli.{module}").command
         return command
 
     def resolve_command(

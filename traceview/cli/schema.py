@@ -20,6 +20,7 @@ OUTPUTS = (
     "ptx-diff",
     "bench",
     "bench-program",
+    "what-if",
     "doctor",
 )
 

@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from traceview.errors import InputError, suggestion
 from traceview.hardware.limits import limits_of
 from traceview.records import record
 
@@ -116,6 +117,22 @@ def rates_of(name: str | None, sm_count: int | None = None) -> Rates | None:
             different = None not in (sm_count, rates.sm_count) and sm_count != rates.sm_count
             return None if different else rates
     return None
+
+
+def product_named(text: str) -> Rates:
+    """The rates of a product by its name ("H200", "A100 80GB"), of several forms the SXM module.
+
+    Raises InputError where none has the name.
+    """
+    words = [word for word in text.lower().split() if word not in ("nvidia", "tesla", "geforce")]
+    known = [rates for _, rates in _KNOWN]
+    exact = [rates for rates in known if rates.product.lower().split() == words]
+    begins = [rates for rates in known if words and rates.product.lower().split()[0] == words[0]]
+    fits = exact or [r for r in begins if {*words} <= {*r.product.lower().split()}]
+    if not fits:
+        names = [rates.product for rates in known]
+        raise InputError(f"no rates are known of a GPU {text[:40]!r}", suggestion(text, names))
+    return max(fits, key=lambda r: ("SXM" in r.product, r.memory_bytes_per_s or 0))
 
 
 def lanes_of(capability: str, kind: str = "fp32") -> int | None:

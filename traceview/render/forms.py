@@ -17,6 +17,7 @@ DOCUMENTS = {
     "JobReport": "ranks.document:job_document",
     "RunComparison": "comparison.document:comparison_document",
     "GateReport": "gate:gate_document",
+    "WhatIfReport": "what_if.document:what_if_document",
 }
 """What builds the document of an answer."""
 FORMATS = {
@@ -27,19 +28,22 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
     "text": {
         "object": "interactive.text:described",
         "GateReport": "gate:described",
+        "WhatIfReport": "what_if.text:described",
         **dict.fromkeys(("PtxReport", "KernelReport", "Diff"), "interactive.kernels:kernel_text"),
     },
-    "html": {"object": "interactive.html:snippet"},
+    "html": {"object": "interactive.html:snippet", "WhatIfReport": "what_if.html:snippet"},
     "figure": {"Result": "interactive.figure:figure_of"},
     "page": {
         "Report": "report.html:render_html",
         "JobReport": "ranks.html:render_html",
         "RunComparison": "comparison.html:render_with_recordings",
+        "WhatIfReport": "what_if.html:render_html",
     },
     "json": {
         "Report": "report.json:render_json",
         "JobReport": "ranks.json:render_json",
         "RunComparison": "comparison.json:render_json",
+        "WhatIfReport": "what_if.json:render_json",
     },
 }
 """What else renders types and their subtypes: a `repr`, a notebook's cell, a chart, whole pages."""

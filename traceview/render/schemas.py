@@ -15,6 +15,7 @@ from traceview.render.gate import GATE
 from traceview.render.kernels.json import DIFF, KERNELS
 from traceview.render.ranks.json import JOB
 from traceview.render.report.json import REPORT
+from traceview.render.what_if.json import WHAT_IF
 
 
 @record
@@ -31,6 +32,7 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "ptx-diff": DIFF,
     "bench": BENCH,
     "bench-program": PROGRAM,
+    "what-if": WHAT_IF,
     "doctor": JsonShape(_Doctor, "checks"),
 }
 """The shape of each output."""

@@ -43,13 +43,18 @@ _GUESSED = INFERRED - {Edge.HAND_OVER}
 class Forecast:
     """The time per step as recorded and replayed, in ns, and the error of the difference (±).
 
-    `steps` is the number of steps that it rests on; 0 where it is of the run as a whole.
+    `steps` is the number of steps that it rests on; 0 where it is of the run as a whole. The error
+    is the root of the sum of squares of its terms: `spread_ns` over the steps, `inferred_ns` of the
+    inferred edges, `recorder_ns` of the recorder's cost.
     """
 
     recorded_ns: int
     replayed_ns: int
     error_ns: int
     steps: int
+    spread_ns: int = 0
+    inferred_ns: int = 0
+    recorder_ns: int = 0
 
     @property
     def saved_ns(self) -> int:
@@ -116,10 +121,19 @@ class Model:
         spread = 0.0
         if len(saved) >= LEAST_STEPS:
             spread = 1.96 * float(saved.std(ddof=1)) / float(np.sqrt(len(saved)))
-        others = [self._mean_without_inferred(edits), self._mean_without_recorder(edits)]
-        error = np.sqrt(spread**2 + sum((mean - other) ** 2 for other in others))
+        inferred = abs(mean - self._mean_without_inferred(edits))
+        recorder = abs(mean - self._mean_without_recorder(edits))
+        error = float(np.sqrt(spread**2 + inferred**2 + recorder**2))
         steps = len(saved) if len(self.follows) else 0
-        return Forecast(round(recorded), round(recorded - mean), round(float(error)), steps)
+        return Forecast(
+            round(recorded),
+            round(recorded - mean),
+            round(error),
+            steps,
+            round(spread),
+            round(inferred),
+            round(recorder),
+        )
 
     def saved_ns(self, *edits: Edit) -> int:
         """What these edits together win per step, without an error: one replay."""

@@ -13,6 +13,7 @@ from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
+from traceview import groups
 from traceview.compiled import library
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.records import record
@@ -93,7 +94,7 @@ class Changed:
         ends = np.maximum.reduceat(graph.start_ns[call[order]], first)
         leader = np.zeros(graph.calls, bool)
         leader[call[order[first]]] = True
-        threads = np.isin(self.graph.thread, np.unique(self.graph.thread[call]))
+        threads = np.isin(graph.thread, groups.different(graph.thread[call]))
         start = graph.start_ns[: graph.calls]
         at = np.searchsorted(begins, start, side="right") - 1
         between = threads & (at >= 0) & (start <= ends[np.maximum(at, 0)]) & ~leader

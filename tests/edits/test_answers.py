@@ -1,0 +1,202 @@
+"""Edits of small programs, with the time per step computed by hand."""
+
+import pytest
+
+import traceview
+from tests.build import Export
+from tests.edits.programs import copying, gpu_bound, launch_bound, synchronizing, us
+from tests.oracles.nsys_stats import H200
+from traceview.errors import InputError
+from traceview.facts.work.declarations import declaration
+
+
+@pytest.fixture
+def replay(tmp_path):
+    def run(export, *edits, **options):
+        return traceview.what_if(export.load(tmp_path), *edits, **options)
+
+    return run
+
+
+def times(answer):
+    """Recorded and replayed time per step in µs, row by row."""
+    return [answer.recorded_ns / 1000, *(each.forecast.replayed_ns / 1000 for each in answer.edits)]
+
+
+@pytest.mark.parametrize(
+    ("program", "edit", "after"),
+    [
+        # 4 × (50 + 1): the GPU is never idle.
+        (gpu_bound, "kernel gemm*=0.5", 204),
+        (gpu_bound, "kernel gemm_?=2x", 204),
+        (gpu_bound, "kernel GEMM_1=0", 304),
+        (gpu_bound, "graph step", 404),
+        (gpu_bound, "cpu step=0", 404),
+        (gpu_bound, "no-recorder", 404),
+        # The CPU launches as late as before.
+        (launch_bound, "kernel k=0.5", 200),
+        # One call of 5 µs and the 45 µs before the step.
+        (launch_bound, "graph step_#", 50),
+        # 4 calls of 5 µs, and the 45 µs between the steps.
+        (launch_bound, "cpu step=0", 65),
+        (launch_bound, "cpu step=0.5", 132.5),
+        # A call of 5 µs takes at least a third.
+        (launch_bound, "no-recorder", 200 - 4 * (5 - 5 / 3)),
+        # The GPU alone: a kernel and 1 µs.
+        (synchronizing, "no-sync cudaStreamSynchronize", 101),
+        (synchronizing, "no-sync step", 101),
+        (synchronizing, "kernel *=0.5", 111),
+        (copying, "link 2x", 102),
+        (copying, "copy h2d=0.25", 77),
+        (copying, "copy *=2x", 102),
+    ],
+)
+def test_the_time_per_step(replay, program, edit, after):
+    answer = replay(program(), edit)
+    assert times(answer)[1] == pytest.approx(after, abs=0.01)
+    assert answer.quality.is_exact
+    assert answer.steps == 5
+
+
+def test_a_row_is_on_top_of_those_before_it(replay):
+    answer = replay(synchronizing(), "no-sync step", "kernel *=0.5", "no-recorder")
+    # Without the wait, 101; then the CPU: a call of 5, one of 3, and 50 µs.
+    assert times(answer)[:3] == [161, 101, 58]
+    saved = [each.saved_ns for each in answer.edits]
+    assert saved[:2] == [60_000, 43_000]
+    assert sum(saved) == answer.forecast.saved_ns
+
+
+def test_what_an_edit_touches_is_counted_per_step(replay):
+    graph, kernels = replay(launch_bound(), "graph step", "kernel *=1").edits
+    assert (graph.applied.items, graph.applied.values) == (4, {"graphs": 1})
+    assert (kernels.applied.items, kernels.applied.time_ns) == (4, 40_000)
+    [wait] = replay(synchronizing(), "no-sync cudaStream*").edits
+    assert (wait.applied.items, wait.applied.time_ns) == (1, 106_000)
+    [pause] = replay(launch_bound(), "cpu step=0").edits
+    assert (pause.applied.items, pause.applied.time_ns) == (3, 135_000)
+
+
+def test_a_wait_parts_a_graph(replay):
+    answer = replay(synchronizing(), "graph step")
+    assert answer.edits[0].applied.values == {"graphs": 1}
+    export = Export()
+    for step in range(6):
+        first = 400 * step
+        export.range(f"step_{step}", *us(first, first + 300))
+        for part in (0, 150):
+            export.launch(
+                us(first + part, first + part + 5), us(first + part + 6, first + part + 50)
+            )
+            export.launch(
+                us(first + part + 20, first + part + 25), us(first + part + 51, first + part + 80)
+            )
+            export.sync("cudaDeviceSynchronize_v3020", *us(first + part + 30, first + part + 85))
+    applied = replay(export, "graph step").edits[0].applied
+    assert (applied.items, applied.values) == (4, {"graphs": 2})
+
+
+def test_the_busy_share_and_what_limits_then(replay):
+    answer = replay(launch_bound(), "graph step")
+    assert answer.before.busy_pct == pytest.approx(20)
+    assert answer.after.busy_pct == pytest.approx(80)
+    assert answer.after.step_ns == 50_000
+    assert answer.before.busy_ns + sum(answer.before.idle_ns.values()) == answer.before.step_ns
+    # 45 µs of Python and a call of 5 µs.
+    assert (answer.next.cpu_ns, answer.next.gpu_ns) == (5_000, 0)
+    bound = replay(gpu_bound(), "kernel *=0.5")
+    assert (bound.next.cpu_ns, bound.next.gpu_ns) == (0, 20_000)
+
+
+def test_cpu_time_at_a_line_is_that_of_its_samples(replay):
+    program = launch_bound(samples=True)
+    # The line is in the three pauses within a step; the line that calls it is in all four.
+    assert times(replay(program, "cpu data.py:24=0"))[1] == pytest.approx(65)
+    assert times(replay(program, "cpu load=0"))[1] == pytest.approx(65)
+    called = replay(program, "cpu train.py:9=0").edits[0].applied
+    assert called.time_ns == pytest.approx(180_000)
+
+
+def test_an_edit_touches_the_selected_ranges_alone(replay):
+    chosen = replay(gpu_bound(), "kernel *=0", ranges="step_3")
+    every = replay(gpu_bound(), "kernel *=0", exclude_ranges="step_3")
+    # One step of the five measured ones takes 4 µs of pitch.
+    assert times(chosen) == [404, pytest.approx(404 - 400 / 5)]
+    # Two steps at the pace of the CPU, the whole one behind them, and two of 4 µs of pitch.
+    assert times(every)[1] == pytest.approx((20 + 20 + 408 + 4 + 4) / 5)
+    cheaper = replay(launch_bound(), "no-recorder", ranges="step_3")
+    assert times(cheaper)[1] == pytest.approx(200 - 4 * (5 - 5 / 3) / 5, abs=0.01)
+    with pytest.raises(InputError, match="no range matches 'nowhere'"):
+        replay(gpu_bound(), "kernel *=0", ranges="nowhere")
+
+
+def test_another_gpu_scales_kernels_near_a_ceiling(replay):
+    """480 MB in 100 µs are 99.7 % of the bandwidth of this H200. A B200 moves 7.7 TB/s."""
+    export = Export()
+    for step in range(6):
+        first, start = 20 * step, 6 + 202 * step
+        export.range(f"step_{step}", *us(first, first + 18))
+        export.range(declaration("read", bytes=480e6, flop=0), *us(first, first + 4))
+        export.launch(us(first, first + 2), us(start, start + 100), name="read")
+        export.launch(us(first + 6, first + 8), us(start + 101, start + 201), name="other")
+    answer = replay(export, "gpu B200")
+    recorded = H200["memoryBandwidth"]
+    assert times(answer) == [202, pytest.approx(102 + 100 * recorded / 7.7e12, abs=0.01)]
+    values = answer.edits[0].applied.values
+    assert (values["memory_bound_ns"], values["unknown_ns"]) == (100_000, 100_000)
+
+
+def test_another_gpu_needs_known_work(replay):
+    with pytest.raises(InputError, match=r"bytes and FLOP are unknown; .*--ncu"):
+        replay(gpu_bound(), "gpu B200")
+    with pytest.raises(InputError, match="no rates are known of a GPU 'X1'"):
+        replay(gpu_bound(), "gpu X1")
+
+
+def test_without_steps_times_are_of_the_run(replay):
+    export = Export()
+    for number in range(3):
+        start = 6 + 101 * number
+        export.launch(us(7 * number, 7 * number + 2), us(start, start + 100), name=f"k{number}")
+    answer = replay(export, "kernel k1=0")
+    assert answer.steps == 0
+    # From the first call to the last end: 308 µs.
+    assert times(answer) == [308, 208]
+    assert answer.edits[0].applied.items == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ("kernel gem=0", r"no kernel matches 'gem'; closest: 'gemm_0', .*put \* around"),
+        ("link 2x", "no copies between host and GPU are recorded here; leave out link"),
+        ("kernel zzz=0", "no kernel matches 'zzz'; there are: 'gemm_0'"),
+        ("copy D2H=0", "no copy matches 'D2H'; the recording names no copy"),
+        ("no-sync cudaStreamSynchronize", "has no synchronizations or blocking copies"),
+        ("graph stage", "no range matches 'stage'; there are: 'step_#'"),
+        ("cpu data.py:24=0", r"no Python samples, so 'data.py:24' .*; record them with: traceview"),
+        ("cpu load=0", "no range matches 'load'; .*functions need Python samples"),
+    ],
+)
+def test_an_edit_that_touches_nothing_is_an_error(replay, edit, message):
+    with pytest.raises(InputError, match=message):
+        replay(gpu_bound(), edit)
+
+
+def test_a_wait_is_named_with_those_that_there_are(replay):
+    with pytest.raises(InputError, match="closest: 'cudaStreamSynchronize'"):
+        replay(synchronizing(), "no-sync cudaDeviceSynchronize")
+    with pytest.raises(InputError, match=r"does not say which lines wait, such as 'train.py:90'"):
+        replay(synchronizing(), "no-sync train.py:90")
+    sampled = launch_bound(samples=True)
+    with pytest.raises(
+        InputError, match=r"no sampled line matches 'data.py:25'; closest: 'data.py:24'"
+    ):
+        replay(sampled, "cpu data.py:25=0")
+
+
+def test_without_gpu_work_there_is_nothing_to_replay(replay):
+    with pytest.raises(InputError, match="has no GPU work to replay"):
+        replay(Export().call("cudaMalloc_v3020", 0, 10), "kernel *=0")
+    with pytest.raises(InputError, match="no edits were given"):
+        replay(gpu_bound())

@@ -1,0 +1,51 @@
+"""What edits of a program would win, by replaying its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceview.edits.answer import WhatIfReport
+    from traceview.edits.requests import EditRequest
+    from traceview.trace import Trace
+
+
+def what_if(
+    trace: Trace | str | Path,
+    *edits: str | EditRequest,
+    ranges: str | Sequence[str] = (),
+    exclude_ranges: str | Sequence[str] = (),
+    strict: bool = False,
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
+    ncu: str | Path | None = None,
+) -> WhatIfReport:
+    """Replay a recording with edits, each on top of those before it: the time per step, and why.
+
+    Arguments:
+        trace: what `load` takes or returns.
+        edits: as on the command line, without dashes: "kernel gemm*=0.5", "no-sync train.py:90",
+            "graph step", "cpu data.py:24=0", "copy D2H=0.5", "link 2x", "gpu H200", "no-recorder".
+        ranges: globs over range names and paths; edits then touch only what was launched in these.
+        exclude_ranges: globs for ranges that edits leave as they are.
+        strict: infer no range for work that a thread without ranges launched.
+        peaks: figures of the recorded GPU, for "gpu", as `analyze` takes them.
+        ncu: counters of Nsight Compute, for "gpu", as `analyze` takes them.
+
+    Raises InputError for an edit of another form or one that touches nothing, and for a recording
+    without GPU work; otherwise as `load` does.
+    """
+    from traceview.api.reports import AnalysisOptions, prepared
+    from traceview.api.traces import load
+    from traceview.edits.answer import replayed
+    from traceview.edits.requests import parse_all
+    from traceview.facts.steps.inferred import with_steps
+
+    requests = parse_all(edits)
+    loaded = load(trace) if isinstance(trace, (str, Path)) else trace
+    options = AnalysisOptions(strict=strict, peaks=peaks, ncu=ncu)
+    chosen, left_out = (
+        (names,) if isinstance(names, str) else tuple(names) for names in (ranges, exclude_ranges)
+    )
+    return replayed(with_steps(prepared(loaded, options)), requests, chosen, left_out)

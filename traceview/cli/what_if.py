@@ -1,0 +1,239 @@
+"""`traceview what-if`: replay a recording with edits and show the time per step with each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceview.cli import color_option, debug_option, options
+from traceview.cli.options import Verb, complete_ranges, misuse
+from traceview.cli.output import (
+    Outputs,
+    check_writable,
+    document_option,
+    force_option,
+    html_option,
+    json_option,
+    markdown_option,
+    no_input,
+    open_in_browser,
+    open_option,
+    print_text,
+    progress,
+    write_file,
+)
+from traceview.outputs import unpacked_name
+
+_KINDS = ("kernel", "no-sync", "graph", "cpu", "copy", "link", "gpu", "no-recorder")
+_ORDER = "traceview.what_if.order"
+
+
+class _WhatIfVerb(Verb):
+    """Keeps the order of the edits: click gathers the values of each option by themselves."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        _, _, order = self.make_parser(ctx).parse_args(given)
+        ctx.meta[_ORDER] = [str(each.name) for each in order]
+        return rest
+
+
+def _checked(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Check the form of the edits of an option, such as PATTERN=FACTOR."""
+    if values:
+        from traceview.edits.requests import request
+
+        with misuse(parameter):
+            for value in values:
+                request(str(parameter.opts[0]).removeprefix("--"), value)
+    return values
+
+
+def _edit(
+    kind: str, metavar: str, text: str, complete: Callable[..., Any] | None = None
+) -> Callable[[Any], Any]:
+    """The option of one kind of edit."""
+    return click.option(
+        f"--{kind}",
+        multiple=True,
+        metavar=metavar,
+        callback=_checked,
+        shell_complete=complete,
+        help=f"{text} (repeatable).",
+    )
+
+
+@click.command(
+    cls=_WhatIfVerb,
+    sections={
+        "Edits": tuple(f"--{kind}" for kind in _KINDS),
+        "Selection": ("--range", "--exclude-range", "--strict"),
+        "Additional input": ("--peak", "--ncu"),
+        "Terminal": ("--color",),
+        "Output": ("-o", "--html", "--open", "--json", "--markdown", "--force"),
+    },
+    examples=(
+        "traceview what-if train.sqlite --no-sync train.py:90 --kernel '*gemm*=0.5'",
+        "traceview what-if train.sqlite --graph step --cpu data.py:24=0 --html",
+        "traceview what-if train.sqlite --gpu H200 --link 2x --no-recorder --json",
+    ),
+)
+@click.argument("traces", nargs=-1, metavar="TRACE", type=click.Path(path_type=Path))
+@_edit(
+    "kernel",
+    "PATTERN=FACTOR",
+    "Scale kernels whose whole name, demangled or as reports show it, matches PATTERN (*, ?): "
+    "=0.5 is half the time, =2x twice as fast",
+)
+@_edit(
+    "no-sync",
+    "PLACE",
+    "Wait for nothing in the synchronizations and blocking copies of results at a line "
+    "(train.py:90), by name (cudaStreamSynchronize, Tensor.item) or in a range",
+    complete_ranges,
+)
+@_edit(
+    "graph",
+    "RANGE",
+    "Launch what each instance of a range launches at once, as one CUDA graph: step for the steps, "
+    "forward, layer_#",
+    complete_ranges,
+)
+@_edit(
+    "cpu",
+    "PLACE=FACTOR",
+    "Scale what the launching threads spend between CUDA calls at a line (data.py:24) or in a "
+    "function, by Python samples, or in a range",
+)
+@_edit("copy", "DIRECTION=FACTOR", "Scale copies by direction: H2D, D2H, D2D, P2P or *")
+@_edit("link", "FACTORx", "Make copies between host and GPU FACTOR times as fast, such as 2x")
+@_edit(
+    "gpu",
+    "NAME",
+    "Scale kernels of known bytes or FLOP near a ceiling by the peak rates of another GPU, such "
+    "as H200, B200 or 'A100 SXM 80GB'",
+)
+@click.option(
+    "--no-recorder", is_flag=True, help="Make each call cheaper by what nsys adds to it (4 µs)."
+)
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=complete_ranges,
+    help="Edit only what was launched in the ranges that match by name or path; times stay those "
+    "of whole steps (repeatable).",
+)
+@click.option(
+    "--exclude-range",
+    "exclude_ranges",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=complete_ranges,
+    help="Leave what was launched in these ranges as it is (repeatable).",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Do not assign work from threads without ranges, such as autograd's, to a range of "
+    "the main thread.",
+)
+@click.option(
+    "--peak",
+    "peaks",
+    multiple=True,
+    callback=options.peaks,
+    metavar="NAME=VALUE",
+    help="Override a property of the recorded GPU for --gpu, as in traceview report (repeatable).",
+)
+@click.option(
+    "--ncu",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read Nsight Compute counters of the same program for --gpu, as in traceview report.",
+)
+@color_option
+@html_option(". Default path: <trace>-what-if.html")
+@document_option
+@open_option
+@json_option
+@markdown_option
+@force_option
+@debug_option
+def command(
+    traces: tuple[Path, ...],
+    ranges: tuple[str, ...],
+    exclude_ranges: tuple[str, ...],
+    strict: bool,
+    peaks: tuple[str, ...],
+    ncu: Path | None,
+    html: str | None,
+    output: Path | None,
+    opens: bool,
+    json_: str | None,
+    markdown: str | None,
+    force: bool,
+    **edits: Any,
+) -> None:
+    """Show what edits of a program would win, by replaying TRACE with them.
+
+    The edits add up in the order given: each row is the time per step with one more of them, and
+    its error. TRACE is as in traceview report. What contends for the GPU is not modelled.
+    """
+    if len(traces) != 1:
+        if traces:
+            raise click.UsageError("name one TRACE; traceview compare compares two")
+        first = "Put TRACE first: traceview what-if {path} {option}"
+        raise no_input("TRACE", first, html=html, json=json_, markdown=markdown)
+    asked = list(_in_order(click.get_current_context().meta[_ORDER], edits))
+    if not asked:
+        named = ", ".join(f"--{kind}" for kind in _KINDS)
+        raise click.UsageError(f"name an edit: {named}")
+    trace = traces[0]
+    stem = f"{Path(unpacked_name(trace)).stem}-what-if"
+    outputs = Outputs.of(stem, output, html, json_, markdown, opens=opens)
+    check_writable(outputs.files, source=trace, force=force)
+    import traceview
+    from traceview import memory
+    from traceview.edits.requests import request
+
+    memory.prepare()
+    with progress("Reading the trace") as next_step:
+        loaded = traceview.load(trace)
+        next_step("Replaying")
+        answer = traceview.what_if(
+            loaded,
+            *(request(kind, value) for kind, value in asked),
+            ranges=ranges,
+            exclude_ranges=exclude_ranges,
+            strict=strict,
+            peaks=peaks,
+            ncu=ncu,
+        )
+    if not outputs.stdout:
+        from traceview.render.what_if.text import render_text
+
+        print_text(lambda width, color: render_text(answer, width=width, color=color))
+    if outputs.html:
+        write_file(outputs.html, answer.to_html())
+    outputs.put("json", answer.to_json)
+    outputs.put("markdown", answer.to_markdown)
+    if opens and outputs.html:
+        open_in_browser(outputs.html)
+
+
+def _in_order(order: list[str], edits: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and value of each edit, in the order of the command line."""
+    values = {name: iter(value) for name, value in edits.items() if isinstance(value, tuple)}
+    for name in order:
+        if name in values:
+            yield name.replace("_", "-"), next(values[name])
+        elif name == "no_recorder" and edits.pop(name, False):
+            yield "no-recorder", ""

@@ -1,0 +1,185 @@
+"""Edits of work on the GPU: faster kernels, copies and links, and another GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.roofline.points import NEAR_PCT
+from traceview.edits.requests import EditRequest
+from traceview.edits.scope import AppliedEdit, EditScope, globbed, no_match
+from traceview.errors import InputError
+from traceview.facts.dependencies.replay import Changed
+from traceview.facts.kernel_labels import kernel_labels
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.work.estimate import KINDS, Floats
+from traceview.facts.work.kernel_work import kernel_work
+from traceview.facts.work.peaks import Peaks, peaks
+from traceview.hardware.rates import Rates, product_named
+from traceview.tables import Array, Mask, Texts
+from traceview.trace import Trace
+
+_HOST = ("H2D", "D2H")
+_PAGEABLE = "pageable"
+
+
+def kernels(scope: EditScope, asked: EditRequest) -> AppliedEdit:
+    """Kernels whose demangled, base or readable name matches take a part of their time."""
+    table, chosen = scope.trace.recorded("kernels"), _rows(scope, Kind.KERNEL)
+    labels = kernel_labels(scope.trace)
+    pattern, hit = globbed(asked.target), np.zeros(len(table), bool)
+    for texts in (table.texts("name"), table.texts("short_name"), labels):
+        hit |= texts.matching(lambda name: bool(pattern.fullmatch(name)))
+    rows = chosen[hit[operations(scope.trace).row[chosen]]]
+    if not len(rows):
+        hint = "a pattern matches a whole name: put * around a part of one"
+        raise no_match("kernel", asked.target, _by_time(scope, chosen, labels), hint)
+    return _scaled(scope, asked, rows, "kernel")
+
+
+def copies(scope: EditScope, asked: EditRequest) -> AppliedEdit:
+    """Copies whose direction, such as D2H, matches take a part of their time."""
+    chosen, pattern = _rows(scope, Kind.COPY), globbed(asked.target)
+    directions = scope.trace.recorded("copies").texts("direction")
+    hit = directions.matching(lambda name: bool(pattern.fullmatch(name)))
+    rows = chosen[hit[operations(scope.trace).row[chosen]]]
+    if not len(rows):
+        raise no_match("copy", asked.target, _by_time(scope, chosen, directions))
+    return _scaled(scope, asked, rows, "copy")
+
+
+def link(scope: EditScope, asked: EditRequest) -> AppliedEdit:
+    """Copies between host and GPU take a part of their time."""
+    table, chosen = scope.trace.recorded("copies"), _rows(scope, Kind.COPY)
+    directions = table.texts("direction")
+    rows = chosen[directions.isin(_HOST)[operations(scope.trace).row[chosen]]]
+    if not len(rows):
+        raise InputError("no copies between host and GPU are recorded here", "leave out link")
+    pageable = table.texts("source_memory").isin([_PAGEABLE])
+    pageable |= table.texts("destination_memory").isin([_PAGEABLE])
+    slow = rows[pageable[operations(scope.trace).row[rows]]]
+    return _scaled(scope, asked, rows, "copy", pageable_ns=_time(scope, slow))
+
+
+def _rows(scope: EditScope, kind: Kind) -> Array:
+    """The selected operations of a kind that are in the graph."""
+    return np.flatnonzero(scope.operations & (operations(scope.trace).kind == kind))
+
+
+def _time(scope: EditScope, rows: Array) -> float:
+    """Their time per step."""
+    measured = scope.measured_operations(rows)
+    return scope.per_step(int(operations(scope.trace).duration_ns[measured].sum()))
+
+
+def _scaled(
+    scope: EditScope, asked: EditRequest, rows: Array, noun: str, **values: float
+) -> AppliedEdit:
+    items = scope.model.operations(rows)
+
+    def change(changed: Changed) -> None:
+        changed.scale(items, asked.factor)
+
+    number = scope.per_step(len(scope.measured_operations(rows)))
+    return AppliedEdit(asked, noun, number, _time(scope, rows), change, values)
+
+
+def _by_time(scope: EditScope, rows: Array, names: Texts) -> Counter[str]:
+    """The time of some operations by name in their own table."""
+    ops = operations(scope.trace)
+    code = names.codes[ops.row[rows]]
+    rows, code = rows[code >= 0], code[code >= 0]
+    if not len(rows):
+        return Counter()
+    each = groups.group(code)
+    time = groups.sums(each, ops.duration_ns[rows]).tolist()
+    named = map(names.value, code[each.first].tolist())
+    return Counter(dict(zip(named, time, strict=True)))
+
+
+# Another GPU: a kernel near a ceiling of this GPU takes the ratio of that ceiling, unless it would
+# be above the other ceiling there. Kernels near none, or of unknown bytes and FLOP, stay.
+
+
+def gpu(scope: EditScope, asked: EditRequest) -> AppliedEdit:
+    """Kernels take as long as their nearest ceiling has it on another GPU."""
+    product = product_named(asked.target)
+    chosen, trace = _rows(scope, Kind.KERNEL), scope.trace
+    rows = operations(trace).row[chosen]
+    work = _Roofline(trace, product, rows)
+    if not (work.memory | work.compute).any():
+        raise InputError(
+            "no kernel is known to be near a ceiling of the recorded GPU: "
+            + ("bytes and FLOP are unknown" if not work.known.any() else "all are far from both"),
+            "record with traceview record (which keeps the code of Triton kernels), or give "
+            "counters of Nsight Compute with --ncu FILE"
+            if not work.known.any()
+            else "another GPU of this kind would change little",
+        )
+    items = scope.model.operations(chosen)
+
+    def change(changed: Changed) -> None:
+        changed.scale(items, work.factor)
+
+    time = partial(_time, scope)
+    values = {
+        "memory_bound_ns": time(chosen[work.memory]),
+        "compute_bound_ns": time(chosen[work.compute]),
+        "far_from_ceilings_ns": time(chosen[work.known & ~work.memory & ~work.compute]),
+        "unknown_ns": time(chosen[~work.known]),
+    }
+    number = scope.per_step(len(scope.measured_operations(chosen[work.memory | work.compute])))
+    return AppliedEdit(
+        asked, "kernel", number, time(chosen), change, values, {"product": product.product}
+    )
+
+
+class _Roofline:
+    """Which ceiling each of some kernels is near, and the part of its time on another GPU."""
+
+    def __init__(self, trace: Trace, product: Rates, rows: Array) -> None:
+        table, work = trace.recorded("kernels"), kernel_work(trace)
+        size, flop = work.estimate.bytes[rows], work.estimate.flop[rows]
+        kind, time = work.estimate.kind[rows], table.duration_ns[rows].astype(np.float64)
+        if work.passages is not None and len(work.passages.name):
+            # Kernels that share a declaration share its rates.
+            of = work.passages.of[rows]
+            inside = of >= 0
+            whole = np.bincount(of[inside], time[inside], len(work.passages.name))
+            part = time[inside] / np.maximum(whole[of[inside]], 1)
+            size, flop, kind = size.copy(), flop.copy(), kind.copy()
+            size[inside] = work.passages.estimate.bytes[of[inside]] * part
+            flop[inside] = work.passages.estimate.flop[of[inside]] * part
+            kind[inside] = work.passages.estimate.kind[of[inside]]
+        self.known: Mask = ~(np.isnan(size) & np.isnan(flop))
+        device = table["device"][rows]
+        old = _ceilings(size, flop, kind, [_rates(each) for each in peaks(trace)], device)
+        to = {**product.flop_per_s, "bandwidth": product.memory_bytes_per_s or np.nan}
+        new = _ceilings(size, flop, kind, [to], np.zeros(len(device), np.int64))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reached = [np.nan_to_num(each / time, nan=0.0, posinf=0.0) for each in old]
+            ratio = [np.nan_to_num(b / a, nan=0.0) for a, b in zip(old, new, strict=True)]
+            least = np.nan_to_num(np.fmax(*new) / time, nan=0.0, posinf=0.0)
+        near = np.maximum(*reached) >= NEAR_PCT / 100
+        self.memory: Mask = near & (reached[0] >= reached[1]) & (ratio[0] > 0)
+        self.compute: Mask = near & (reached[0] < reached[1]) & (ratio[1] > 0)
+        factor = np.where(self.memory, ratio[0], np.where(self.compute, ratio[1], 1.0))
+        raised = np.where(self.memory | self.compute, np.fmax(factor, least), 1.0)
+        # Kernels above a ceiling of this GPU are served by caches: they keep the plain ratio.
+        self.factor: Floats = np.where(np.maximum(*reached) > 1, factor, raised)
+
+
+def _rates(known: Peaks) -> dict[str, float]:
+    return {name: peak.value for name, peak in known.items()}
+
+
+def _ceilings(
+    size: Floats, flop: Floats, kind: Array, rates: list[dict[str, float]], device: Array
+) -> tuple[Floats, Floats]:
+    """The least time in ns for the bytes and for the FLOP of each kernel; NaN where unknown."""
+    bandwidth = np.array([each.get("bandwidth", np.nan) for each in rates])
+    peak = np.array([[each.get(name, np.nan) for name in KINDS] + [np.nan] for each in rates])
+    return size / bandwidth[device] * 1e9, flop / peak[device, kind] * 1e9

@@ -1,0 +1,1 @@
+"""What edits would win, as text, JSON, HTML and Markdown."""
