@@ -22,7 +22,6 @@ from traceview.trace.schema.torch_profiler import TORCH_PROFILER
 
 _HOLDS = (CallKind.SYNCHRONIZE, CallKind.COPY)
 """Calls that no CUDA graph can hold: what is launched before and behind one is two graphs."""
-_STAYS = (*_HOLDS, CallKind.COPY_ASYNC, CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP)
 
 
 def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
@@ -46,12 +45,9 @@ def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     part = _waits_before(scope, rows, blocking)
     group = groups.group(of_range[rows], part).ids
     item_of, call = scope.model.item_of_operation, graph_.item_of_call[ops.call[rows]]
-    idle = _calls_between(scope, rows, group)
 
     def change(changed: Changed) -> None:
         changed.launch_at_once(item_of[rows], group)
-        changed.own_ns[idle] = 0
-        changed.scale_pause(idle, 0.0)
 
     measured = np.isin(rows, scope.measured_operations(rows))
     launches = len(groups.different(call[measured]))
@@ -92,33 +88,6 @@ def _waits_before(scope: EditScope, rows: Array, blocking: Array) -> Integers:
         times = np.sort(calls.start_ns[blocking & (process == number)])
         result[places] = np.searchsorted(times, calls.start_ns[ops.call[rows[places]]])
     return result
-
-
-def _calls_between(scope: EditScope, rows: Array, group: Integers) -> Array:
-    """Items of further calls between the first and last launch of a group on a thread.
-
-    Queries and events go with the launches around them; what waits, allocates or loads stays.
-    """
-    graph_, calls, ops = scope.model.graph, api_calls(scope.trace), operations(scope.trace)
-    call = ops.call[rows]
-    each = groups.group(calls.thread[call], group)
-    first = np.full(each.size, np.iinfo(np.int64).max)
-    last = np.full(each.size, np.iinfo(np.int64).min)
-    np.minimum.at(first, each.ids, calls.start_ns[call])
-    np.maximum.at(last, each.ids, calls.start_ns[call])
-    thread = calls.thread[call[each.first]]
-    others = np.flatnonzero(~np.isin(calls.does[graph_.call], _STAYS))
-    times, result = calls.start_ns[graph_.call[others]], np.zeros(len(others), bool)
-    of_thread = calls.thread[graph_.call[others]]
-    for number in groups.different(thread).tolist():
-        own, windows = np.flatnonzero(of_thread == number), np.flatnonzero(thread == number)
-        windows = windows[np.argsort(first[windows])]
-        place = np.searchsorted(first[windows], times[own], side="right") - 1
-        inside = (place >= 0) & (times[own] > first[windows][place])
-        result[own] = inside & (times[own] <= last[windows][place])
-    launching = np.zeros(len(graph_), bool)
-    launching[graph_.item_of_call[ops.call[ops.launched]]] = True
-    return others[result & ~launching[others]]
 
 
 def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:

@@ -61,7 +61,8 @@ def walk(
     graph: Dependencies, gap_start_ns: Integers, gap_end_ns: Integers, after: RowNumbers
 ) -> IdleParts:
     """The parts of gaps; `after` are the items that ended them."""
-    given = compiled(graph, graph.own_ns, graph.begin.lag_ns, graph.finish.lag_ns)
+    none = np.zeros(0, np.int32)
+    given = compiled(graph, graph.own_ns, graph.begin.lag_ns, graph.finish.lag_ns, none)
     room = 4 * len(after) + 1024
     while True:
         gap, item = np.empty(room, np.int32), np.empty(room, np.int32)

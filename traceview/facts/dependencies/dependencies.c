@@ -24,7 +24,7 @@ struct graph {
     int64_t latency;
 };
 
-enum { LAUNCH = 1 };
+enum { LAUNCH = 1, LOOSE = 128 };
 
 static int64_t ready(const struct edges *edges, int64_t item, const int64_t *start,
                      const int64_t *end, int64_t otherwise)
@@ -39,6 +39,60 @@ static int64_t ready(const struct edges *edges, int64_t item, const int64_t *sta
             latest = time;
     }
     return latest == INT64_MIN ? otherwise : latest;
+}
+
+/* Edges in the making: `loose` ones did not hold their item up. */
+struct made {
+    int64_t count;
+    const int32_t *of, *on;
+    const int64_t *lag;
+    const uint8_t *kind, *loose;
+};
+
+/* Edges by item, in the order given, the binding one of each with the lag that was recorded and all
+ * others with less. `time` is when an item began, or a call returned. `first` has an entry more than
+ * there are items. */
+EXPORTED void traceview_bind(const struct made *made, int64_t items, const int64_t *start,
+                             const int64_t *end, const int64_t *time, int64_t *first, int32_t *on,
+                             int64_t *lag, uint8_t *kind)
+{
+    for (int64_t item = 0; item <= items; item++)
+        first[item] = 0;
+    for (int64_t at = 0; at < made->count; at++)
+        first[made->of[at]]++;
+    int64_t sum = 0;
+    for (int64_t item = 0; item <= items; item++) {
+        int64_t own = first[item];
+        first[item] = sum;
+        sum += own;
+    }
+    for (int64_t at = 0; at < made->count; at++) {
+        int64_t place = first[made->of[at]]++;
+        on[place] = made->on[at];
+        lag[place] = made->lag[at];
+        kind[place] = (uint8_t)(made->kind[at] | (made->loose[at] ? LOOSE : 0));
+    }
+    for (int64_t item = items; item > 0; item--)
+        first[item] = first[item - 1];
+    first[0] = 0;
+    for (int64_t item = 0; item < items; item++) {
+        int64_t latest = INT64_MIN;
+        for (int64_t at = first[item]; at < first[item + 1]; at++) {
+            int64_t ready = kind[at] == LAUNCH ? start[on[at]] : end[on[at]];
+            if (kind[at] < LOOSE && ready + lag[at] > latest)
+                latest = ready + lag[at];
+        }
+        for (int64_t at = first[item]; at < first[item + 1]; at++) {
+            int loose = kind[at] >= LOOSE;
+            kind[at] &= LOOSE - 1;
+            int64_t ready = kind[at] == LAUNCH ? start[on[at]] : end[on[at]];
+            int64_t since = time[item] - ready;
+            if (!loose && ready + lag[at] == latest)
+                lag[at] = since;
+            else if (lag[at] >= since)
+                lag[at] = since - 1;
+        }
+    }
 }
 
 /* When each item begins and ends, as its edges and own times have it: `start` and `end` are

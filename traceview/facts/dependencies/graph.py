@@ -21,12 +21,14 @@ What recorders do not hold is inferred, and its kind of edge says so (`INFERRED`
 
 from __future__ import annotations
 
+from ctypes import Structure, c_int64, c_void_p
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from traceview import groups
+from traceview.compiled import library
 from traceview.facts.operations import operations as work
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, api_calls
@@ -103,8 +105,7 @@ class Dependencies:
     Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start, `thread` that of
     each; the others are the rows `operation` of operations. `own_ns` is how long an item takes once
     all that it waits for is done. `begin` are the edges that an item begins behind, `finish` those
-    that a call returns behind. `order` are the items such that each comes behind all that it waits
-    for; ~item is where a waiting call returns.
+    that a call returns behind. `launch` is the call that launched each operation, −1 if unknown.
     """
 
     calls: int
@@ -117,12 +118,38 @@ class Dependencies:
     own_ns: Integers
     begin: Edges
     finish: Edges
-    order: RowNumbers
+    launch: RowNumbers
     latency_ns: int
     pitch_ns: int
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    @cached_property
+    def order(self) -> RowNumbers:
+        """Items such that each comes behind all it waits for; ~item is where a call returns.
+
+        Edges against the order of time, where clocks disagree, go: `on` becomes −1.
+        """
+        key = self.start_ns.copy()
+        launched = np.flatnonzero(self.launch >= 0)
+        key[self.calls + launched] = np.maximum(
+            key[self.calls + launched], self.start_ns[self.launch[launched]]
+        )
+        returning = np.flatnonzero(np.diff(self.finish.first))
+        items = np.concatenate([np.arange(len(key)), ~returning])
+        when = np.concatenate([key, self.end_ns[returning]])
+        # At one time a waiting call returns first, then calls begin, then operations.
+        rank = np.repeat([1, 2, 0], [self.calls, len(key) - self.calls, len(returning)])
+        order = np.lexsort((rank, when))
+        place = np.empty(len(items), np.int64)
+        place[order] = np.arange(len(order))
+        begun, returned = place[: len(key)], place[: len(key)].copy()
+        returned[returning] = place[len(key) :]
+        for edges, at in ((self.begin, begun), (self.finish, returned)):
+            ready = np.where(edges.kind == Edge.LAUNCH, begun[edges.on], returned[edges.on])
+            edges.on[ready >= at[edges.of]] = -1
+        return row_numbers(items[order])
 
 
 @fact_without_ranges
@@ -131,9 +158,17 @@ def dependencies(trace: Trace) -> Dependencies:
     return build(trace)
 
 
-def build(trace: Trace, since_ns: int | None = None, until_ns: int | None = None) -> Dependencies:
-    """The graph of the calls from `since_ns` to before `until_ns`, and of what they launched."""
-    return _Builder(trace, since_ns, until_ns).graph()
+def build(
+    trace: Trace,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    only: RowNumbers | None = None,
+) -> Dependencies:
+    """The graph of the calls from `since_ns` to before `until_ns`, and of what they launched.
+
+    With `only` no other operations than these have edges, for walks that begin at them.
+    """
+    return _Builder(trace, since_ns, until_ns, only).graph()
 
 
 @record
@@ -147,9 +182,8 @@ class Predecessors:
     by_event: Mask
 
 
-@fact_without_ranges
-def predecessors(trace: Trace) -> Predecessors:
-    graph = dependencies(trace)
+def predecessors(trace: Trace, graph: Dependencies) -> Predecessors:
+    """What the operations that have edges waited behind, by row of operations."""
     operation = np.full(len(work.operations(trace)), -1, np.int32)
     by_event = np.zeros(len(operation), bool)
     edges = graph.begin
@@ -164,7 +198,13 @@ def predecessors(trace: Trace) -> Predecessors:
 class _Builder:
     """The graph in the making: items first, then edges of each kind."""
 
-    def __init__(self, trace: Trace, since_ns: int | None, until_ns: int | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        since_ns: int | None,
+        until_ns: int | None,
+        only: RowNumbers | None,
+    ) -> None:
         self.trace = trace
         calls, ops = api_calls(trace), work.operations(trace)
         rows = np.arange(len(calls))
@@ -189,6 +229,11 @@ class _Builder:
             assert known is not None
             chosen = np.flatnonzero(np.where(ops.call >= 0, launched >= 0, known))
         self.operation = row_numbers(chosen)
+        self.wanted = np.ones(len(chosen), bool)
+        if only is not None:
+            wanted = np.zeros(len(ops), bool)
+            wanted[only] = True
+            self.wanted = wanted[chosen]
         self.ops = ops
         self.launch = picked(launched, chosen).astype(np.int32)
         self.calls = len(self.call)
@@ -233,7 +278,7 @@ class _Builder:
             own,
             begin,
             finish,
-            self._order(begin, finish),
+            self.launch,
             self.latency,
             self.pitch,
         )
@@ -260,11 +305,11 @@ class _Builder:
         # Work that came no later than its launch takes does not show the pitch of its stream.
         queued = behind & launched & ~idle & (held > self.latency)
         self.pitch = _usual(since[queued & (since <= 2 * PITCH_NS) & (since >= 0)], PITCH_NS)
-        rows = np.flatnonzero(behind)
+        rows = np.flatnonzero(behind & self.wanted)
         lag = np.full(len(rows), self.pitch)
         # Work launched on an idle stream did not wait for it.
         self.add(rows + self.calls, previous[rows] + self.calls, lag, Edge.STREAM, idle[rows])
-        rows = np.flatnonzero(launched)
+        rows = np.flatnonzero(launched & self.wanted)
         call = self.launch[rows]
         lag = np.full(len(rows), self.latency)
         self.add(rows + self.calls, call, lag, Edge.LAUNCH)
@@ -293,7 +338,7 @@ class _Builder:
         rows = np.flatnonzero(~begins)
         of, on = order[rows], before[rows]
         fits = (self.stream[of] != self.stream[on]) & (self.op_end[on] <= self.op_start[of])
-        fits &= self.op_end[on] + self.pitch > expected[of]
+        fits &= self.wanted[of] & (self.op_end[on] + self.pitch > expected[of])
         of, on = of[fits], on[fits]
         self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.GRAPH)
         expected[of] = self.op_end[on] + self.pitch
@@ -327,14 +372,15 @@ class _Builder:
         of, limit = np.concatenate(found_of), np.concatenate(found_limit)
         on = self._ended_last(of, self.op_start[of], limit)
         fits = on >= 0
-        fits &= self.stream[np.maximum(on, 0)] != self.stream[of]
+        fits &= self.wanted[of] & (self.stream[np.maximum(on, 0)] != self.stream[of])
         of, on = of[fits], on[fits]
         self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.EVENT)
         expected[of] = np.maximum(expected[of], self.op_end[on] + self.pitch)
 
     def _held(self, expected: Array) -> None:
         """Edges for work that starts late behind the end of other work of its process."""
-        of = np.flatnonzero((self.op_start - expected > HELD_NS) & (expected > _NEVER))
+        late = self.wanted & (self.op_start - expected > HELD_NS) & (expected > _NEVER)
+        of = np.flatnonzero(late)
         if not len(of):
             return
         on = self._ended_last(of, self.op_start[of], self.launched_ns[of])
@@ -596,47 +642,25 @@ class _Builder:
 
     def _bound(self, time: Array) -> Edges:
         """All edges added so far, by item, the binding one of each with the lag recorded."""
-        of = np.concatenate([*self.of, groups.NO_ROWS]).astype(np.int64)
-        on = np.concatenate([*self.on, groups.NO_ROWS]).astype(np.int64)
-        lag = np.concatenate([*self.lag, groups.NO_ROWS]).astype(np.int64)
-        kind = np.concatenate([*self.kind, np.zeros(0, np.uint8)])
-        loose = np.concatenate([*self.loose, np.zeros(0, bool)])
-        order = groups.order_of(of)
-        of, on, lag, kind, loose = of[order], on[order], lag[order], kind[order], loose[order]
-        since = time[of] - np.where(kind == Edge.LAUNCH, self.start[on], self.end[on])
-        expected = np.where(loose, _NEVER, time[of] - since + lag)
-        first = np.searchsorted(of, np.arange(len(self.start) + 1), side="left")
-        latest = np.full(len(self.start), _NEVER)
-        np.maximum.at(latest, of, expected)
-        binding = (expected == latest[of]) & ~loose
-        lag = np.where(binding, since, np.minimum(lag, since - 1))
-        return Edges(first, row_numbers(on), lag, kind)
+        none = np.zeros(0, np.int32)
+        of, on = (np.concatenate([none, *map(row_numbers, each)]) for each in (self.of, self.on))
+        lag = np.concatenate([groups.NO_ROWS, *self.lag]).astype(np.int64, copy=False)
+        kind = np.concatenate([np.zeros(0, np.uint8), *self.kind])
+        loose = np.concatenate([np.zeros(0, bool), *self.loose]).view(np.uint8)
+        made = _Made(len(of), *map(library.address, (of, on, lag, kind, loose)))
+        items = len(self.start)
+        first = np.empty(items + 1, np.int64)
+        result = Edges(first, np.empty_like(on), np.empty_like(lag), np.empty_like(kind))
+        columns = (first, result.on, result.lag_ns, result.kind)
+        library.call("traceview_bind", made, items, self.start, self.end, time, *columns)
+        return result
 
-    def _order(self, begin: Edges, finish: Edges) -> RowNumbers:
-        """Items in an order in which each comes behind what it waits for; edges against it go."""
-        key = self.start.copy()
-        launched = np.flatnonzero(self.launch >= 0)
-        key[self.calls + launched] = np.maximum(
-            key[self.calls + launched], self.start[self.launch[launched]]
-        )
-        returning = np.flatnonzero(np.diff(finish.first))
-        items = np.concatenate([np.arange(len(key)), ~returning])
-        when = np.concatenate([key, self.end[returning]])
-        # At one time a waiting call returns first, then calls begin, then operations.
-        rank = np.concatenate(
-            [np.ones(self.calls, np.uint8), np.full(len(key) - self.calls, 2, np.uint8),
-             np.zeros(len(returning), np.uint8)]
-        )  # fmt: skip
-        order = np.lexsort((rank, when))
-        place = np.empty(len(items), np.int64)
-        place[order] = np.arange(len(order))
-        begun, returned = place[: len(key)], place[: len(key)].copy()
-        returned[returning] = place[len(key) :]
-        for edges, at in ((begin, begun), (finish, returned)):
-            ready = np.where(edges.kind == Edge.LAUNCH, begun[edges.on], returned[edges.on])
-            against = np.flatnonzero(ready >= at[edges.of])
-            edges.on[against] = -1
-        return row_numbers(items[order])
+
+class _Made(Structure):
+    _fields_ = (
+        ("count", c_int64),
+        *((name, c_void_p) for name in ("of", "on", "lag", "kind", "loose")),
+    )
 
 
 _NEVER = int(np.iinfo(np.int64).min) // 4

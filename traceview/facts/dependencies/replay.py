@@ -156,8 +156,11 @@ class Compiled(Structure):
     arrays: list[Array]
 
 
-def compiled(graph: Dependencies, own: Array, begin_ns: Array, finish_ns: Array) -> Compiled:
-    """The graph with these own times and lags, for C."""
+def compiled(
+    graph: Dependencies, own: Array, begin_ns: Array, finish_ns: Array, order: Array | None = None
+) -> Compiled:
+    """The graph with these own times and lags, for C; `order` replaces that of a replay."""
+    order = graph.order if order is None else order
     arrays: list[Array] = []
 
     def at(values: Array, kind: type[np.generic]) -> int:
@@ -172,8 +175,8 @@ def compiled(graph: Dependencies, own: Array, begin_ns: Array, finish_ns: Array)
     result = Compiled(
         graph.calls,
         len(graph),
-        len(graph.order),
-        at(graph.order, np.int32),
+        len(order),
+        at(order, np.int32),
         at(graph.start_ns, np.int64),
         at(graph.end_ns, np.int64),
         at(own, np.int64),

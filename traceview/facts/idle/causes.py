@@ -19,7 +19,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.dependencies import blame
 from traceview.facts.dependencies.blame import Part
-from traceview.facts.dependencies.graph import Dependencies, dependencies
+from traceview.facts.dependencies.graph import Dependencies, build, dependencies
 from traceview.facts.idle import lost_work
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
@@ -43,6 +43,7 @@ from traceview.facts.operations.operations import (
     first_launch_calls,
     first_launches,
     operations,
+    operations_by_device,
 )
 from traceview.facts.phases.compilation import compiling
 from traceview.records import record
@@ -55,6 +56,8 @@ LAZY_LOAD_NS = 200_000
 OWN_WORK_NS = 200_000
 """The Python of one torch operation takes some 10 to 50 µs: a thread that stays longer outside of
 CUDA, or in one call, does something other than launch."""
+WHOLE_GRAPH = 200_000
+"""Operations of which the whole graph is built, which forecasts need, too."""
 RIGHT_AFTER_NS = 10_000
 """Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
@@ -84,7 +87,7 @@ class GapCauses(IdleTime):
 
 @fact
 def gap_causes(trace: Trace) -> GapCauses:
-    gaps, graph = gap_bounds(trace), dependencies(trace)
+    gaps, graph = gap_bounds(trace), idle_graph(trace)
     parts = idle_parts(trace)
     call, thread = _calls_of(trace, graph, parts)
     cause = _causes(trace, graph, parts, call, thread)
@@ -110,7 +113,7 @@ def gap_causes(trace: Trace) -> GapCauses:
 @fact_without_ranges
 def idle_parts(trace: Trace) -> blame.IdleParts:
     """The parts of all gaps in order of time, as the graph has them."""
-    gaps, graph = gap_bounds(trace), dependencies(trace)
+    gaps, graph = gap_bounds(trace), idle_graph(trace)
     item = np.full(len(operations(trace)) + 1, -1, np.int32)
     item[graph.operation] = np.arange(len(graph.operation)) + graph.calls
     found = blame.walk(graph, gaps.start_ns, gaps.end_ns, item[gaps.after])
@@ -120,6 +123,18 @@ def idle_parts(trace: Trace) -> blame.IdleParts:
     return blame.IdleParts(
         *(getattr(found, name)[order] for name in ("gap", "start_ns", "end_ns", "kind", "item"))
     )
+
+
+@fact_without_ranges
+def idle_graph(trace: Trace) -> Dependencies:
+    """The graph that gaps are walked back along.
+
+    That of a long recording of one GPU has only what the work that ended a gap waited for.
+    """
+    ops, after = operations(trace), gap_bounds(trace).after
+    if len(ops) <= WHOLE_GRAPH or len(operations_by_device(trace)) > 1:
+        return dependencies(trace)
+    return build(trace, only=row_numbers(after))
 
 
 _IN_CALLS = (Part.LAUNCH, Part.CALL, Part.TAIL)

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.dependencies.graph import predecessors
-from traceview.facts.idle.causes import gap_causes
+from traceview.facts.idle.causes import gap_causes, idle_graph
 from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds, gap_launches
 from traceview.facts.operations.operations import (
     Kind,
@@ -162,7 +162,10 @@ class Gaps(IdleTime):
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
     bounds, parts, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
-    behind, warm = predecessors(trace), warm_up.operations_in_warm_up_ranges(trace)
+    behind, warm = (
+        predecessors(trace, idle_graph(trace)),
+        warm_up.operations_in_warm_up_ranges(trace),
+    )
     gap = parts.gap
     device, after = bounds.device[gap], bounds.after[gap]
     one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
