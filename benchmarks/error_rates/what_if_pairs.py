@@ -36,7 +36,7 @@ if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
 FOLDER = Path(__file__).resolve().parent / "what_if"
-PAIRS: Mapping[str, Any] = tomllib.loads((FOLDER / "expected.toml").read_text())
+PAIRS: Mapping[str, Any] = tomllib.loads((FOLDER / "expected.toml").read_text(encoding="utf-8"))
 BLOCK, DROPPED = 20, 5
 ROUNDS = (3, 8)
 """Rounds over all versions of a program in one process: at least, at most."""
@@ -201,7 +201,7 @@ def child(kind: str, names: Sequence[str], out: Path, device: str, seconds: floa
         except Exception:
             answer = {"error": traceback.format_exc()}
         answer["seconds"] = round(time.perf_counter() - began, 2)
-        with out.open("a") as lines:
+        with out.open("a", encoding="utf-8") as lines:
             print(json.dumps({"name": name, **answer}), file=lines)
         gc.collect()
         if device == "cuda":
@@ -231,7 +231,7 @@ def measured_in_children(
         status: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = subprocess.run([*command, *flags], timeout=CHILD_LIMIT_S).returncode
-        written = lines.read_text().splitlines() if lines.exists() else []
+        written = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
         for line in map(json.loads, written):
             answers[line.pop("name")] = line
         still = [name for name in left if name not in answers]
@@ -260,7 +260,7 @@ def measure(options: argparse.Namespace) -> bool:
             for name in names
         }
         found["seconds"] = round(time.perf_counter() - began, 1)
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(f"process {number + 1} of {processes}: {found['seconds']} s", file=sys.stderr)
     if options.device == "cpu":
         for name, figures in found["programs"].items():
@@ -324,7 +324,7 @@ def _resolved(word: str, alone: Mapping[str, Any]) -> str:
     if not place:
         return word
     file, text, factor = place.groups()
-    source = (FOLDER / file).read_text().splitlines()
+    source = (FOLDER / file).read_text(encoding="utf-8").splitlines()
     numbers = [number for number, line in enumerate(source, 1) if text in line]
     if len(numbers) != 1:
         raise ValueError(f"{file} has {len(numbers)} lines with {text!r}, not one")
@@ -332,7 +332,7 @@ def _resolved(word: str, alone: Mapping[str, Any]) -> str:
 
 
 def print_edits(measured: Path | None) -> None:
-    found = json.loads(measured.read_text())["programs"] if measured else {}
+    found = json.loads(measured.read_text(encoding="utf-8"))["programs"] if measured else {}
     for name in PAIRS:
         alone = found.get(name, {}).get("alone", {})
         for version in list(versions(name))[1:]:
