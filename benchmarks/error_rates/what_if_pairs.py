@@ -1,0 +1,410 @@
+"""What remedies win, alone and together, in ten programs with a fault: the truth for forecasts.
+
+    python benchmarks/error_rates/what_if_pairs.py measure OUT.json     needs a GPU, 4 minutes
+    python benchmarks/error_rates/what_if_pairs.py measure OUT.json --device cpu    a dry run
+    python benchmarks/error_rates/what_if_pairs.py edits [OUT.json]     remedies as what-if edits
+    python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
+    benchmarks/error_rates/what_if/record.sh OUT                        all faults, recorded by nsys
+
+The programs are in what_if/, and what was expected of them before any measurement in
+what_if/expected.toml. Three processes each build all versions of a program and run them in turn in
+blocks of 20 steps, timed between CUDA events at the end of each step without the first five of a
+block. A time is the median of the processes' medians. Another process profiles the operations that
+a remedy makes faster, each alone, for the factors on kernels that the edits contain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+import tomllib
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))
+
+FOLDER = Path(__file__).resolve().parent / "what_if"
+PAIRS: Mapping[str, Any] = tomllib.loads((FOLDER / "expected.toml").read_text(encoding="utf-8"))
+BLOCK, DROPPED = 20, 5
+ROUNDS = (3, 8)
+"""Rounds over all versions of a program in one process: at least, at most."""
+CHILD_LIMIT_S = 150
+CONTEXT_LOST = 3
+TIMES = "times"
+FACTORS = "factors"
+
+
+def versions(name: str) -> dict[str, list[str]]:
+    """The remedies of each version of a program; none of the fault."""
+    remedies = {
+        key: each["remedies"] for key, each in PAIRS[name].items() if isinstance(each, dict)
+    }
+    return {"fault": [], **remedies}
+
+
+def program(name: str) -> Any:
+    """The module of a program, with matrix products in plain fp32 as it starts."""
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    return importlib.import_module(f"benchmarks.error_rates.what_if.{name}")
+
+
+# One program
+
+
+def run(name: str, version: str, steps: int, device: str, ranges: bool) -> None:
+    """Run a program as its user would, with an NVTX range per step if `ranges`."""
+    import torch
+
+    step = program(name).build(versions(name)[version], device)
+    result: Any = None
+    for _ in range(steps):
+        with torch.cuda.nvtx.range("step") if ranges else contextlib.nullcontext():
+            result = step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    print(f"{name}, {version}: {steps} steps, result {float(result):.6g}")
+
+
+# What a child process measures
+
+
+def times(name: str, device: str, seconds: float) -> dict[str, Any]:
+    """Medians of the blocks of each version, in ms per step, and the last result."""
+    module = program(name)
+    steps = {key: module.build(words, device) for key, words in versions(name).items()}
+    dry = device == "cpu"
+    time_block = _time_on_cpu if dry else _time_on_gpu
+    for step in steps.values():
+        time_block(step)
+    medians: dict[str, list[float]] = {key: [] for key in steps}
+    results: dict[str, float] = {}
+    began = time.perf_counter()
+    for number in range(1 if dry else ROUNDS[1]):
+        if number >= ROUNDS[0] and time.perf_counter() - began > seconds:
+            break
+        # Back and forth: a drift of the clocks is no advantage of a version.
+        order = list(steps) if number % 2 == 0 else list(reversed(steps))
+        for key in order:
+            durations, result = time_block(steps[key])
+            medians[key].append(statistics.median(durations))
+            results[key] = float(result)
+    return {"blocks_ms": medians, "results": results}
+
+
+def _time_on_gpu(step: Callable[[], Any]) -> tuple[list[float], Any]:
+    """Steps of one block in ms on the clock of the GPU without the first, and the last result."""
+    import torch
+
+    torch.cuda.synchronize()
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(BLOCK)]
+    for end in ends:
+        result = step()
+        end.record()
+    torch.cuda.synchronize()
+    pairs = zip(ends[DROPPED - 1 : -1], ends[DROPPED:], strict=True)
+    return [before.elapsed_time(after) for before, after in pairs], result
+
+
+def _time_on_cpu(step: Callable[[], Any]) -> tuple[list[float], Any]:
+    """Three steps in ms, to see that they work, and the last result."""
+    durations = []
+    for _ in range(3):
+        began = time.perf_counter()
+        result = step()
+        durations.append((time.perf_counter() - began) * 1e3)
+    return durations, result
+
+
+def factors(name: str, device: str, _: float) -> dict[str, Any]:
+    """Of each operation alone: its kernels in the fault, and the factor on their time."""
+    measured = {}
+    for key, (before, after) in program(name).alone(device).items():
+        old = kernel_times(before, device)
+        new = kernel_times(after, device) if after else {}
+        measured[key] = {
+            "factor": sum(new.values()) / sum(old.values()),
+            "before_us": old,
+            "after_us": new,
+            "regex": "|".join(sorted({name_pattern(each) for each in old})),
+        }
+    return measured
+
+
+def kernel_times(operation: Callable[[], Any], device: str) -> dict[str, float]:
+    """Time of each kernel of one call, in µs by name; without copies."""
+    from torch import profiler
+    from torch.autograd import DeviceType
+
+    for _ in range(3):
+        operation()
+    if device == "cpu":
+        began = time.perf_counter()
+        operation()
+        return {"operation_on_cpu": (time.perf_counter() - began) * 1e6}
+    import torch
+
+    torch.cuda.synchronize()
+    calls = 10
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
+        for _ in range(calls):
+            operation()
+        torch.cuda.synchronize()
+    totals: dict[str, float] = {}
+    for event in profile.events():
+        if event.device_type == DeviceType.CUDA and not event.name.startswith("Memcpy"):
+            totals[event.name] = totals.get(event.name, 0) + event.time_range.elapsed_us()
+    if not totals:
+        raise RuntimeError("the profiler saw no kernels")
+    return {kernel: total / calls for kernel, total in totals.items()}
+
+
+_COMMON = {"unsigned", "native", "namespace", "anonymous", "unnamed", "instance"}
+
+
+def name_pattern(kernel: str) -> str:
+    """A regex for a kernel's name that both torch.profiler's and nsys's spelling of it match.
+
+    nsys writes `<(int)4, …>` for `<4, …>`, and `<unnamed>` for `(anonymous namespace)`: only the
+    longer words count, in their order: the first eight, as templates repeat themselves.
+    """
+    words = re.findall(r"[A-Za-z_]\w*", kernel)
+    telling = [word for word in words if (len(word) > 5 or word == "float") and word not in _COMMON]
+    return ".*".join(list(dict.fromkeys(telling))[:8]) or re.escape(kernel)
+
+
+MEASUREMENTS: Mapping[str, Callable[[str, str, float], dict[str, Any]]] = {
+    TIMES: times,
+    FACTORS: factors,
+}
+
+
+def child(kind: str, names: Sequence[str], out: Path, device: str, seconds: float) -> None:
+    """Measure each program and append a line of JSON for it; failures are lines, too."""
+    for name in names:
+        began = time.perf_counter()
+        try:
+            answer: dict[str, Any] = {"measured": MEASUREMENTS[kind](name, device, seconds)}
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        answer["seconds"] = round(time.perf_counter() - began, 2)
+        with out.open("a", encoding="utf-8") as lines:
+            print(json.dumps({"name": name, **answer}), file=lines)
+        gc.collect()
+        if device == "cuda":
+            import torch
+
+            try:
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+            except RuntimeError:
+                # The program broke the context of the GPU: the parent starts another process.
+                sys.exit(CONTEXT_LOST)
+
+
+# All programs
+
+
+def measured_in_children(
+    kind: str, names: Sequence[str], options: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """The lines of one process over all programs: of several, if programs end it."""
+    lines = Path(f"{options.out}.{kind}.lines")
+    answers: dict[str, dict[str, Any]] = {}
+    while left := [name for name in names if name not in answers]:
+        lines.unlink(missing_ok=True)
+        command = [sys.executable, str(Path(__file__).resolve()), "child", kind, str(lines)]
+        flags = ["--device", options.device, "--seconds", str(options.seconds), "--only", *left]
+        status: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = subprocess.run([*command, *flags], timeout=CHILD_LIMIT_S).returncode
+        written = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
+        for line in map(json.loads, written):
+            answers[line.pop("name")] = line
+        still = [name for name in left if name not in answers]
+        if still and not (written and status == CONTEXT_LOST):
+            how = f"took {CHILD_LIMIT_S} s" if status is None else f"ended with status {status}"
+            answers[still[0]] = {"error": f"the process {how} while it ran"}
+    lines.unlink(missing_ok=True)
+    for name, answer in answers.items():
+        if "error" in answer:
+            print(f"{name}, {kind}: failed\n{answer['error']}", file=sys.stderr)
+    return answers
+
+
+def measure(options: argparse.Namespace) -> bool:
+    """Measure all programs, write what was found after each process; whether all succeeded."""
+    names = options.only or list(PAIRS)
+    processes = 1 if options.device == "cpu" else options.processes
+    began = time.perf_counter()
+    found: dict[str, Any] = {"machine": machine(options.device), "programs": {}}
+    factors_of = measured_in_children(FACTORS, names, options)
+    times_of: list[dict[str, dict[str, Any]]] = []
+    for number in range(processes):
+        times_of.append(measured_in_children(TIMES, names, options))
+        found["programs"] = {
+            name: combined(name, [each[name] for each in times_of], factors_of[name])
+            for name in names
+        }
+        found["seconds"] = round(time.perf_counter() - began, 1)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"process {number + 1} of {processes}: {found['seconds']} s", file=sys.stderr)
+    if options.device == "cpu":
+        for name, figures in found["programs"].items():
+            results = {key: f"{each['result']:.6g}" for key, each in figures["versions"].items()}
+            print(name, *(f"{key}: {result}" for key, result in results.items()), sep="   ")
+    else:
+        print_table(found["programs"])
+    return not any(each["errors"] for each in found["programs"].values())
+
+
+def machine(device: str) -> dict[str, str]:
+    import torch
+
+    gpu = torch.cuda.get_device_name() if device == "cuda" else "none"
+    return {"gpu": gpu, "torch": str(torch.__version__), "python": sys.version.split()[0]}
+
+
+def combined(
+    name: str, processes: Sequence[Mapping[str, Any]], factors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All figures of a program: per version its times, what it saves, what was expected."""
+    good = [each["measured"] for each in processes if "measured" in each]
+    medians = {
+        version: [statistics.median(each["blocks_ms"][version]) for each in good]
+        for version in versions(name)
+    }
+    alone = factors.get("measured", {})
+    entries: dict[str, Any] = {}
+    for version in versions(name) if good else ():
+        entry: dict[str, Any] = {
+            "ms": statistics.median(medians[version]),
+            "processes_ms": medians[version],
+            "blocks_ms": [each["blocks_ms"][version] for each in good],
+            "result": good[-1]["results"][version],
+        }
+        if version != "fault":
+            pairs = zip(medians["fault"], medians[version], strict=True)
+            saved = [before - after for before, after in pairs]
+            entry["saved_ms"] = statistics.median(medians["fault"]) - entry["ms"]
+            entry["saved_by_process_ms"] = saved
+            entry["saved_min_ms"], entry["saved_max_ms"] = min(saved), max(saved)
+            entry["edit"] = edit(name, version, alone)
+        entries[version] = entry
+    errors = [each["error"] for each in (*processes, factors) if "error" in each]
+    return {"expected": PAIRS[name], "versions": entries, "alone": alone, "errors": errors}
+
+
+# Edits
+
+
+def edit(name: str, version: str, alone: Mapping[str, Any]) -> list[str]:
+    """The remedy as words of the what-if command: lines by number, kernels by factor."""
+    return [_resolved(word, alone) for word in PAIRS[name][version]["edit"]]
+
+
+def _resolved(word: str, alone: Mapping[str, Any]) -> str:
+    if word.startswith("@"):
+        operation = alone.get(word[1:])
+        return f"{operation['regex']}={operation['factor']:.4f}" if operation else word
+    place = re.fullmatch(r"(\w+\.py):<(.+)>(=[\d.]+)?", word)
+    if not place:
+        return word
+    file, text, factor = place.groups()
+    source = (FOLDER / file).read_text(encoding="utf-8").splitlines()
+    numbers = [number for number, line in enumerate(source, 1) if text in line]
+    if len(numbers) != 1:
+        raise ValueError(f"{file} has {len(numbers)} lines with {text!r}, not one")
+    return f"{file}:{numbers[0]}{factor or ''}"
+
+
+def print_edits(measured: Path | None) -> None:
+    found = json.loads(measured.read_text(encoding="utf-8"))["programs"] if measured else {}
+    for name in PAIRS:
+        alone = found.get(name, {}).get("alone", {})
+        for version in list(versions(name))[1:]:
+            print(name, version, *edit(name, version, alone))
+
+
+# The table
+
+
+def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    yield "program", "version", "ms", "saved, ms", "(min to max)", "saved", "expected", ""
+    for name, figures in programs.items():
+        fault = figures["versions"].get("fault")
+        if not fault:
+            yield name, "failed", *[""] * 6
+            continue
+        low, high = PAIRS[name]["step_ms"]
+        inside = "" if low <= fault["ms"] <= high else "outside"
+        yield name, "fault", f"{fault['ms']:.3f}", "", "", "", f"{low} to {high} ms", inside
+        for version, entry in list(figures["versions"].items())[1:]:
+            share = 100 * entry["saved_ms"] / fault["ms"]
+            low, high = PAIRS[name][version]["saved_pct"]
+            least, most = entry["saved_min_ms"], entry["saved_max_ms"]
+            yield (
+                *("", version, f"{entry['ms']:.3f}", f"{entry['saved_ms']:.3f}"),
+                *(f"({least:.3f} to {most:.3f})", f"{share:.0f} %", f"{low} to {high} %"),
+                "" if low <= share <= high else "outside",
+            )
+
+
+def print_table(programs: Mapping[str, Any]) -> None:
+    table = list(rows(programs))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = zip(row, widths, strict=True)
+        print("  ".join(cell.ljust(width) for cell, width in cells).rstrip())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs, measures, children, edits = (
+        commands.add_parser(each) for each in ("run", "measure", "child", "edits")
+    )
+    commands.add_parser("names")
+    runs.add_argument("name", choices=PAIRS)
+    runs.add_argument("version", choices=["fault", "A", "B", "A+B"])
+    runs.add_argument("--steps", type=int, default=60)
+    runs.add_argument("--ranges", action="store_true", help="an NVTX range around each step")
+    children.add_argument("kind", choices=MEASUREMENTS)
+    measures.add_argument("--processes", type=int, default=3)
+    edits.add_argument("measured", type=Path, nargs="?")
+    for each in (runs, measures, children):
+        each.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    for each in (measures, children):
+        each.add_argument("out", type=Path)
+        each.add_argument("--only", nargs="+", choices=list(PAIRS))
+        each.add_argument("--seconds", type=float, default=2.5, help="per program and process")
+    options = parser.parse_args()
+    match options.command:
+        case "run":
+            run(options.name, options.version, options.steps, options.device, options.ranges)
+        case "measure":
+            sys.exit(0 if measure(options) else 1)
+        case "child":
+            names = options.only or list(PAIRS)
+            child(options.kind, names, options.out, options.device, options.seconds)
+        case "edits":
+            print_edits(options.measured)
+        case "names":
+            print(*PAIRS)
+
+
+if __name__ == "__main__":
+    main()
