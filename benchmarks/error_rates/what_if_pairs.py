@@ -5,6 +5,7 @@
     python benchmarks/error_rates/what_if_pairs.py edits [OUT.json]     remedies as what-if edits
     python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
     benchmarks/error_rates/what_if/record.sh OUT                        all faults, recorded by nsys
+    python benchmarks/error_rates/what_if_pairs.py forecast OUT.json RECORDINGS    said and measured
 
 The programs are in what_if/, and what was expected of them before any measurement in
 what_if/expected.toml. Three processes each build all versions of a program and run them in turn in
@@ -342,6 +343,57 @@ def print_edits(measured: Path | None) -> None:
 # The table
 
 
+def as_words(options: Sequence[str]) -> Iterator[str]:
+    """The edits of a version as `traceview.what_if` takes them.
+
+    A group of kernels becomes a glob per name.
+    """
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        if option != "--kernel":
+            yield f"{option.removeprefix('--')} {value}"
+            continue
+        names, _, factor = value.rpartition("=")
+        for name in names.split("|"):
+            yield f"kernel *{name.replace('.*', '*')}*={factor}"
+
+
+def forecast(measured: Path, recordings: Path) -> None:
+    """Print what replays of the recordings say beside what was measured.
+
+    A step under the recorder takes longer than one without: the forecast is the measured step with
+    the fault times replayed ÷ recorded step, both as without the recorder.
+    """
+    import traceview
+    from traceview.errors import InputError
+
+    programs = json.loads(measured.read_text(encoding="utf-8"))["programs"]
+    print("program version recorded_ms replayed_ms error_ms before_ms said_ms measured_ms off_pct")
+    for name, found in programs.items():
+        path = recordings / f"{name}.sqlite.xz"
+        before_ms = found["versions"]["fault"]["ms"]
+        for version, each in found["versions"].items():
+            if version == "fault" or not path.exists():
+                continue
+            trace, known = traceview.load(path), []
+            for word in as_words(each["edit"]):
+                try:
+                    traceview.what_if(trace, word)
+                except InputError as error:
+                    print(f"{name} {version}: {word[:60]}: {error}", file=sys.stderr)
+                else:
+                    known.append(word)
+            if not known:
+                continue
+            plain = traceview.what_if(trace, "no-recorder").forecast
+            edited = traceview.what_if(trace, "no-recorder", *known).forecast
+            said_ms = before_ms * edited.replayed_ns / plain.replayed_ns
+            figures = (
+                *(plain.recorded_ns / 1e6, edited.replayed_ns / 1e6, edited.error_ns / 1e6),
+                *(before_ms, said_ms, each["ms"], 100 * (said_ms / each["ms"] - 1)),
+            )
+            print(name, version, *(f"{figure:.3f}" for figure in figures))
+
+
 def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "program", "version", "ms", "saved, ms", "(min to max)", "saved", "expected", ""
     for name, figures in programs.items():
@@ -378,6 +430,9 @@ def main() -> None:
         commands.add_parser(each) for each in ("run", "measure", "child", "edits")
     )
     commands.add_parser("names")
+    said = commands.add_parser("forecast")
+    said.add_argument("measured", type=Path)
+    said.add_argument("recordings", type=Path)
     runs.add_argument("name", choices=PAIRS)
     runs.add_argument("version", choices=["fault", "A", "B", "A+B"])
     runs.add_argument("--steps", type=int, default=60)
@@ -393,6 +448,8 @@ def main() -> None:
         each.add_argument("--seconds", type=float, default=2.5, help="per program and process")
     options = parser.parse_args()
     match options.command:
+        case "forecast":
+            forecast(options.measured, options.recordings)
         case "run":
             run(options.name, options.version, options.steps, options.device, options.ranges)
         case "measure":
