@@ -62,6 +62,30 @@ class Changed:
         chosen = self._of(edges, operation) & (edges.kind == Edge.STREAM)
         self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], 0)
 
+    def remove_launches(self, operation: Array, beside: Array) -> None:
+        """These operations are not launched: the calls that launched nothing else go, too.
+
+        With each call goes the thread's time between it and the launch of an operation of `beside`
+        next to it, of which they are a part: the framework's cost of each operation of a chain.
+        """
+        edges, gone = self.graph.begin, np.zeros(len(self.graph), bool)
+        gone[operation] = True
+        near = np.zeros(len(self.graph), bool)
+        near[beside] = True
+        self.remove_operations(operation)
+        launch = (edges.kind == Edge.LAUNCH) & (edges.on >= 0)
+        call, leaves = edges.on[launch], gone[edges.of[launch]]
+        without = np.zeros(len(self.graph), bool)
+        without[call[leaves]] = True
+        without[call[~leaves]] = False
+        self.remove_calls(np.flatnonzero(without))
+        launches = without.copy()
+        launches[call[near[edges.of[launch]]]] = True
+        between = (edges.kind == Edge.THREAD) & (edges.on >= 0)
+        between &= launches[edges.of] & launches[edges.on]
+        between &= without[edges.of] | without[edges.on]
+        self.begin_ns[between] = np.minimum(self.begin_ns[between], 0)
+
     def scale_pause(self, call: Array, factor: float | Array) -> None:
         """The thread takes `factor` of its time before these calls, outside of calls."""
         edges = self.graph.begin
