@@ -12,6 +12,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.facts.idle import gaps
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.steps.warm_up import steady_operations
@@ -120,5 +121,8 @@ def _gain(trace: Trace, edit: Edit, own_ns: int, work_ns: tuple[int, int]) -> Ga
     replayed = model(trace)
     forecast = replayed.forecast(edit)
     times = len(replayed.recorded) * all_ns / inside_ns
+    if forecast.steps:
+        # No more than the same share of the steady time as of a step.
+        times = min(times, gaps.steady_span_ns(trace) / max(forecast.recorded_ns, 1))
     saved_ns = round(max(forecast.saved_ns, 0) * times)
     return Gain(own_ns, saved_ns, round(forecast.error_ns * times), edit)
