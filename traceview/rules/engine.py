@@ -126,7 +126,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         claim.cause,
         claim.lost,
         rule.general,
-        saving=usual if limited else claim.saving or rule.saving or usual,
+        saving=claim.saving or rule.saving or usual,
         work=claim.work,
         edit=claim.edit,
         error_ns=claim.error_ns,

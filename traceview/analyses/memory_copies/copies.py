@@ -20,6 +20,7 @@ from traceview.facts.work.peaks import bytes_per_s, peaks
 from traceview.findings import RECORDING, LostTime
 from traceview.records import record
 from traceview.rules.engine import TimeClaim
+from traceview.rules.kernels import gained
 from traceview.tables import Array, Cell, Column, Integers, Mask, RowNumbers, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
@@ -249,12 +250,4 @@ def copy_claim(
     claim = TimeClaim(
         RECORDING, {**keys, **of_row, **values}, "copies", keys, exposed_ns, window=when
     )
-    if gain is None or gain.edit is None:
-        return claim
-    return replace(
-        claim,
-        saved_ns=gain.saved_ns,
-        lost_ns=exposed_ns,
-        edit=gain.edit,
-        error_ns=gain.error_ns,
-    )
+    return claim if gain is None else replace(claim, **gained(gain))

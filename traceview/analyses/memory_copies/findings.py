@@ -120,14 +120,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
         staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
-            gain = savings.of_operations(trace, rows[alike])
+            gain = savings.of_operations(trace, rows[alike], own_ns=exposed_ns + staging_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             needless = row["direction"] == "D2H" and _in_steps(trace, own)
             about = needless and not _beside_others(copies, row, device)
-            yield replace(claim, saving="about" if about else None)
+            yield replace(claim, saving="about" if about else "at-most")
 
 
 def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
@@ -258,6 +258,8 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
     if not len(own):
         return
     device, exposed_ns = _most_exposed(trace, own)
+    if not severity_of(exposed_ns, steady_spans_ns(trace).get(device, 0)):
+        return
     on_gpu = own.take(own["device"] == device)
     row = next(copies_by_kind(trace, on_gpu).rows())
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
@@ -267,7 +269,7 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
         copy_claim(
             *(on_gpu, row, values, exposed_ns),
             without=("median_bytes",),
-            gain=savings.of_operations(trace, rows[within]),
+            gain=savings.of_operations(trace, rows[within], own_ns=exposed_ns),
         ),
         subject=gpu_subject(trace, device),
         span_ns=spans.get(device, 0),

@@ -168,8 +168,9 @@ def _gaining(
             rows = steady(trace, chosen)
             duration_ns = kernels.duration_ns[rows]
             part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
-            less_ns: Integers = np.floor(duration_ns * part).astype(np.int64)
-            result.append(replace(loss, gain=of_kernels(trace, rows, less_ns)))
+            less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
+            gain = of_kernels(trace, rows, less_ns).at_most(loss.lost_ns)
+            result.append(replace(loss, gain=gain))
     return tuple(result)
 
 

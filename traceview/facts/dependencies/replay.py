@@ -56,11 +56,12 @@ class Changed:
         self.own_ns[call] = 0
 
     def remove_operations(self, operation: Array) -> None:
-        """These operations do not run, and nothing waits for their start."""
+        """These operations do not run. Beyond the usual pitch, a wait before them stays."""
         self.own_ns[operation] = 0
         edges = self.graph.begin
         chosen = self._of(edges, operation) & (edges.kind == Edge.STREAM)
-        self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], 0)
+        lag_ns = self.begin_ns[chosen]
+        self.begin_ns[chosen] = np.minimum(lag_ns, np.maximum(lag_ns - self.graph.pitch_ns, 0))
 
     def remove_launches(self, operation: Array, beside: Array) -> None:
         """These operations are not launched: the calls that launched nothing else go, too.

@@ -2,7 +2,7 @@
 
 A replay is of the steps of the model. What they gain, per time that the edit takes from the work in
 them, holds for all steady work that it edits. Where the model has none of it, or the recording has
-no calls, the gain is at most the time of the work itself, no two at once.
+not the calls that launched it, the gain is at most the time of the work itself, no two at once.
 """
 
 from __future__ import annotations
@@ -42,12 +42,18 @@ class Gain:
 
 
 def of_operations(
-    trace: Trace, rows: Array, less_ns: Integers | None = None, *, stay: bool = False
+    trace: Trace,
+    rows: Array,
+    less_ns: Integers | None = None,
+    *,
+    stay: bool = False,
+    own_ns: int | None = None,
 ) -> Gain:
     """The gain if operations take so much less; by default, and where that is all, they are gone.
 
     With an operation that is gone goes the call that launched nothing else, unless they `stay`.
-    Operations outside of the selection and of warm-up are left as they are.
+    Operations outside of the selection and of warm-up are left as they are. `own_ns` is the time
+    that they take less where other work hides some of it, by default no two at once.
     """
     ops, counted = operations(trace), steady_operations(trace)[rows]
     duration_ns, every = ops.duration_ns[rows], rows
@@ -55,9 +61,10 @@ def of_operations(
     counted &= less > 0
     gone = (less >= duration_ns)[counted] & (not stay)
     rows, less = rows[counted], less[counted]
-    covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
-    own_ns = min(int(less.sum()), covered_ns)
-    if not len(rows) or not len(api_calls(trace)):
+    if own_ns is None:
+        covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
+        own_ns = min(int(less.sum()), covered_ns)
+    if not ops.launched[rows].any():
         return Gain(own_ns, own_ns)
     replayed = model(trace)
     item, beside = replayed.item_of_operation[rows], replayed.operations(every)
