@@ -102,7 +102,7 @@ def ranked(
     loops: Sequence[LoopTime] = (),
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
-    model: Model | None = None,
+    model: Callable[[], Model] | None = None,
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by the time that acting on them is likely to save.
 
@@ -126,7 +126,7 @@ def ranked(
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
     if model and steady_ns and any(row.finding.edit for row in in_order):
-        in_order = _planned(in_order, model, loops[0].step_ns if loops else 0, steady_ns)
+        in_order = _planned(in_order, model(), loops[0].step_ns if loops else 0, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     forecasts = []
     for place, row in enumerate(in_order):
@@ -175,8 +175,9 @@ def _planned(
 
 def _whole(model: Model, step_ns: int, steady_ns: int) -> tuple[int, float]:
     """The time that a plan begins with, and how much of it a ns of the model is."""
-    if step_ns and len(model.follows):
-        return step_ns, step_ns / max(float(model.recorded.mean()), 1.0)
+    if len(model.follows):
+        whole_ns = step_ns or steady_ns
+        return whole_ns, whole_ns / max(float(model.recorded.mean()), 1.0)
     return steady_ns, int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
 
 

@@ -242,7 +242,13 @@ def report_of(
     def findings() -> tuple[RankedFinding, ...]:
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
         loops = loop_times(trace)
-        return ranked(answers, loops, lambda one: time_of(trace, one), steady_ns, model(trace))
+        return ranked(
+            answers,
+            loops,
+            lambda one: time_of(trace, one),
+            steady_ns,
+            lambda: model(trace),
+        )
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

@@ -125,7 +125,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         device,
         spans[device],
         work[device].steady_ns,
-        min(savings.of_operations(trace, rows, stay=True).saved_ns, work[device].steady_ns),
+        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
         starved_devices(trace)[device],

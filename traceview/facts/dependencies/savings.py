@@ -87,11 +87,11 @@ def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Arr
 
     What one GPU runs faster the others do, too: in proportion, as all kernels of the name.
     """
+    if len(gaps.steady_spans_ns(trace)) < 2:
+        return groups.NO_ROWS, groups.NO_ROWS
     ops, replayed = operations(trace), model(trace)
     own = groups.different(ops.device[rows])
     kernel = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.KERNEL))
-    if len(groups.different(ops.device[kernel])) < 2:
-        return groups.NO_ROWS, groups.NO_ROWS
     names, kernels = trace.recorded("kernels").texts("name"), rows[ops.kind[rows] == Kind.KERNEL]
     count = len(names.values) + 1
     here = kernel[np.isin(ops.device[kernel], own)]
@@ -104,6 +104,19 @@ def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Arr
     there, fraction = there[fraction > 0], fraction[fraction > 0]
     less_there: Integers = np.round(ops.duration_ns[there] * fraction).astype(np.int64)
     return replayed.item_of_operation[there], less_there
+
+
+def gpu_limited_ns(trace: Trace) -> int:
+    """The steady time that the program would gain if all GPU work took none."""
+    replayed, span_ns = model(trace), gaps.steady_span_ns(trace)
+
+    def edit(changed: Changed) -> None:
+        changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 0.0)
+
+    saved_ns = replayed.saved_ns(edit)
+    if not len(replayed.follows):
+        return min(saved_ns, span_ns)
+    return round(span_ns * saved_ns / max(float(replayed.recorded.mean()), 1.0))
 
 
 def of_calls(trace: Trace, rows: Array, own_ns: int) -> Gain:
