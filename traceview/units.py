@@ -118,9 +118,9 @@ def part_of(part_ns: int, whole_ns: int, error_ns: int | None = None) -> str:
 
 
 def with_error(nanoseconds: int, error_ns: int | None) -> str:
-    """A duration with its error, such as `4.75 ± 0.21 ms`, which is rounded up."""
+    """A duration with its error, such as `4.75 ± 0.21 ms`, which is rounded up; without none."""
     number, _, unit = duration(nanoseconds).rpartition(" ")
-    if error_ns is None:
+    if not error_ns:
         return f"{number} {unit}"
     factor = next(factor for factor, name in _TIMES if name == unit)
     digits = len(number.partition(".")[2])

@@ -18,7 +18,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.dependencies import graph as dependencies
-from traceview.facts.dependencies.graph import INFERRED, Dependencies
+from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations
@@ -89,6 +89,20 @@ class Model:
     def recorded(self) -> Integers:
         """The time of each step that follows another, as recorded."""
         return self.durations(Times(self.graph.start_ns, self.graph.end_ns))
+
+    @cached_property
+    def usual_ns(self) -> tuple[int, int]:
+        """The median time of a launch call, and of its thread's pause between it and another."""
+        edges = self.graph.begin
+        launches = np.zeros(len(self.graph), bool)
+        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
+        pauses = (edges.kind == Edge.THREAD) & launches[edges.of] & (edges.on >= 0)
+        pauses &= launches[edges.on]
+        own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
+        return (
+            int(np.median(own)) if len(own) else 0,
+            int(np.median(pause)) if len(pause) else 0,
+        )
 
     @cached_property
     def timed(self) -> Mask:

@@ -73,10 +73,12 @@ def of_operations(
     removed = item[known & gone]
     shorter = np.concatenate([item[known & ~gone], elsewhere])
     shorter_ns = np.concatenate([less[known & ~gone], elsewhere_ns])
+    # The calls of copies may take long for their own sake: they wait, and move pageable memory.
+    usual_ns = replayed.usual_ns if (ops.kind[rows] == Kind.KERNEL).all() else None
 
     def edit(changed: Changed) -> None:
         changed.shorten(shorter, shorter_ns)
-        changed.remove_launches(removed, beside)
+        changed.remove_launches(removed, beside, usual_ns)
 
     inside_ns = int(less[known][replayed.timed[item[known]]].sum())
     return _gain(trace, edit, own_ns, (int(less.sum()), inside_ns))

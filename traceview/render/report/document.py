@@ -244,14 +244,19 @@ def plan_text(report: Report) -> str:
         return ""
     per = "per step" if report.verdict and report.verdict.steps else "after warm-up"
     texts = [f"{units.duration(rows[0].step_before_ns)} {per}"]
-    for row in rows:
+    labels = [_label(report.findings[row.finding].finding) for row in rows]
+    for row, label in zip(rows, labels, strict=True):
         after, _, unit = units.with_error(row.step_after_ns, row.error_ns).rpartition(" ")
         number, _, error = after.partition(" ± ")
         same = texts[0].startswith(f"{texts[0].split()[0]} {unit} ")
-        later = "" if row.wins_now else ", nothing before the others"
-        last = f" (± {error}{later})" if row is rows[-1] else f" ({later[2:]})" if later else ""
-        label = _label(report.findings[row.finding].finding)
-        texts.append(f"{number if same else f'{number} {unit}'} {label}{last}")
+        notes = [] if row.wins_now else ["nothing before the others"]
+        if error and row is rows[-1]:
+            notes.insert(0, f"± {error}")
+        noted = f" ({', '.join(notes)})" if notes else ""
+        kernel = report.findings[row.finding].finding.evidence.values.get("kernel")
+        if labels.count(label) > 1 and kernel:
+            label += f": {shortened(str(kernel), _LONGEST_LABEL)}"
+        texts.append(f"{number if same else f'{number} {unit}'} {label}{noted}")
     more = len(report.plan) - len(rows)
     return " → ".join([*texts, *([f"and {more} more"] if more else [])])
 
@@ -261,7 +266,10 @@ def _label(finding: Finding) -> str:
     clause = _CLAUSE.split(finding.action, maxsplit=1)[0]
     if len(clause) > _LONGEST_LABEL:
         clause = _CONDITION.split(clause, maxsplit=1)[0]
-    return shortened(f"{clause[:1].lower()}{clause[1:]}", _LONGEST_LABEL)
+    label = f"{clause[:1].lower()}{clause[1:]}"
+    if len(label) > _LONGEST_LABEL:
+        label = f"{label[:_LONGEST_LABEL].rpartition(' ')[0]} …"
+    return label
 
 
 _FACTS = ("only ranges", "without ranges", "GPU", "duration", "contains", "recorded by")
