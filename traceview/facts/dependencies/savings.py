@@ -21,6 +21,9 @@ from traceview.tables import Array, Integers
 from traceview.trace import Trace
 
 
+_LITTLE = 0.1
+
+
 @record
 class Gain:
     """Time over the steady time of the recording: `own_ns` less work, `saved_ns` less run time.
@@ -109,15 +112,18 @@ def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Arr
 
 
 def gpu_limited_ns(trace: Trace) -> int:
-    """The steady time that the program would gain if all GPU work took none."""
+    """The steady time in which GPU work is on the critical path: a tenth less saves a tenth of it.
+
+    Without any GPU work the program may gain less than that, as another path is soon as long.
+    """
     replayed, span_ns = model(trace), gaps.steady_span_ns(trace)
 
     def edit(changed: Changed) -> None:
-        changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 0.0)
+        changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 1 - _LITTLE)
 
-    saved_ns = replayed.saved_ns(edit)
+    saved_ns = replayed.saved_ns(edit) / _LITTLE
     if not len(replayed.follows):
-        return min(saved_ns, span_ns)
+        return min(round(saved_ns), span_ns)
     return round(span_ns * saved_ns / max(float(replayed.recorded.mean()), 1.0))
 
 

@@ -263,7 +263,8 @@ def plan_text(report: Report) -> str:
 
 def _label(finding: Finding) -> str:
     """The beginning of the action of a finding, such as `pin the host memory`."""
-    clause = _CLAUSE.split(finding.action, maxsplit=1)[0]
+    clauses = _CLAUSE.split(finding.action, maxsplit=2)
+    clause = clauses[clauses[0].startswith("Where ") and len(clauses) > 1]
     if len(clause) > _LONGEST_LABEL:
         clause = _CONDITION.split(clause, maxsplit=1)[0]
     label = f"{clause[:1].lower()}{clause[1:]}"
