@@ -41,7 +41,6 @@ from traceview.units import Value
 from traceview.vocabulary.frameworks import Framework
 from traceview.vocabulary.libraries import aligned_elements, is_fp32_gemm_on_cuda_cores
 
-
 _ALIGNED_FACTOR = 6.0
 """How much faster GEMMs are once aligned: of 22.7 ms on such kernels, GPT-2 saved 19.1 when its
 vocabulary became 50,304 (docs/accuracy.md)."""

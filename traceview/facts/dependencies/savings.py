@@ -20,7 +20,6 @@ from traceview.records import record
 from traceview.tables import Array, Integers
 from traceview.trace import Trace
 
-
 _LITTLE = 0.1
 
 
