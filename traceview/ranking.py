@@ -176,8 +176,9 @@ def _planned(
 def _whole(model: Model, step_ns: int, steady_ns: int) -> tuple[int, float]:
     """The time that a plan begins with, and how much of it a ns of the model is."""
     if len(model.follows):
-        whole_ns = step_ns or steady_ns
-        return whole_ns, whole_ns / max(float(model.recorded.mean()), 1.0)
+        times = (step_ns or steady_ns) / max(float(model.recorded.mean()), 1.0)
+        # A mean step with what few steps do, such as a checkpoint, has no more to win.
+        return (step_ns, min(times, 1.0)) if step_ns else (steady_ns, times)
     return steady_ns, int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
 
 

@@ -269,7 +269,10 @@ def _label(finding: Finding) -> str:
         clause = _CONDITION.split(clause, maxsplit=1)[0]
     label = f"{clause[:1].lower()}{clause[1:]}"
     if len(label) > _LONGEST_LABEL:
-        label = f"{label[:_LONGEST_LABEL].rpartition(' ')[0]} …"
+        words = label[:_LONGEST_LABEL].rpartition(" ")[0]
+        label = (
+            f"{words} …" if len(words) > _LONGEST_LABEL // 2 else shortened(label, _LONGEST_LABEL)
+        )
     return label
 
 
