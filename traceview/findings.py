@@ -7,9 +7,9 @@ evidence, so that every number in a sentence is also a named value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 from traceview import display, intervals, units
 from traceview.intervals import Intervals
@@ -26,6 +26,9 @@ SubjectKind = Literal[
 
 Saving = Literal["at-most", "about", "at-least"]
 """Whether acting on a finding saves at most, about or at least the time that it names."""
+
+Edit = Callable[[Any], None]
+"""A remedy as a change of the replayed run: see facts.dependencies.replay."""
 
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
@@ -114,9 +117,11 @@ class Finding(display.Drawn):
 
     `template` is the message with the names of evidence values in braces: `{idle_ns}` becomes
     `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` gives its own plural.
-    `remedy` is the action, an imperative, in the same form. `time_at_stake_ns` is an upper bound
-    of the time that acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the
-    steady time of its GPU; None where no time is claimed, or time that is not steady.
+    `remedy` is the action, an imperative, in the same form. `time_at_stake_ns` is the time that
+    acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the steady time of
+    its GPU; None where no time is claimed, or time that is not steady. `edit` is the remedy as a
+    change of the run, whose replay saves that time ± `error_ns`; both are None where nothing was
+    replayed, and the time is an upper bound unless `saving` says otherwise.
 
     `cause` names what loses the time, such as `launch-late`, where several analyses see the same
     loss: a report keeps the severity of the largest of their findings. Empty where unknown.
@@ -124,7 +129,8 @@ class Finding(display.Drawn):
     findings on mostly the same intervals, a report keeps the severity of the first. `work` has the
     intervals of the work it is about, which it does not claim. `general` is True for a finding
     that sums up a cause and names no single thing to change: one remedy seldom saves all of its
-    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound.
+    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound. `severities` are the
+    least and the most severe that it may be, whatever it saves.
     """
 
     severity: Severity
@@ -139,6 +145,9 @@ class Finding(display.Drawn):
     general: bool = False
     saving: Saving = "at-most"
     work: LostTime | None = field(default=None, compare=False)
+    edit: Edit | None = field(default=None, compare=False, repr=False)
+    error_ns: int | None = None
+    severities: tuple[Severity, Severity] = ("info", "high")
 
     @property
     def message(self) -> str:
@@ -220,6 +229,8 @@ _ARE_ALL, _MOSTLY = 0.95, 0.5
 class Forecast:
     """The time that acting on a finding saves: at most, about or at least (`saving`).
 
+    `error_ns` is the error (±) of that time per step, or of the run without steps; None where the
+    remedy was not replayed.
     `step_ns` is the median step of the loop that the finding is about, its mean where `is_mean`;
     `saved_per_step_ns` is saved in each. Both are None without steps, where the time is lost
     outside them, and where that loop has less than half of the loss and of the steady time.
@@ -239,6 +250,7 @@ class Forecast:
     share_of_run_pct: float | None = None
     loop: str | None = None
     is_mean: bool = False
+    error_ns: int | None = None
 
 
 def forecast(
@@ -255,8 +267,16 @@ def forecast(
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
         return None
+    of_run = Forecast(
+        None,
+        None,
+        _speedup(share),
+        finding.saving,
+        share_of_run_pct=share,
+        error_ns=finding.error_ns,
+    )
     if not loops:
-        return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
+        return of_run
     loop, part = loops[0], 1.0
     if when and (whole_ns := when.time.total()):
         candidates = [one for one in loops if when.device in one.devices] or loops
@@ -264,14 +284,15 @@ def forecast(
         loop, part = candidates[inside.index(max(inside))], max(inside) / whole_ns
     steady_ns = 100.0 * finding.time_at_stake_ns / share
     if 0 < part < _MOSTLY and loop.total_ns < _MOSTLY * steady_ns:
-        return Forecast(None, None, _speedup(share), finding.saving, share_of_run_pct=share)
+        return of_run
     of_step = share
     if part < _ARE_ALL or loop.total_ns < _ARE_ALL * steady_ns:
         # Else the steps are the steady time: a share of it is a share of a step.
         of_step = min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)
     if not of_step:
-        return Forecast(None, None, None, finding.saving, share_of_run_pct=share)
+        return replace(of_run, speedup_at_most=None)
     saved = min(round(loop.step_ns * of_step / 100.0), finding.time_at_stake_ns)
+    error = finding.error_ns
     return Forecast(
         saved,
         loop.step_ns,
@@ -281,6 +302,7 @@ def forecast(
         share_of_run_pct=share,
         loop=None if loop is loops[0] or loop.name == loops[0].name else loop.name,
         is_mean=loop.is_uneven,
+        error_ns=None if error is None else round(error * saved / finding.time_at_stake_ns),
     )
 
 

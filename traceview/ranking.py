@@ -1,4 +1,9 @@
-"""Order of the findings of a report: worst first, each loss once, at most seven above `info`."""
+"""Order of the findings of a report: worst first, each loss once, at most seven above `info`.
+
+Findings whose remedies can be replayed are ordered by a plan: one remedy after the other, each time
+the one that wins most on top of those before it. Two that shorten the same kernels win that once,
+and faster kernels win nothing until the CPU keeps up.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,21 @@ import numpy as np
 from traceview import display, intervals
 from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
-from traceview.findings import LOW, SEVERITIES, Finding, Forecast, LoopTime, LostTime, forecast
+from traceview.facts.dependencies.forecast import Model
+from traceview.facts.dependencies.replay import Edit
+from traceview.facts.steps.warm_up import steady_operations
+from traceview.findings import (
+    LOW,
+    SEVERITIES,
+    Finding,
+    Forecast,
+    LoopTime,
+    LostTime,
+    forecast,
+    severity_of,
+)
 from traceview.intervals import Intervals
+from traceview.records import record
 
 Outcome = Result | Skipped
 
@@ -22,13 +40,61 @@ REACH = 0.25
 the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 
 
+MOST_REPLAYS, MOST_ITEMS_REPLAYED = 30, 3_000_000
+"""Replays of a plan, and items of the graph that they replay in all: some 0.1 s at 30 million items
+a second. A plan of n findings takes n (n + 1) ÷ 2 of them, for 7 findings 28."""
+
+
+@record
+class Won:
+    """What a finding wins in the plan, in ns of a step (of the steady time without steps).
+
+    `place` is its place in the plan from 0 on; −1 where it wins too little on top of the others.
+    """
+
+    place: int
+    before_ns: int = 0
+    after_ns: int = 0
+    error_ns: int = 0
+    wins_now: bool = False
+
+
+@record
+class PlanStep:
+    """A row of the plan: the time of a step before and after the remedy of a finding.
+
+    `finding` is its index among the findings. `step_after_ns` is exact to ± `error_ns`. `wins_now`
+    is False where the remedy wins nothing unless those before it are done. Without steps the times
+    are those of the run after warm-up.
+    """
+
+    finding: int
+    step_before_ns: int
+    step_after_ns: int
+    error_ns: int
+    wins_now: bool
+
+
 @dataclass(frozen=True, repr=False)
 class RankedFinding(display.Drawn):
-    """A finding, the analysis that reports it, and a forecast of what acting on it saves."""
+    """A finding, the analysis that reports it, and a forecast of what acting on it saves.
+
+    `won` is what it wins in the plan, None where its remedy was not replayed there.
+    """
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
+    won: Won | None = None
+
+
+def plan(findings: Sequence[RankedFinding]) -> tuple[PlanStep, ...]:
+    """The plan of a report, in its order."""
+    rows = [(at, each.won) for at, each in enumerate(findings) if each.won and each.won.place >= 0]
+    rows.sort(key=lambda row: row[1].place)
+    return tuple(
+        PlanStep(at, won.before_ns, won.after_ns, won.error_ns, won.wins_now) for at, won in rows
+    )
 
 
 def ranked(
@@ -36,8 +102,12 @@ def ranked(
     loops: Sequence[LoopTime] = (),
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
+    model: Callable[[], Model] | None = None,
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by the time that acting on them is likely to save.
+
+    With a `model`, findings with an edit are ordered, and get their severity, by what they win in
+    the plan.
 
     A finding that puts the whole recording in doubt comes first. Each loss is reported once: of
     findings that share a cause, those of one analysis keep their severity; of findings on mostly
@@ -55,6 +125,8 @@ def ranked(
     ]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
+    if model and steady_ns and any(row.finding.edit for row in in_order):
+        in_order = _planned(in_order, model(), loops[0].step_ns if loops else 0, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     forecasts = []
     for place, row in enumerate(in_order):
@@ -69,9 +141,68 @@ def ranked(
             )
             if loops:
                 finding = replace(finding, share_of_step_pct=saving.share_of_step_pct)
-            row = RankedFinding(row.analysis, finding, replace(saving, is_partial=is_partial))
+            row = replace(row, finding=finding, forecast=replace(saving, is_partial=is_partial))
         forecasts.append(row)
     return tuple(forecasts)
+
+
+def _planned(
+    in_order: Sequence[RankedFinding], model: Model, step_ns: int, steady_ns: int
+) -> list[RankedFinding]:
+    """The findings, those with edits by what they win in the plan.
+
+    `step_ns` is the time of a step of the report, 0 without steps, `steady_ns` the steady time.
+    """
+    chosen = [
+        at
+        for at, row in enumerate(in_order)
+        if row.finding.edit and row.finding.severities[1] != "info"
+    ]
+    replays = min(MOST_REPLAYS, MOST_ITEMS_REPLAYED // max(len(model.graph), 1))
+    most = next((n for n in range(len(chosen), 0, -1) if n * (n + 1) <= 2 * replays), 1)
+    edits = {at: edit for at in chosen[:most] if (edit := in_order[at].finding.edit)}
+    whole_ns, per_ns = _whole(model, step_ns, steady_ns)
+    result = list(in_order)
+    for at, won in _greedy(model, edits, whole_ns, per_ns):
+        row = result[at]
+        won_ns = round((won.before_ns - won.after_ns) / whole_ns * steady_ns)
+        rated = severity_of(won_ns, steady_ns) or "info"
+        least, worst = (SEVERITIES.index(each) for each in row.finding.severities)
+        severity = SEVERITIES[min(max(SEVERITIES.index(rated), worst), least)]
+        result[at] = replace(row, finding=replace(row.finding, severity=severity), won=won)
+    return sorted(result, key=lambda row: _rank(row, steady_ns / whole_ns))
+
+
+def _whole(model: Model, step_ns: int, steady_ns: int) -> tuple[int, float]:
+    """The time that a plan begins with, and how much of it a ns of the model is."""
+    if len(model.follows):
+        times = (step_ns or steady_ns) / max(float(model.recorded.mean()), 1.0)
+        # A mean step with what few steps do, such as a checkpoint, has no more to win.
+        return (step_ns, min(times, 1.0)) if step_ns else (steady_ns, times)
+    return steady_ns, int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
+
+
+def _greedy(
+    model: Model, edits: Mapping[int, Edit], whole_ns: int, per_ns: float
+) -> Iterator[tuple[int, Won]]:
+    """What each edit wins on top of those before it, the best of the rest at each place."""
+    left, done, saved = dict(edits), list[Edit](), 0
+    alone: dict[int, int] = {}
+    before_ns, place = whole_ns, 0
+    while left:
+        together = {at: model.saved_ns(*done, edit) for at, edit in left.items()}
+        alone = alone or together
+        best = max(together, key=lambda at: together[at])
+        won_ns = round((together[best] - saved) * per_ns)
+        if won_ns < LOW * whole_ns:
+            break
+        done.append(left.pop(best))
+        after_ns = max(before_ns - won_ns, 0)
+        error_ns = round(model.forecast(*done).error_ns * per_ns)
+        now = alone[best] * per_ns >= LOW * whole_ns
+        yield best, Won(place, before_ns, after_ns, error_ns, now)
+        before_ns, place, saved = after_ns, place + 1, together[best]
+    yield from ((at, Won(-1)) for at in left)
 
 
 def _within(finding: Finding, steady_ns: int | None) -> Finding:
@@ -159,7 +290,9 @@ def _likely_ns(finding: Finding) -> float:
     return finding.time_at_stake_ns * (REACH if finding.general else 1.0)
 
 
-def _rank(ranked: RankedFinding) -> tuple[int, bool, float]:
-    severity = ranked.finding.severity
+def _rank(ranked: RankedFinding, times: float = 1.0) -> tuple[int, bool, float]:
+    """What orders findings; what they win in the plan counts so many times, else their time."""
+    severity, won = ranked.finding.severity, ranked.won
     in_doubt = severity == "high" and ranked.analysis == trace_health.ANALYSIS.name
-    return SEVERITIES.index(severity), not in_doubt, -_likely_ns(ranked.finding)
+    likely_ns = (won.before_ns - won.after_ns) * times if won else _likely_ns(ranked.finding)
+    return SEVERITIES.index(severity), not in_doubt, -likely_ns

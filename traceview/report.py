@@ -17,6 +17,7 @@ from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.parts import loop_times
 from traceview.errors import InputError, suggestion
+from traceview.facts.dependencies.forecast import model
 from traceview.facts.idle import causes, gaps
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations import blocking_calls, concurrency, copies, exposure, kernel_classes
@@ -25,7 +26,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
-from traceview.ranking import Outcome, RankedFinding, ranked
+from traceview.ranking import Outcome, PlanStep, RankedFinding, plan, ranked
 from traceview.records import record
 from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
@@ -153,6 +154,11 @@ class Report(display.WrittenReport):
     run_time: RunTime | None = None
     recording: Trace | None = field(default=None, compare=False)
 
+    @property
+    def plan(self) -> tuple[PlanStep, ...]:
+        """The remedies one after the other, each the one that wins most on top of those before."""
+        return plan(self.findings)
+
     def __getitem__(self, name: str) -> Outcome:
         """The outcome of the analysis of that name. Raises InputError if it did not run."""
         if name not in self.outcomes:
@@ -235,7 +241,14 @@ def report_of(
 
     def findings() -> tuple[RankedFinding, ...]:
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
-        return ranked(answers, loop_times(trace), lambda one: time_of(trace, one), steady_ns)
+        loops = loop_times(trace)
+        return ranked(
+            answers,
+            loops,
+            lambda one: time_of(trace, one),
+            steady_ns,
+            lambda: model(trace),
+        )
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

@@ -107,11 +107,25 @@ def duration(nanoseconds: float | None) -> str:
     return quantity("ns", nanoseconds)
 
 
-def part_of(part_ns: int, whole_ns: int) -> str:
-    """A part of a duration, such as `4.75 of 12.4 ms`, with both units where they differ."""
-    part, whole = duration(part_ns), duration(whole_ns)
+def part_of(part_ns: int, whole_ns: int, error_ns: int | None = None) -> str:
+    """A part of a duration, such as `4.75 of 12.4 ms`, with both units where they differ.
+
+    With an error `4.75 ± 0.21 of 12.4 ms`.
+    """
+    part, whole = with_error(part_ns, error_ns), duration(whole_ns)
     number, _, unit = part.rpartition(" ")
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
+
+
+def with_error(nanoseconds: int, error_ns: int | None) -> str:
+    """A duration with its error, such as `4.75 ± 0.21 ms`, which is rounded up; without none."""
+    number, _, unit = duration(nanoseconds).rpartition(" ")
+    if not error_ns:
+        return f"{number} {unit}"
+    factor = next(factor for factor, name in _TIMES if name == unit)
+    digits = len(number.partition(".")[2])
+    error = ceil(error_ns / factor * 10**digits) / 10**digits
+    return f"{number} ± {error:,.{digits}f} {unit}"
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:

@@ -74,7 +74,7 @@ def test_allocation_in_the_loop(tmp_path):
 
     [finding] = result.findings
     assert finding.severity == "medium"  # less than 1 ms
-    assert finding.time_at_stake_ns == 8 * 62 * US
+    assert finding.time_at_stake_ns == pytest.approx(8 * 62 * US, rel=0.1)
     assert finding.evidence.values["allocations"] == 1
     assert finding.evidence.values["idle_ns"] == 8 * 62 * US // 9
     assert finding.message.startswith(

@@ -157,9 +157,12 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     assert (finding.evidence.start_ns, finding.evidence.end_ns) == (10, 110)
 
 
-@pytest.mark.parametrize(("source", "stakes"), [("pageable", 1_800_000), ("pinned", 900_000)])
-def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, stakes, tmp_path):
-    """Ten copies of 100 µs, each after 100 µs in its call; the first one is warm-up."""
+@pytest.mark.parametrize("source", ["pageable", "pinned"])
+def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, tmp_path):
+    """Ten copies of 100 µs, each after 100 µs in its call; the first one is warm-up.
+
+    Without them the CPU still works for the other 200 µs of each step.
+    """
     export = Export().launch((0, 1), (10_000, 20_000))
     for step in range(10):
         at = 20_000 + step * 300_000
@@ -169,12 +172,10 @@ def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, st
 
     finding, *_ = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.time_at_stake_ns == stakes
+    assert finding.time_at_stake_ns == pytest.approx(9 * 99_000, rel=0.01)
     assert ("staging_ns" in finding.evidence.values) == (source == "pageable")
-    assert finding.message.endswith(
-        "No kernel runs in that time. Before them, the GPU idles for 900 µs more while the CPU "
-        "moves the bytes to pinned memory."
-    ) == (source == "pageable")
+    staged = "Before them, the GPU idles for 900 µs more while the CPU moves the bytes to pinned"
+    assert (staged in finding.message) == (source == "pageable")
 
 
 def test_where_kernels_were_lost_no_copy_is_said_to_run_alone(tmp_path):
@@ -202,12 +203,12 @@ def test_copies_under_kernels_are_no_loss(tmp_path):
 
     assert rows(result, "copies", "total_ns", "exposed_ns") == [(800, 300)]
     (finding,) = result.findings
-    assert finding.time_at_stake_ns == 300
-    assert finding.message == (
+    # No kernel is known to have waited for them.
+    assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
+    assert finding.message.startswith(
         "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns at 2,500 GB/s. No kernel runs for "
-        "300 ns of it."
+        "300 ns of it. The program gains nothing of it for now"
     )
-    assert finding.share_of_step_pct == 12.0
     assert finding.action.startswith("Start the copies earlier on a stream of their own")
 
 
@@ -285,10 +286,8 @@ def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
 
     findings = ask(ANALYSIS, export, tmp_path).findings
 
-    assert {(each.severity, each.time_at_stake_ns) for each in findings} == {
-        ("info", 100),
-        ("info", 1000),
-    }
+    assert {each.severity for each in findings} == {"info"}
+    assert sorted(each.time_at_stake_ns for each in findings) == [pytest.approx(100, abs=10), 1000]
     assert "of warm-up" in findings[-1].message
 
 

@@ -52,12 +52,13 @@ def test_words_are_put_into_sentences_and_are_no_evidence(tmp_path):
 
 def test_the_gain_is_limited_where_the_cpu_is_late(tmp_path):
     [finding] = findings(
-        Export().load(tmp_path), [rule(lost_ns=40 * MS, saving="about", words={"how": "are"})]
+        Export().load(tmp_path), [rule(lost_ns=40 * MS, error_ns=MS, words={"how": "are"})]
     )
 
-    assert finding.saving == "at-most"
+    assert (finding.saving, finding.error_ns) == ("about", MS)
     assert finding.message.endswith(
-        "the program gains 10.0 ms at most until the CPU launches sooner."
+        " The program gains about 10.0 ms of it for now: the GPU would wait longer for the CPU, "
+        "or for other work."
     )
 
 

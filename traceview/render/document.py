@@ -77,7 +77,7 @@ class Document:
     """An answer. An absent part is empty; `nothing_found` replaces an empty list of findings.
 
     `title` names the only subject; where there are two, the first of the `facts` does. `warnings`
-    are pairs of what they warn of and a text.
+    are pairs of what they warn of and a text. `plan` says what the findings win one after another.
     """
 
     title: str = ""
@@ -85,6 +85,7 @@ class Document:
     headline: str = ""
     tiles: tuple[ScoreTile, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    plan: str = ""
     findings: tuple[RankedFinding, ...] = ()
     nothing_found: str = ""
     sections: tuple[Section, ...] = ()

@@ -92,6 +92,8 @@ def _findings(of: Document) -> Iterator[str]:
     yield from ("### What to do first", "")
     if not of.findings:
         yield from (of.nothing_found, "")
+    if of.plan:
+        yield from (f"**Plan**: {escaped(of.plan)}", "")
     urgent = [each for each in of.findings if each.finding.severity != "info"]
     notes = of.findings[len(urgent) :]
     for number, each in enumerate(urgent, 1):

@@ -12,6 +12,7 @@ from dataclasses import field
 from traceview.facts.operations.frameworks import terms
 from traceview.findings import (
     SEVERITIES,
+    Edit,
     Evidence,
     Finding,
     LostTime,
@@ -33,11 +34,12 @@ from traceview.vocabulary.frameworks import Framework
 class TimeClaim:
     """The figures of one finding, and what they prove.
 
-    `saved_ns` is the time that the program gains, of a steady time of `span_ns`; `lost_ns` what it
-    would gain if the CPU launched all work in time, None where that makes no difference. `values`
-    are the evidence; `figures` join it where a sentence names them; `words` are put into sentences
-    and are no evidence. `remedy` and `saving` replace those of the rule. The severity follows from
-    the times, within `at_least` and `at_most`, unless it is given as `severity`.
+    `saved_ns` is the time that the program gains, of a steady time of `span_ns`; `lost_ns` what the
+    work itself would take less, None where that makes no difference. Where the remedy was replayed,
+    as `edit`, `error_ns` is the error of `saved_ns` (±). `values` are the evidence; `figures` join
+    it where a sentence names them; `words` are put into sentences and are no evidence. `remedy` and
+    `saving` replace those of the rule. The severity follows from the times, within `at_least` and
+    `at_most`, unless it is given as `severity`.
     """
 
     subject: Subject
@@ -58,10 +60,12 @@ class TimeClaim:
     severity: Severity | None = None
     at_least: Severity = "info"
     at_most: Severity = "high"
+    edit: Edit | None = None
+    error_ns: int | None = None
 
     @property
     def gain(self) -> tuple[int, int]:
-        """What orders claims by the time that they save, now or with a faster CPU."""
+        """What orders claims by the time that they save, of the program or of the work alone."""
         return self.saved_ns, self.lost_ns or 0
 
 
@@ -81,7 +85,7 @@ class FindingRule:
     message: str
     remedy: str | Callable[[Framework], str] = ""
     clauses: tuple[Clause, ...] = ()
-    saving: Saving = "at-most"
+    saving: Saving | None = None
     general: bool = False
 
 
@@ -99,19 +103,21 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     severity = claim.severity or _severity(claim)
     if severity is None:
         return None
-    known = {**claim.figures, **claim.values, **claim.words}
+    figures = {"saved_ns": claim.saved_ns, **claim.figures}
+    known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
-    message = sentence("".join([rule.message, *said]), known)
+    limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
+    message = sentence("".join([rule.message, *said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(_remedy(trace, rule), known)
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     named = {*field_names(message), *field_names(remedy)} - claim.values.keys()
-    figures = {name: value for name, value in claim.figures.items() if name in named}
-    limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
+    figures = {name: value for name, value in figures.items() if name in named}
+    usual: Saving = "at-most" if claim.error_ns is None else "about"
     return Finding(
         severity,
-        message + limited,
+        message,
         remedy,
         claim.saved_ns,
         claim.subject,
@@ -120,8 +126,11 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         claim.cause,
         claim.lost,
         rule.general,
-        saving="at-most" if limited else claim.saving or rule.saving,
+        saving=claim.saving or rule.saving or usual,
         work=claim.work,
+        edit=claim.edit,
+        error_ns=claim.error_ns,
+        severities=(claim.at_least, claim.at_most),
     )
 
 
@@ -143,16 +152,16 @@ def _remedy(trace: Trace, rule: FindingRule) -> str:
     return rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace))
 
 
-def gain_sentence(saved_ns: int, gain_ns: int) -> str:
-    """A sentence on the gain of a faster kernel, where the CPU leaves less than half of it.
+def gain_sentence(saved_ns: int, own_ns: int) -> str:
+    """A sentence on the gain of a faster kernel, where the program gains less than half of it.
 
-    `gain_ns` is the gain if the CPU launched all work in time. The sentence follows one on the loss
-    and takes `saved_ns` from the values.
+    `own_ns` is what the kernel takes less. The sentence follows one on that, and takes `saved_ns`
+    from the values.
     """
-    if 2 * saved_ns >= gain_ns:
+    if 2 * saved_ns >= own_ns:
         return ""
-    gains = "{saved_ns} at most" if saved_ns else "nothing"
+    gains = "about {saved_ns}" if saved_ns else "nothing"
     return (
-        " The GPU waits for the CPU between launches, so the program gains "
-        f"{gains} until the CPU launches sooner."
+        f" The program gains {gains} of it for now: the GPU would wait longer for the CPU, or for "
+        "other work."
     )

@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypedDict
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle import gaps, gpu_limited
+from traceview.facts.dependencies import savings
+from traceview.facts.dependencies.savings import Gain
+from traceview.facts.idle import gaps
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations.operations import kernel_operations
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import peaks
-from traceview.findings import LostTime, Subject
+from traceview.findings import Edit, LostTime, Subject
 from traceview.intervals import Intervals
 from traceview.rules.engine import Claims, TimeClaim
 from traceview.rules.gpus import gpu_subject
-from traceview.tables import Integers, Mask, RowNumbers, picked
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.units import Value
 
@@ -116,30 +120,47 @@ def kernel_claim(
     less_ns: Integers | None = None,
     gaining: RowNumbers | None = None,
 ) -> TimeClaim:
-    """A claim on kernels of a GPU, named by the longest call, of which each could take `less_ns`.
+    """A claim on kernels of a GPU, named by the longest call, of which each takes `less_ns` less.
 
-    Without `less_ns` all their time could be saved. `gaining` are the rows of `less_ns` where more
+    Without `less_ns` they go, with their launches. `gaining` are the rows of `less_ns` where more
     kernels gain than the claim is about. Sentences may name `kernels`, their number, `total_ns`,
     their time, and `total_pct`, its share of all kernels' of that GPU after warm-up.
     """
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    saved_ns = gpu_limited.claimable_ns(trace, device, gains, less_ns)
+    gain = of_kernels(trace, gains, less_ns)
     return TimeClaim(
         Subject("kernel", name),
-        {**values, "saved_ns": saved_ns},
+        {**values, "saved_ns": gain.saved_ns},
         "kernels",
         {"name": name},
-        saved_ns,
-        gpu_limited.gain_of_device_ns(trace, gains, less_ns),
-        gaps.steady_spans_ns(trace).get(device, 0),
+        **gained(gain),
+        span_ns=gaps.steady_spans_ns(trace).get(device, 0),
         figures={
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
         },
     )
+
+
+def of_kernels(trace: Trace, rows: Array, less_ns: Integers | None = None) -> Gain:
+    """The gain if these kernels take so much less; by default, if they and their launches go."""
+    return savings.of_operations(trace, kernel_operations(trace)[rows], less_ns)
+
+
+class _Gained(TypedDict):
+    saved_ns: int
+    lost_ns: int | None
+    edit: Edit | None
+    error_ns: int | None
+
+
+def gained(gain: Gain) -> _Gained:
+    """The fields of a claim that a gain fills."""
+    lost_ns = None if gain.edit is None else gain.own_ns
+    return _Gained(saved_ns=gain.saved_ns, lost_ns=lost_ns, edit=gain.edit, error_ns=gain.error_ns)
 
 
 def class_claim(
@@ -171,9 +192,12 @@ def whole_claim(
 ) -> TimeClaim:
     """As `class_claim`, of kernels that are saved whole, their launches and gaps too.
 
-    `when` is the time that is saved, by default theirs.
+    `when` is the time that they take, gaps included, where that is more than theirs: the most that
+    is saved where nothing can be replayed.
     """
     claim = class_claim(trace, device, rows, values)
     work = claim.work if when is None else LostTime(device, when)
+    if claim.edit is not None:
+        return replace(claim, values=values, lost_ns=None, work=work)
     saved_ns = work.time.total() if work else 0
-    return replace(claim, values=values, saved_ns=saved_ns, lost_ns=None, work=work)
+    return replace(claim, values=values, saved_ns=saved_ns, work=work)

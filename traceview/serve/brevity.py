@@ -29,7 +29,7 @@ _ACCESS = ("kind", "space", "opcode", "width_bits", "count", "source")
 _FINDING = ("severity", "message", "action", "time_at_stake_ns")
 _FORECAST = (
     *("saved_per_step_ns", "step_ns", "is_mean", "loop"),
-    *("speedup_at_most", "saving", "is_partial"),
+    *("speedup_at_most", "saving", "error_ns", "is_partial"),
 )
 MOST_FINDINGS = 10
 _COMPARED = ("headline", "step", "certainty", "changes", "environment", "notes")

@@ -71,7 +71,7 @@ def test_the_costliest_own_kernel_is_that_of_the_time_after_warm_up(tmp_path):
 
     (found,) = result.findings
     assert found.message == "formula takes 60 ns, 60.0 % of kernel time after warm-up."
-    assert found.time_at_stake_ns == 60
+    assert found.time_at_stake_ns == pytest.approx(60, abs=10)  # and the pitch of a launch
     # The table still has all that ran.
     assert rows(result, "kernels", "short_name", "total_ns")[0] == ("tuned", 910)
 

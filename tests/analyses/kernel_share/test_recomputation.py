@@ -20,11 +20,11 @@ AGAIN = [(AUTOGRAD, UP), (AUTOGRAD, GELU)]
 
 
 def training(*launches, steps=4):
-    """Steps of these launches, of 100 µs each, one after another without a gap."""
+    """Steps of kernels of 100 µs, one after another without a gap, launched ahead of the GPU."""
     export, at = Export(), 0
     for _ in range(steps):
         for thread, name in launches:
-            call, kernel = (at, at + US), (at + 100 * US, at + 200 * US)
+            call, kernel = (at // 100, at // 100 + US // 2), (at + 100 * US, at + 200 * US)
             export.launch(call, kernel, thread=thread, name=name)
             at += 100 * US
     return export

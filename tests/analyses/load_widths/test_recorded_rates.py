@@ -38,7 +38,8 @@ def test_one_element_per_thread_is_found_with_factor_and_remedy(rates):
     assert 1.8 <= finding.evidence.values["speedup_factor"] <= 2.4
     assert "float4" in finding.action
     spent = {row["kernel"]: row["total_ns"] for row in rates.tables["costs"].rows()}
-    assert 0.4 < finding.time_at_stake_ns / spent["gelu_scalar"] < 0.6
+    # Some calls of it are launched one by one: the GPU would only wait longer.
+    assert 0.3 < finding.time_at_stake_ns / spent["gelu_scalar"] < 0.6
 
 
 def test_wide_kernels_are_no_finding(rates):

@@ -66,7 +66,8 @@ def test_tiles_that_do_not_fill_the_last_wave(tmp_path):
     ]
     assert result.summary["tail_loss_ns"] == row["tail_loss_ns"]
     [finding] = result.findings
-    assert finding.time_at_stake_ns == row["tail_loss_ns"]
+    # The second call is launched late: what the first one loses would be idle time.
+    assert finding.time_at_stake_ns == pytest.approx(row["tail_loss_ns"] / 2, abs=1)
     assert finding.message == (
         "cuBLAS bf16 GEMM 256×128×64 NN cuts 3,712 × 3,712 into 435 tiles of 128 × 256 "
         "for 132 persistent blocks. The last of 4 tile waves has 39 tiles and leaves 17.6 % "
@@ -119,7 +120,7 @@ def test_a_kernel_off_the_critical_path_saves_nothing(tmp_path):
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
-    assert "the program gains nothing until the CPU launches sooner" in finding.message
+    assert "The program gains nothing of it for now" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def test_top_level_keys():
         "trace",
         "analyses",
         "findings",
+        "plan",
         "verdict",
         "scoreboard",
         "run_time",

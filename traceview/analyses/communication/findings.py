@@ -16,6 +16,8 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.analyses.communication.pairing import Waiting, waiting
 from traceview.facts.collectives.transfers import Transfers, transfers
+from traceview.facts.dependencies import savings
+from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.exposure import exposure
 from traceview.facts.steps.steps import step_of_operations
@@ -24,6 +26,7 @@ from traceview.groups import Groups
 from traceview.records import record
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_name, gpu_subject
+from traceview.rules.kernels import gained
 from traceview.rules.sentences import Clause
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace
@@ -79,6 +82,10 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         message = _message(moved, waits, absent, rows[moved.kind[rows] == kind])
         small = bool(message) and int(message["message_bytes"] or 0) < _SMALL_BYTES
         values, remedy = {**message, **values}, _LARGER if small else _OVERLAP
+    # Only the GPU that the others wait for can save what they wait.
+    hidden = Gain(exposed_ns, exposed_ns)
+    if not waits_mostly and "beyond_fastest_ns" not in values:
+        hidden = savings.of_operations(trace, moved.operation[steady], stay=True, own_ns=exposed_ns)
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
     longest = rows[np.argmax(moved.duration_ns[rows])]
@@ -97,7 +104,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         },
         "ranks",
         {"rank": int(np.searchsorted(groups.different(moved.device), device))},
-        exposed_ns,
+        **gained(hidden),
         span_ns=span_ns,
         window=(int(moved.start_ns[longest]), int(moved.end_ns[longest])),
         work=LostTime(device, intervals.union(start, end)),

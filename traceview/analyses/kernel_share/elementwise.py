@@ -22,8 +22,8 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.lost_time import work_time
+from traceview.facts.dependencies import savings
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.idle.gpu_limited import claimable_operations_ns, gain_of_operations_ns
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import (
     KernelClass,
@@ -42,7 +42,7 @@ from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.facts.steps.warm_up import operations_in_warm_up, steady_kernels
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_subject
-from traceview.rules.kernels import class_claim, named, whole_claim
+from traceview.rules.kernels import class_claim, gained, named, whole_claim
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 
@@ -64,23 +64,22 @@ def _storms(trace: Trace) -> Iterator[TimeClaim]:
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
     longest = int(np.argmax(ops.duration_ns[rows]))
-    saved_ns = claimable_operations_ns(trace, device, rows)
+    gain = savings.of_operations(trace, rows)
     values = {
         "memsets": len(rows),
         "operations_pct": 100.0 * len(rows) / every,
         "total_ns": int(ops.duration_ns[rows].sum()),
-        "saved_ns": saved_ns,
+        "saved_ns": gain.saved_ns,
     }
     yield TimeClaim(
         gpu_subject(trace, device),
         values,
         "classes",
         {**gpu_cells(trace, device), "class": kind.label},
-        saved_ns,
-        gain_of_operations_ns(trace, rows),
-        steady_spans_ns(trace).get(device, 0),
-        (int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])),
-        work_time(trace, rows),
+        **gained(gain),
+        span_ns=steady_spans_ns(trace).get(device, 0),
+        window=(int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])),
+        work=work_time(trace, rows),
     )
 
 

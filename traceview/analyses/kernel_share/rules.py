@@ -1,6 +1,7 @@
 """The rules of kernel-share, one list in reading order, and those that need no file of their own.
 
-Shorter kernels shorten a step only where the GPU is what limits it: see facts/idle/gpu_limited.py.
+Shorter kernels shorten a step only where the GPU is what limits it: a replay of the run tells, see
+facts/dependencies.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from traceview.analyses.kernel_share.gemms import FP32_GEMMS, UNALIGNED
 from traceview.analyses.kernel_share.recomputation import RECOMPUTATION
 from traceview.analyses.wording import on_amd
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework
@@ -42,7 +42,7 @@ from traceview.facts.steps.warm_up import launched_in_warm_up, steady_kernels
 from traceview.findings import LOW, Subject
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_subject
-from traceview.rules.kernels import faster, named, steady
+from traceview.rules.kernels import faster, named, of_kernels, steady
 from traceview.trace import Trace
 from traceview.vocabulary.libraries import aligned_elements, architecture, classify, read
 
@@ -162,12 +162,12 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
         return
     device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
     own = rows[by_name.ids == most]
-    saved_ns = claimable_ns(trace, device, own[kernels["device"][own] == device])
+    gain = of_kernels(trace, own[kernels["device"][own] == device])
     values = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,
         "kernel_pct": pct,
-        "saved_ns": saved_ns,
+        "saved_ns": gain.saved_ns,
     }
     answers = "roofline, wave-quantization, load-widths, traceview ptx"
     yield TimeClaim(
@@ -175,8 +175,11 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
         values,
         "kernels",
         {"name": name},
-        saved_ns,
+        gain.saved_ns,
         span_ns=steady_span_ns(trace),
+        # Nothing is known of how much less it could take: it cannot save more than if it went.
+        error_ns=gain.error_ns,
+        saving="at-most",
         words={
             "when": " after warm-up" if after_warm_up else "",
             "tools": "rocprof-compute" if on_amd(trace) else answers,

@@ -16,12 +16,13 @@ import numpy as np
 
 from traceview import units
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
-from traceview.facts.idle.gpu_limited import claimable_ns
+from traceview.facts.dependencies.savings import Gain
 from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_classes import KernelClass, classify
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.records import record
+from traceview.rules.kernels import of_kernels
 from traceview.tables import Array, Integers, Table
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import WARP_THREADS
@@ -79,7 +80,12 @@ class WidthBound:
     peak_bytes_per_s: int | None = None
     bound_ns: int | None = None
     counted: bool = True
-    saved_ns: int = 0
+    gain: Gain = Gain(0, 0)
+
+    @property
+    def saved_ns(self) -> int:
+        """The part of `at_stake_ns` that the program gains."""
+        return self.gain.saved_ns
 
     @property
     def at_stake_ns(self) -> int:
@@ -152,14 +158,16 @@ def _bound(
     if why or timed is None or peak is None:
         return replace(bound, why=why if bits else "")
     bound = with_bound(bound, timed, peak, known)
-    return replace(bound, saved_ns=_saved_ns(trace, bound, timed))
+    return replace(bound, gain=_gain(trace, bound, timed))
 
 
-def _saved_ns(trace: Trace, bound: WidthBound, timed: TimedLaunches) -> int:
-    """The part of `at_stake_ns` that the program gains if each launch saves the same fraction."""
+def _gain(trace: Trace, bound: WidthBound, timed: TimedLaunches) -> Gain:
+    """What the program gains of `at_stake_ns` if each launch saves the same fraction."""
+    if not bound.at_stake_ns:
+        return Gain(0, 0)
     rows, fraction = _rows(bound.code), bound.at_stake_ns / max(timed.total_ns, 1)
     each_ns = np.ceil(trace.recorded("kernels").duration_ns[rows] * fraction).astype(np.int64)
-    return min(claimable_ns(trace, bound.code.device, rows, each_ns), bound.at_stake_ns)
+    return of_kernels(trace, rows, each_ns).at_most(bound.at_stake_ns)
 
 
 def _narrow_bits(widths: RunningWidths) -> int | None:

@@ -120,6 +120,8 @@ def _claim(
         },
         remedy=remedy,
         severity=severity if lost_ns is None else None,
+        edit=bound.gain.edit,
+        error_ns=bound.gain.error_ns,
     )
 
 

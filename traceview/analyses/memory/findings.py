@@ -9,6 +9,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.lost_time import lost_in
+from traceview.facts.dependencies import savings
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
 from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
@@ -63,6 +64,7 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
     free = _longest_call(trace, loop.calls[freed])
     line, inner = _freeing_line(trace, loop.calls[freed])
     named = {"freeing_line": line.place, "inner": inner} if line else {}
+    gain = savings.of_calls(trace, loop.calls, loop.idle_ns)
     peak_bytes = int(levels(trace)[loop.device].bytes.max(initial=0))
     yield TimeClaim(
         line.subject if line else Subject("call", free),
@@ -79,7 +81,9 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
         },
         "calls",
         {"api": free},
-        loop.idle_ns,
+        gain.saved_ns,
+        edit=gain.edit,
+        error_ns=gain.error_ns,
         span_ns=steady_spans_ns(trace).get(loop.device, 0),
         window=(int(every.start_ns[longest]), int(every.end_ns[longest])),
         cause=CAUSE_NAMES[ALLOCATION],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import TableSpec
+from traceview.facts.dependencies.savings import Gain
 from traceview.facts.operations.copies import outer_migrations
 from traceview.facts.operations.exposure import compute_time, exposure
 from traceview.facts.operations.operations import Kind, migrations, operations
@@ -18,7 +20,8 @@ from traceview.facts.work.peaks import bytes_per_s, peaks
 from traceview.findings import RECORDING, LostTime
 from traceview.records import record
 from traceview.rules.engine import TimeClaim
-from traceview.tables import Array, Cell, Column, Integers, Mask, Table, Texts
+from traceview.rules.kernels import gained
+from traceview.tables import Array, Cell, Column, Integers, Mask, RowNumbers, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.trace.schema.gpu_work import UNIFIED
 
@@ -76,11 +79,13 @@ COPIES = TableSpec(
 class ChosenCopies:
     """The selected copies and migrations.
 
-    `early` is True for those of warm-up and start-up, `outer` for pages that move while their GPU
+    `operation` is the row in operations, −1 for migrations, which are none. `early` is True for
+    those of warm-up and start-up, `outer` for pages that move while their GPU
     has no work at all.
     """
 
     copies: Table
+    operation: RowNumbers
     early: Mask
     outer: Mask
 
@@ -92,7 +97,11 @@ def chosen_copies(trace: Trace) -> ChosenCopies:
     chosen = chosen_rows(trace, Kind.COPY, len(copies))
     chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
     early = _early(trace, copies, moved)[chosen]
-    return ChosenCopies(copies.take(chosen), early, outer_migrations(trace)[chosen])
+    of_kind = np.flatnonzero(operations(trace).kind == Kind.COPY)
+    operation = np.full(len(copies), -1, np.int32)
+    operation[operations(trace).row[of_kind]] = of_kind
+    outer = outer_migrations(trace)[chosen]
+    return ChosenCopies(copies.take(chosen), operation[chosen], early, outer)
 
 
 def chosen_rows(trace: Trace, kind: Kind, rows: int) -> Mask:
@@ -226,12 +235,19 @@ def copy_claim(
     copies: Table,
     row: Mapping[str, Cell],
     values: Mapping[str, Cell],
-    saved_ns: int,
+    exposed_ns: int,
     figures: Sequence[str] = _FIGURES,
     without: Sequence[str] = (),
+    gain: Gain | None = None,
 ) -> TimeClaim:
-    """A claim on copies, with cells of their row of the table and the time of the longest."""
+    """A claim on copies, with cells of their row of the table and the time of the longest.
+
+    They save the time that no kernel hides, or `gain` where that was replayed.
+    """
     keys = {name: row[name] for name in _KEYS}
     of_row = {name: row[name] for name in figures if name not in without}
     when = longest_of(copies, row)
-    return TimeClaim(RECORDING, {**keys, **of_row, **values}, "copies", keys, saved_ns, window=when)
+    claim = TimeClaim(
+        RECORDING, {**keys, **of_row, **values}, "copies", keys, exposed_ns, window=when
+    )
+    return claim if gain is None else replace(claim, **gained(gain))

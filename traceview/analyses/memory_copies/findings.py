@@ -19,6 +19,8 @@ from traceview.analyses.memory_copies.copies import (
     rows_of,
     time_of,
 )
+from traceview.facts.dependencies import savings
+from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import every_gap, steady_span_ns, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
@@ -37,7 +39,7 @@ from traceview.findings import RECORDING, LostTime, severity_of
 from traceview.rules.engine import FindingRule, TimeClaim
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.rules.sentences import Clause
-from traceview.tables import Cell, Mask, Table
+from traceview.tables import Cell, Mask, RowNumbers, Table
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 
@@ -78,8 +80,10 @@ _OF_PACKED = (
 
 
 @fact
-def _steady_copies(trace: Trace) -> Table:
-    """The selected copies but those of warm-up, and those after the last step of the loop.
+def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
+    """The selected copies, and their operations.
+
+    Left out are those of warm-up, and those after the last step of the loop.
 
     Weights and results are copied once there, such as by a trainer that moves its model away.
     Copies of sizes seen before belong to the last step, as an inferred step ends with its
@@ -92,21 +96,23 @@ def _steady_copies(trace: Trace) -> Table:
     last_ns = int(all_steps.gpu_end_ns.max(initial=0))
     tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
     if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
-        return copies.take(counted)
+        return copies.take(counted), chosen.operation[counted]
     after: Mask = copies["start_ns"] >= last_ns
     alike = groups.group(copies.texts("direction").codes, copies["bytes"])
     usual = np.zeros(alike.size, bool)
     usual[alike.ids[~after]] = True
-    return copies.take(counted & ~(after & ~usual[alike.ids]))
+    counted &= ~(after & ~usual[alike.ids])
+    return copies.take(counted), chosen.operation[counted]
 
 
 def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
-    spans, copies = steady_spans_ns(trace), _steady_copies(trace)
+    spans, (copies, rows) = steady_spans_ns(trace), _steady_copies(trace)
     for row in copies_by_kind(trace, copies).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
-        own = copies.take(rows_of(copies, row))
+        alike = rows_of(copies, row)
+        own = copies.take(alike)
         device, exposed_ns = _most_exposed(trace, own)
         span_ns = spans.get(device, 0)
         # Copies of other GPUs run at the same time: their sum would be longer than the run.
@@ -114,13 +120,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
         staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
-            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns))
+            gain = savings.of_operations(trace, rows[alike], own_ns=exposed_ns + staging_ns)
+            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             needless = row["direction"] == "D2H" and _in_steps(trace, own)
             about = needless and not _beside_others(copies, row, device)
-            yield replace(claim, saving="about" if about else None)
+            yield replace(claim, saving="about" if about else "at-most")
 
 
 def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
@@ -133,7 +140,12 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int]
+    trace: Trace,
+    copies: Table,
+    on_gpu: Table,
+    device: int,
+    lost_ns: tuple[int, int],
+    gain: Gain,
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
@@ -156,7 +168,7 @@ def _exposed_claim(
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         remedy = f"{_KEEP}{why}Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
     return replace(
-        copy_claim(on_gpu, row, values, sum(lost_ns)),
+        copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,
         span_ns=spans[device],
         work=time_of(on_gpu),
@@ -240,18 +252,25 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
 
 def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
     """Copies within the memory of a GPU, which take turns with kernels."""
-    copies = _steady_copies(trace)
-    own = copies.take(copies.texts("direction").isin(["D2D"]))
+    copies, rows = _steady_copies(trace)
+    within = copies.texts("direction").isin(["D2D"])
+    own = copies.take(within)
     if not len(own):
         return
     device, exposed_ns = _most_exposed(trace, own)
+    if not severity_of(exposed_ns, steady_spans_ns(trace).get(device, 0)):
+        return
     on_gpu = own.take(own["device"] == device)
     row = next(copies_by_kind(trace, on_gpu).rows())
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     spans, in_loops = steady_spans_ns(trace), _mostly_in_loops(trace, device)
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     yield replace(
-        copy_claim(on_gpu, row, values, exposed_ns, without=("median_bytes",)),
+        copy_claim(
+            *(on_gpu, row, values, exposed_ns),
+            without=("median_bytes",),
+            gain=savings.of_operations(trace, rows[within], own_ns=exposed_ns),
+        ),
         subject=gpu_subject(trace, device),
         span_ns=spans.get(device, 0),
         work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),

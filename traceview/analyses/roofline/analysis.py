@@ -25,7 +25,6 @@ from traceview.analyses.roofline.points import (
 )
 from traceview.analyses.wording import OF_WARM_UP, by_recorder, on_amd
 from traceview.facts.idle.gaps import steady_span_ns
-from traceview.facts.idle.gpu_limited import claimable_ns
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import HOST, gpu_cells
 from traceview.facts.operations.kernel_classes import KernelOwner, kernel_owners
@@ -36,6 +35,7 @@ from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Subject, severity_of, shortened
 from traceview.rules.engine import FindingRule, TimeClaim, finding_of
+from traceview.rules.kernels import of_kernels
 from traceview.tables import Cell, Column, Mask, Table
 from traceview.trace import Trace, fact
 from traceview.trace.recording_options import recording_options
@@ -287,13 +287,18 @@ def _latency_bound(trace: Trace) -> Iterator[tuple[RooflinePoint, TimeClaim]]:
         duration_ns = trace.recorded("kernels").duration_ns[rows]
         fraction = too_long_ns / max(point.total_ns, 1)
         less_ns = np.ceil(duration_ns * fraction).astype(np.int64)
+        gain = of_kernels(trace, rows, less_ns).at_most(too_long_ns)
         claim = TimeClaim(
             Subject("kernel" if point.grid else "range", point.full_name or ""),
             {name: row[name] for name in _FIGURES},
             "kernels",
             {name: row[name] for name in _KEYS},
-            min(claimable_ns(trace, point.device, rows, less_ns), too_long_ns),
+            gain.saved_ns,
             span_ns=span_ns,
+            edit=gain.edit,
+            error_ns=gain.error_ns,
+            # No kernel is faster than at the nearer peak, and most stay below it.
+            saving="at-most",
             # Of bytes that were not measured, uncoalesced accesses may move more.
             remedy=_NOT_BUSY if point.bytes_from <= MEASURED else _FEW_USEFUL,
             words={"kind": point.kind or ""},

@@ -13,9 +13,9 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.starvation import starved_devices
+from traceview.facts.dependencies import savings
 from traceview.facts.idle import late_launches, lines
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
-from traceview.facts.idle.gpu_limited import gpu_limited
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
 from traceview.facts.operations.kernel_classes import (
@@ -74,7 +74,7 @@ class SteadyParts:
     """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
 
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
-    busy time on the critical path: in the rest the CPU could not have launched earlier. `starved`
+    part of the busy time without which the run would be as much shorter. `starved`
     is True where the program waits for the DataLoader's workers again and again. `named_ns` are
     parts of the parts that have a name of their own (`apart`). `unknown` says
     how much work was lost where that leaves busy and idle time unknown.
@@ -121,12 +121,11 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     idle, named = _idle_parts(trace, device)
     for limit, idle_ns in idle.items():
         parts[limit] = parts.get(limit, 0) + idle_ns
-    steady = intervals.union(operations(trace).start_ns[rows], operations(trace).end_ns[rows])
     return SteadyParts(
         device,
         spans[device],
         work[device].steady_ns,
-        intervals.intersection(gpu_limited(trace)[device], steady).total(),
+        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
         starved_devices(trace)[device],

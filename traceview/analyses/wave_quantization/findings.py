@@ -132,6 +132,8 @@ def _claim(
         loss.saved_ns,
         loss.lost_ns,
         steady_span_ns(trace),
+        edit=loss.gain.edit if loss.gain else None,
+        error_ns=loss.gain.error_ns if loss.gain else None,
         figures={"early_calls": loss.early_calls},
         words=words or {},
     )

@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.analyses.wave_quantization import gemm_waves, sweeps
+from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import busy, steady_span_ns
-from traceview.facts.idle.gpu_limited import claimable_ns, kernels_named
 from traceview.facts.waves import grid_waves
 from traceview.facts.waves.configurations import Configuration
 from traceview.findings import severity_of
 from traceview.hardware import SmLimits, occupancy
 from traceview.records import record
+from traceview.rules.kernels import of_kernels, steady
 from traceview.tables import Integers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import WARP_THREADS
@@ -36,7 +37,7 @@ class Loss(Generic[Part]):
 
     `worst` is the costliest of its `parts` grids, or GEMMs. Grids are either all of several waves
     or all of less than one. `early_calls` are the launches of warm-up, `steady_ns` the time of the
-    others, and `limited_ns` the kernel's time on the critical path.
+    others, and `gain` what the program gains if each of these takes the same part of its time less.
     """
 
     lost_ns: int
@@ -44,12 +45,12 @@ class Loss(Generic[Part]):
     parts: int
     early_calls: int
     steady_ns: int
-    limited_ns: int | None = None
+    gain: Gain | None = None
 
     @property
     def saved_ns(self) -> int:
-        """The most the program gains: off the critical path the GPU would only wait longer."""
-        return self.lost_ns if self.limited_ns is None else min(self.lost_ns, self.limited_ns)
+        """The time that the program gains."""
+        return self.lost_ns if self.gain is None else self.gain.saved_ns
 
 
 @fact
@@ -115,16 +116,20 @@ def _by_kernel(
     # The costliest grid of each group, the first of equal ones.
     order = np.lexsort((rows, -lost[rows], by.ids))
     worst = rows[order[groups.opens(by.ids[order])]]
-    figures = (groups.count(by), early, steady_ns)
+    parts = groups.count(by)
     first = np.argsort(by.first, kind="stable")
     ranked = first[groups.most_first(totals[first])]
     span_ns = steady_span_ns(trace)
     worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
     losses = [
-        Loss(int(totals[place]), grids[worst[place]], *(int(each[place]) for each in figures))
+        Loss(
+            int(totals[place]),
+            grids[worst[place]],
+            *(int(parts[place]), int(early[place]), int(steady_ns[place])),
+        )
         for place in worth
     ]
-    return _on_path(trace, ((loss, [loss.worst.configuration]) for loss in losses))
+    return _gaining(trace, ((loss, [loss.worst.configuration]) for loss in losses))
 
 
 @fact
@@ -139,7 +144,7 @@ def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
         (_tile_loss(parts, int(busy_ns[device])), [part.grid.configuration for part in parts])
         for (device, _), parts in kernels.items()
     ]
-    return _on_path(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
+    return _gaining(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
 
 
 def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm_waves.TileWaves]:
@@ -150,17 +155,23 @@ def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm
     return Loss(lost_ns, worst, len(parts), early_calls, steady_ns)
 
 
-def _on_path(
+def _gaining(
     trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
 ) -> tuple[Loss[Part], ...]:
-    """The losses worth a finding, with the time of their kernels on the critical path."""
-    on_path, span_ns = [], steady_span_ns(trace)
-    for loss, kernels in losses:
+    """The losses worth a finding, with what the program gains without them."""
+    result, span_ns = [], steady_span_ns(trace)
+    kernels = trace.recorded("kernels")
+    for loss, of in losses:
         if severity_of(loss.lost_ns, span_ns):
-            device, names = kernels[0].device, (kernel.name for kernel in kernels)
-            limited_ns = claimable_ns(trace, device, kernels_named(trace, device, names))
-            on_path.append(replace(loss, limited_ns=limited_ns))
-    return tuple(on_path)
+            names = list({each.name for each in of})
+            chosen = kernels.texts("name").isin(names) & (kernels["device"] == of[0].device)
+            rows = steady(trace, chosen)
+            duration_ns = kernels.duration_ns[rows]
+            part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
+            less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
+            gain = of_kernels(trace, rows, less_ns).at_most(loss.lost_ns)
+            result.append(replace(loss, gain=gain))
+    return tuple(result)
 
 
 def _busy_ns(trace: Trace) -> Integers:

@@ -369,6 +369,8 @@ class _Builder:
             new = np.flatnonzero(np.diff(waited, prepend=0))
             found_of.append(rows[new])
             found_limit.append(times[waited[new] - 1])
+        if not found_of:
+            return
         of, limit = np.concatenate(found_of), np.concatenate(found_limit)
         on = self._ended_last(of, self.op_start[of], limit)
         fits = on >= 0

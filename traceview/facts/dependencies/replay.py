@@ -19,6 +19,9 @@ from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
+LONG = 10
+"""Times the median from which on a call or a pause has another reason than a launch: the first
+launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/data/launches)."""
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
 
@@ -57,11 +60,43 @@ class Changed:
         self.own_ns[call] = 0
 
     def remove_operations(self, operation: Array) -> None:
-        """These operations do not run, and nothing waits for their start."""
+        """These operations do not run. Beyond the usual pitch, a wait before them stays."""
         self.own_ns[operation] = 0
         edges = self.graph.begin
         chosen = self._of(edges, operation) & (edges.kind == Edge.STREAM)
-        self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], 0)
+        lag_ns = self.begin_ns[chosen]
+        self.begin_ns[chosen] = np.minimum(lag_ns, np.maximum(lag_ns - self.graph.pitch_ns, 0))
+
+    def remove_launches(
+        self, operation: Array, beside: Array, usual_ns: tuple[int, int] | None = None
+    ) -> None:
+        """These operations are not launched: the calls that launched nothing else go, too.
+
+        With each call goes the thread's time between it and the launch of an operation of `beside`
+        next to it, of which they are a part: the framework's cost of each operation of a chain.
+        Of calls and pauses much longer than usual (see `Model.usual_ns`) only the usual part
+        goes: the rest has other reasons, such as code that is loaded.
+        """
+        edges, gone = self.graph.begin, np.zeros(len(self.graph), bool)
+        gone[operation] = True
+        near = np.zeros(len(self.graph), bool)
+        near[beside] = True
+        self.remove_operations(operation)
+        launch = (edges.kind == Edge.LAUNCH) & (edges.on >= 0)
+        call, leaves = edges.on[launch], gone[edges.of[launch]]
+        without = np.zeros(len(self.graph), bool)
+        without[call[leaves]] = True
+        without[call[~leaves]] = False
+        calls = np.flatnonzero(without)
+        self.wait_for_nothing(calls)
+        self.own_ns[calls] -= _usual(self.own_ns[calls], usual_ns and usual_ns[0])
+        launches = without.copy()
+        launches[call[near[edges.of[launch]]]] = True
+        between = (edges.kind == Edge.THREAD) & (edges.on >= 0)
+        between &= launches[edges.of] & launches[edges.on]
+        between &= without[edges.of] | without[edges.on]
+        between &= self.begin_ns > 0
+        self.begin_ns[between] -= _usual(self.begin_ns[between], usual_ns and usual_ns[1])
 
     def scale_pause(self, call: Array, factor: float | Array) -> None:
         """The thread takes `factor` of its time before these calls, outside of calls."""
@@ -134,6 +169,13 @@ class Changed:
         given = compiled(graph, self.own_ns, self.begin_ns, self.finish_ns)
         library.call("traceview_replay", given, start, end)
         return Times(start, end)
+
+
+def _usual(times_ns: Array, usual_ns: int | None) -> Array:
+    """The times, the usual one in place of those much longer."""
+    if usual_ns is None:
+        return times_ns
+    return np.where(times_ns > LONG * usual_ns, usual_ns, times_ns)
 
 
 Edit = Callable[[Changed], None]

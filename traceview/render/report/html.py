@@ -21,7 +21,14 @@ from traceview.render.base.table_view import MOST_ROWS, TableView, table_view
 from traceview.render.charts.layout import layout
 from traceview.render.charts.marks import NEUTRAL
 from traceview.render.charts.svg import draw, rect, svg
-from traceview.render.report.document import Claim, claim, header_facts, nothing_found, tiles
+from traceview.render.report.document import (
+    Claim,
+    claim,
+    header_facts,
+    nothing_found,
+    plan_text,
+    tiles,
+)
 from traceview.render.report.evidence import (
     EvidenceView,
     evidence_view,
@@ -266,6 +273,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         facts=header_facts(trace),
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
+        plan=plan_text(report),
         findings=findings,
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],

@@ -13,7 +13,7 @@ from typing import Any
 from traceview.analyses.base import Analysis, Failed, Result, Skipped, TableSpec
 from traceview.analyses.verdict import SCOREBOARD
 from traceview.findings import Forecast
-from traceview.ranking import RankedFinding
+from traceview.ranking import PlanStep, RankedFinding
 from traceview.render.base import json_shape
 from traceview.render.base.json_shape import (
     FINDING,
@@ -125,6 +125,7 @@ def _answers_schema() -> Schema:
 _FORECAST = JsonShape(
     Forecast,
     "saved_per_step_ns step_ns loop share_of_run_pct speedup_at_most saving is_partial is_mean",
+    "error_ns",
 )
 RANKED_FINDING = JsonShape(
     RankedFinding,
@@ -150,6 +151,7 @@ REPORT = JsonShape(
     JsonKey("trace", _TRACE, lambda report, _: report.trace),
     JsonKey("analyses", _answers_schema, _answers),
     items_of("findings", RANKED_FINDING),
+    items_of("plan", JsonShape(PlanStep, "finding step_before_ns step_after_ns error_ns wins_now")),
     "verdict",
     JsonKey(
         "scoreboard",

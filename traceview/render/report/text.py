@@ -35,6 +35,7 @@ from traceview.render.base.text_blocks import (
 from traceview.render.report.document import (
     header_facts,
     nothing_found,
+    plan_text,
     single_ids,
     telling_columns,
 )
@@ -158,10 +159,12 @@ def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
         return Group(head, Text(nothing_found(report)))
+    planned = plan_text(report)
+    steps = [note_block("Plan: ", planned)] if planned else []
     shown = report.findings[:MOST_FINDINGS]
     texts = (FindingText(each, min(page.width, WIDEST), links) for each in shown)
     lines = (line for text in texts for line in text.lines())
-    return Group(head, *lines, *_rest(len(report.findings) - MOST_FINDINGS))
+    return Group(head, *steps, *lines, *_rest(len(report.findings) - MOST_FINDINGS))
 
 
 def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType:

@@ -20,7 +20,7 @@ from traceview.render.base.paragraphs import cut, joined_within, whole_sentences
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn
 from traceview.render.document import ScoreTile
-from traceview.render.report.document import header_facts, nothing_found, tiles
+from traceview.render.report.document import header_facts, nothing_found, plan_text, tiles
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
 from traceview.report import Report
 
@@ -121,6 +121,7 @@ _WIDEST_HALF = 60
 _NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
 _SELECTED = {"only ranges": "only", "without ranges": "without"}
 _SEPARATOR = " · "
+_PLAN_LINES = 4
 _WARNING, _WARNING_LINES = "Warning: ", 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
 _STYLES = {
@@ -142,11 +143,21 @@ def render_screen(
     width = max(width, _NARROWEST)
     above = [*_opening(report, width), Text("")]
     below = [Text(""), *_closing(report, width)]
-    left = MOST_LINES - len(above) - len(below)
+    planned = list(_plan_lines(report, width))
+    left = MOST_LINES - len(above) - len(below) - len(planned)
     findings = finding_lines(_worth_a_line(report.findings), width, left, links)
+    findings[1:1] = planned
     nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
     lines = [*above, *(findings or nothing), *below]
     return drawn([Text("\n").join(lines)], width, color)
+
+
+def _plan_lines(report: Report, width: int) -> Iterator[Text]:
+    """What the remedies win one after the other, in a few lines."""
+    lead, text = "Plan: ", visible(plan_text(report), SENTENCE)
+    lines = wrapped(text, min(width, WIDEST) - len(lead), _PLAN_LINES) if text else []
+    for at, line in enumerate(lines):
+        yield Text.assemble((f"{'' if at else lead:{len(lead)}}", "bold"), line)
 
 
 def _worth_a_line(findings: Sequence[RankedFinding]) -> list[RankedFinding]:

@@ -1,0 +1,108 @@
+"""What faster or fewer kernels save: all where the GPU limits the step, else next to nothing."""
+
+import numpy as np
+import pytest
+
+from tests.build import Export
+from traceview.facts.dependencies import savings
+from traceview.facts.dependencies.forecast import model
+from traceview.facts.dependencies.replay import Changed
+from traceview.facts.operations.operations import operations
+from traceview.facts.steps.warm_up import steady_operations
+
+US = 1_000
+STEPS, KERNELS = 12, 10
+
+
+def program(call_us: int, kernel_us: int, *, devices: int = 1, waits: bool = True) -> Export:
+    """Steps of ten kernels, launched every `call_us`; at the end the CPU waits for the GPU."""
+    export, at, free = Export(), 0, 0
+    for number in range(STEPS):
+        begin = at
+        for _ in range(KERNELS):
+            start = max(at + 6 * US, free + US)
+            free = start + kernel_us * US
+            for device in range(devices):
+                call = (at + device * US, at + device * US + US // 2)
+                export.launch(call, (start, free), name="gelu", device=device, stream=7 + device)
+            at += call_us * US
+        if waits:
+            returned = max(at, free) + 5 * US
+            export.sync("cudaDeviceSynchronize_v3020", at, returned, sync_type="context")
+            at = returned + US
+        export.range(f"step_{number}", begin, at)
+    return export
+
+
+def steady(trace):
+    return np.flatnonzero(steady_operations(trace))
+
+
+def halved(trace):
+    return operations(trace).duration_ns[steady(trace)] // 2
+
+
+def test_faster_kernels_of_a_gpu_that_limits_the_step_save_all_of_it(tmp_path):
+    trace = program(call_us=2, kernel_us=50).load(tmp_path)
+    gain = savings.of_operations(trace, steady(trace), halved(trace))
+    assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
+    assert gain.error_ns is not None
+    assert gain.error_ns <= 0.02 * gain.own_ns
+
+
+def test_faster_kernels_of_a_program_that_launches_late_save_nothing(tmp_path):
+    trace = program(call_us=50, kernel_us=10, waits=False).load(tmp_path)
+    gain = savings.of_operations(trace, steady(trace), halved(trace))
+    assert gain.own_ns > 200 * US
+    # Only the last kernel of the recording is not followed by a late launch.
+    assert 0 <= gain.saved_ns <= 5 * US
+
+
+def test_without_their_launches_they_save_the_time_of_the_cpu(tmp_path):
+    trace = program(call_us=50, kernel_us=10, waits=False).load(tmp_path)
+    of_every_step = steady(trace).reshape(-1, KERNELS)[:, 1:6].ravel()
+    gain = savings.of_operations(trace, of_every_step)
+    # Five launches and the four pauses between them.
+    assert gain.saved_ns / (len(of_every_step) / 5) == pytest.approx(4 * 50 * US, rel=0.05)
+
+
+def test_two_edits_of_the_same_kernels_do_not_add_up(tmp_path):
+    trace = program(call_us=2, kernel_us=50).load(tmp_path)
+    rows = steady(trace)
+    one = savings.of_operations(trace, rows, halved(trace)).edit
+    other = savings.of_operations(trace, rows).edit
+    replayed = model(trace)
+    assert one
+    assert other
+    assert replayed.saved_ns(one, other) == pytest.approx(replayed.saved_ns(other), rel=0.01)
+
+
+def test_kernels_of_the_same_name_on_other_gpus_are_faster_too(tmp_path):
+    trace = program(call_us=4, kernel_us=50, devices=2).load(tmp_path)
+    rows = steady(trace)
+    rows = rows[operations(trace).device[rows] == 0]
+    gain = savings.of_operations(trace, rows, operations(trace).duration_ns[rows] // 2)
+    assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
+
+
+def test_what_no_recorded_call_launched_saves_its_own_time_at_most(tmp_path):
+    export = Export()
+    for number in range(10):
+        export.kernel_without_launch((20 * number, 20 * number + 10))
+    trace = export.load(tmp_path)
+    gain = savings.of_operations(trace, np.arange(10))
+    assert (gain.own_ns, gain.saved_ns, gain.error_ns, gain.edit) == (100, 100, None, None)
+
+
+@pytest.mark.parametrize(("call_us", "kernel_us"), [(2, 50), (50, 10), (20, 20)])
+def test_no_edit_saves_more_than_the_step(tmp_path, call_us, kernel_us):
+    trace = program(call_us=call_us, kernel_us=kernel_us).load(tmp_path)
+
+    def nothing_takes_time(changed: Changed) -> None:
+        changed.scale(np.arange(len(changed.graph)), 0.0)
+        changed.scale_pause(np.arange(changed.graph.calls), 0.0)
+
+    forecast = model(trace).forecast(nothing_takes_time)
+    assert 0 < forecast.saved_ns <= forecast.recorded_ns
+    gone = savings.of_operations(trace, steady(trace))
+    assert 0 < gone.saved_ns <= forecast.recorded_ns * STEPS

@@ -1,0 +1,155 @@
+"""What the program gains if work takes less time or is not done: replayed, with an error.
+
+A replay is of the steps of the model. What they gain, per time that the edit takes from the work in
+them, holds for all steady work that it edits. Where the model has none of it, or the recording has
+not the calls that launched it, the gain is at most the time of the work itself, no two at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.dependencies.forecast import model
+from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.facts.idle import gaps
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.steps.warm_up import steady_operations
+from traceview.records import record
+from traceview.tables import Array, Integers
+from traceview.trace import Trace
+
+_LITTLE = 0.1
+
+
+@record
+class Gain:
+    """Time over the steady time of the recording: `own_ns` less work, `saved_ns` less run time.
+
+    `error_ns` is that of `saved_ns` (±), None where that is no replay but an upper bound; `edit`
+    is None there.
+    """
+
+    own_ns: int
+    saved_ns: int
+    error_ns: int | None = None
+    edit: Edit | None = None
+
+    def at_most(self, most_ns: int) -> Gain:
+        """The same gain of work of which so much can be saved at most."""
+        return Gain(
+            min(self.own_ns, most_ns), min(self.saved_ns, most_ns), self.error_ns, self.edit
+        )
+
+
+def of_operations(
+    trace: Trace,
+    rows: Array,
+    less_ns: Integers | None = None,
+    *,
+    stay: bool = False,
+    own_ns: int | None = None,
+) -> Gain:
+    """The gain if operations take so much less; by default, and where that is all, they are gone.
+
+    With an operation that is gone goes the call that launched nothing else, unless they `stay`.
+    Operations outside of the selection and of warm-up are left as they are. `own_ns` is the time
+    that they take less where other work hides some of it, by default no two at once.
+    """
+    ops, counted = operations(trace), steady_operations(trace)[rows]
+    duration_ns, every = ops.duration_ns[rows], rows
+    less = duration_ns if less_ns is None else np.minimum(less_ns, duration_ns)
+    counted &= less > 0
+    gone = (less >= duration_ns)[counted] & (not stay)
+    rows, less = rows[counted], less[counted]
+    if own_ns is None:
+        covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
+        own_ns = min(int(less.sum()), covered_ns)
+    if not ops.launched[rows].any():
+        return Gain(own_ns, own_ns)
+    replayed = model(trace)
+    item, beside = replayed.item_of_operation[rows], replayed.operations(every)
+    known = item >= 0
+    elsewhere, elsewhere_ns = _elsewhere(trace, rows, less)
+    removed = item[known & gone]
+    shorter = np.concatenate([item[known & ~gone], elsewhere])
+    shorter_ns = np.concatenate([less[known & ~gone], elsewhere_ns])
+    # The calls of copies may take long for their own sake: they wait, and move pageable memory.
+    usual_ns = replayed.usual_ns if (ops.kind[rows] == Kind.KERNEL).all() else None
+
+    def edit(changed: Changed) -> None:
+        changed.shorten(shorter, shorter_ns)
+        changed.remove_launches(removed, beside, usual_ns)
+
+    inside_ns = int(less[known][replayed.timed[item[known]]].sum())
+    return _gain(trace, edit, own_ns, (int(less.sum()), inside_ns))
+
+
+def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Array]:
+    """Items of kernels of the same names on other GPUs, and the time that they take less.
+
+    What one GPU runs faster the others do, too: in proportion, as all kernels of the name.
+    """
+    if len(gaps.steady_spans_ns(trace)) < 2:
+        return groups.NO_ROWS, groups.NO_ROWS
+    ops, replayed = operations(trace), model(trace)
+    own = groups.different(ops.device[rows])
+    kernel = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.KERNEL))
+    names, kernels = trace.recorded("kernels").texts("name"), rows[ops.kind[rows] == Kind.KERNEL]
+    count = len(names.values) + 1
+    here = kernel[np.isin(ops.device[kernel], own)]
+    of_name = np.bincount(names.codes[ops.row[here]] + 1, ops.duration_ns[here], count)
+    less = less_ns[ops.kind[rows] == Kind.KERNEL]
+    less_of_name = np.bincount(names.codes[ops.row[kernels]] + 1, less, count)
+    there = kernel[~np.isin(ops.device[kernel], own)]
+    there = there[replayed.item_of_operation[there] >= 0]
+    fraction = (less_of_name / np.maximum(of_name, 1))[names.codes[ops.row[there]] + 1]
+    there, fraction = there[fraction > 0], fraction[fraction > 0]
+    less_there: Integers = np.round(ops.duration_ns[there] * fraction).astype(np.int64)
+    return replayed.item_of_operation[there], less_there
+
+
+def gpu_limited_ns(trace: Trace) -> int:
+    """The steady time in which GPU work is on the critical path: a tenth less saves a tenth of it.
+
+    Without any GPU work the program may gain less than that, as another path is soon as long.
+    """
+    replayed, span_ns = model(trace), gaps.steady_span_ns(trace)
+
+    def edit(changed: Changed) -> None:
+        changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 1 - _LITTLE)
+
+    saved_ns = replayed.saved_ns(edit) / _LITTLE
+    if not len(replayed.follows):
+        return min(round(saved_ns), span_ns)
+    return round(span_ns * saved_ns / max(float(replayed.recorded.mean()), 1.0))
+
+
+def of_calls(trace: Trace, rows: Array, own_ns: int) -> Gain:
+    """The gain if these API calls are not made."""
+    replayed, calls = model(trace), api_calls(trace)
+    item = replayed.calls(rows)
+    inside = item[replayed.timed[item]]
+    inside_ns = int((replayed.graph.end_ns - replayed.graph.start_ns)[inside].sum())
+    all_ns = int((calls.end_ns - calls.start_ns)[groups.different(rows)].sum())
+
+    def edit(changed: Changed) -> None:
+        changed.remove_calls(item)
+
+    return _gain(trace, edit, own_ns, (all_ns, inside_ns))
+
+
+def _gain(trace: Trace, edit: Edit, own_ns: int, work_ns: tuple[int, int]) -> Gain:
+    """The gain of an edit; `work_ns` is all work that it edits, and that in the model's steps."""
+    all_ns, inside_ns = work_ns
+    if not inside_ns:
+        return Gain(own_ns, own_ns)
+    replayed = model(trace)
+    forecast = replayed.forecast(edit)
+    times = len(replayed.recorded) * all_ns / inside_ns
+    if forecast.steps:
+        # No more than the same share of the steady time as of a step.
+        times = min(times, gaps.steady_span_ns(trace) / max(forecast.recorded_ns, 1))
+    saved_ns = round(max(forecast.saved_ns, 0) * times)
+    return Gain(own_ns, saved_ns, round(forecast.error_ns * times), edit)
