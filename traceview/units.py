@@ -117,15 +117,17 @@ def part_of(part_ns: int, whole_ns: int, error_ns: int | None = None) -> str:
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
 
 
-def with_error(nanoseconds: int, error_ns: int | None) -> str:
+def with_error(nanoseconds: float, error_ns: float | None) -> str:
     """A duration with its error, such as `4.75 ± 0.21 ms`, which is rounded up; without none."""
-    number, _, unit = duration(nanoseconds).rpartition(" ")
     if not error_ns:
-        return f"{number} {unit}"
-    factor = next(factor for factor, name in _TIMES if name == unit)
-    digits = len(number.partition(".")[2])
-    error = ceil(error_ns / factor * 10**digits) / 10**digits
-    return f"{number} ± {error:,.{digits}f} {unit}"
+        return duration(nanoseconds)
+    factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
+    value, error = nanoseconds / factor, error_ns / factor
+    digits = _decimals(value, 3) if value else _decimals(error, 2)
+    # Digits far below the error say nothing.
+    digits = min(digits, _decimals(error, 2), _least_digit(factor))
+    shown = ceil(error * 10**digits - 1e-9) / 10**digits
+    return f"{value:,.{digits}f} ± {shown:,.{digits}f} {unit}"
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
@@ -139,22 +141,6 @@ def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
         digits = min(max(min(_decimals(time, 3), most), apart), _least_digit(factor))
         texts.append(f"{time:,.{digits}f}")
     return texts[0], f"{texts[1]} {unit}"
-
-
-def with_error(nanoseconds: float, error_ns: float) -> str:
-    """A duration and its error in one unit, such as `24.9 ± 0.3 ms`; the error is rounded up.
-
-    Without an error, the duration.
-    """
-    if not error_ns:
-        return duration(nanoseconds)
-    factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
-    value, error = nanoseconds / factor, error_ns / factor
-    digits = _decimals(value, 3) if value else _decimals(error, 2)
-    # One more digit where the error would round to nothing.
-    digits = min(digits + (0 < error < 0.5 * 10.0**-digits), _least_digit(factor))
-    shown = ceil(error * 10**digits - 1e-9) / 10**digits
-    return f"{value:,.{digits}f} ± {shown:,.{digits}f} {unit}"
 
 
 def difference(nanoseconds: float) -> str:
