@@ -163,7 +163,8 @@ def _planned(
     edits = {at: edit for at in chosen[:most] if (edit := in_order[at].finding.edit)}
     whole_ns, per_ns = _whole(model, step_ns, steady_ns)
     result = list(in_order)
-    for at, won in _greedy(model, edits, whole_ns, per_ns):
+    errors = {at: (in_order[at].finding.error_ns or 0) * whole_ns / steady_ns for at in edits}
+    for at, won in _greedy(model, edits, errors, whole_ns, per_ns):
         row = result[at]
         won_ns = round((won.before_ns - won.after_ns) / whole_ns * steady_ns)
         rated = severity_of(won_ns, steady_ns) or "info"
@@ -183,10 +184,17 @@ def _whole(model: Model, step_ns: int, steady_ns: int) -> tuple[int, float]:
 
 
 def _greedy(
-    model: Model, edits: Mapping[int, Edit], whole_ns: int, per_ns: float
+    model: Model,
+    edits: Mapping[int, Edit],
+    errors: Mapping[int, float],
+    whole_ns: int,
+    per_ns: float,
 ) -> Iterator[tuple[int, Won]]:
-    """What each edit wins on top of those before it, the best of the rest at each place."""
-    left, done, saved = dict(edits), list[Edit](), 0
+    """What each edit wins on top of those before it, the best of the rest at each place.
+
+    The error of each place adds those of the remedies so far, as squares, to that of the replay.
+    """
+    left, done, saved, squares = dict(edits), list[Edit](), 0, 0.0
     alone: dict[int, int] = {}
     before_ns, place = whole_ns, 0
     while left:
@@ -198,7 +206,8 @@ def _greedy(
             break
         done.append(left.pop(best))
         after_ns = max(before_ns - won_ns, 0)
-        error_ns = round(model.forecast(*done).error_ns * per_ns)
+        squares += errors[best] ** 2
+        error_ns = round(np.hypot(model.forecast(*done).error_ns * per_ns, np.sqrt(squares)))
         now = alone[best] * per_ns >= LOW * whole_ns
         yield best, Won(place, before_ns, after_ns, error_ns, now)
         before_ns, place, saved = after_ns, place + 1, together[best]
