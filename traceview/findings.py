@@ -7,9 +7,9 @@ evidence, so that every number in a sentence is also a named value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from traceview import display, intervals, units
 from traceview.intervals import Intervals
@@ -26,6 +26,9 @@ SubjectKind = Literal[
 
 Saving = Literal["at-most", "about", "at-least"]
 """Whether acting on a finding saves at most, about or at least the time that it names."""
+
+Edit = Callable[[Any], None]
+"""A remedy as a change of the replayed run: see facts.dependencies.replay."""
 
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
@@ -116,7 +119,9 @@ class Finding(display.Drawn):
     `147 ms`, `{gaps:gap}` becomes `135 gaps`, `{launches:launch|launches}` gives its own plural.
     `remedy` is the action, an imperative, in the same form. `time_at_stake_ns` is an upper bound
     of the time that acting on it saves, `share_of_step_pct` that time as a share (0 to 100) of the
-    steady time of its GPU; None where no time is claimed, or time that is not steady.
+    steady time of its GPU; None where no time is claimed, or time that is not steady. `edit` is the
+    remedy as a change of the run, whose replay saves that time ± `error_ns`; both are None where
+    nothing was replayed, and the time is an upper bound unless `saving` says otherwise.
 
     `cause` names what loses the time, such as `launch-late`, where several analyses see the same
     loss: a report keeps the severity of the largest of their findings. Empty where unknown.
@@ -139,6 +144,8 @@ class Finding(display.Drawn):
     general: bool = False
     saving: Saving = "at-most"
     work: LostTime | None = field(default=None, compare=False)
+    edit: Edit | None = field(default=None, compare=False, repr=False)
+    error_ns: int | None = None
 
     @property
     def message(self) -> str:

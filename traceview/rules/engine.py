@@ -12,6 +12,7 @@ from dataclasses import field
 from traceview.facts.operations.frameworks import terms
 from traceview.findings import (
     SEVERITIES,
+    Edit,
     Evidence,
     Finding,
     LostTime,
@@ -58,6 +59,8 @@ class TimeClaim:
     severity: Severity | None = None
     at_least: Severity = "info"
     at_most: Severity = "high"
+    edit: Edit | None = None
+    error_ns: int | None = None
 
     @property
     def gain(self) -> tuple[int, int]:
@@ -122,6 +125,8 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         rule.general,
         saving="at-most" if limited else claim.saving or rule.saving,
         work=claim.work,
+        edit=claim.edit,
+        error_ns=claim.error_ns,
     )
 
 
