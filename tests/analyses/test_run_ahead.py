@@ -127,7 +127,9 @@ def test_queued_work_that_waits_for_other_work_is_no_gpu_at_its_limit(tmp_path):
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    assert rows(result, "devices", "verdict") == [("mixed",)]
+    assert rows(result, "devices", "verdict") == [("dependency-bound",)]
+    [finding] = result.findings
+    assert finding.action.endswith("Launching earlier cannot help.")
 
 
 def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):

@@ -45,8 +45,8 @@ SCOREBOARD = (
     Column(
         "launch",
         "text",
-        "gpu-bound, launch-bound, sync-drained, queue-full, mixed or unknown, as in run-ahead; "
-        "data-loading where the CPU launches late for want of data; null for under four operations",
+        "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or unknown, "
+        "as in run-ahead; data-loading where the CPU launches late for want of data; null for under four operations",
         nullable=True,
     ),
     Column(

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.dependencies.forecast import Model, model
+from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.cuda_api import api_calls
@@ -46,6 +47,19 @@ def of_calls(trace: Trace, calls: Array) -> CallSaving | None:
 
     def edit(changed: Changed) -> None:
         changed.remove_calls(item)
+
+    return _saving(trace, edit, calls)
+
+
+def of_long_launches(trace: Trace, calls: Array) -> CallSaving | None:
+    """The gain if these launch calls launch at once; None where the model has none of them."""
+    item = _items(trace, calls)
+
+    def edit(changed: Changed) -> None:
+        graph = changed.graph
+        changed.remove_calls(item)
+        launched = (graph.begin.kind == Edge.LAUNCH) & np.isin(graph.begin.on, item)
+        changed.begin_ns[launched] = np.minimum(changed.begin_ns[launched], graph.latency_ns)
 
     return _saving(trace, edit, calls)
 
