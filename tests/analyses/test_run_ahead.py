@@ -144,7 +144,7 @@ def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
     assert rows(result, "ranges", "name") == [(f"step_{step}",) for step in range(4)]
 
 
-@pytest.mark.parametrize("leads", [(1_000, 5_000), (5_000, 1_000)])
+@pytest.mark.parametrize("leads", [(60_000, 90_000), (90_000, 60_000)])
 def test_each_gpu_has_a_lead_of_its_own(leads, tmp_path):
     export = Export()
     for process, gpu in zip((1, 2), leads, strict=True):
