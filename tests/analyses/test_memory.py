@@ -77,7 +77,9 @@ def test_allocation_in_the_loop(tmp_path):
 
     [finding] = result.findings
     assert finding.severity == "medium"  # less than 1 ms
-    assert finding.time_at_stake_ns == 8 * 48 * US
+    # Without these calls the kernel of 38 µs limits the step of 100 µs.
+    assert finding.time_at_stake_ns == pytest.approx(8 * 59 * US, rel=0.01)
+    assert finding.saving == "about" and finding.edit is not None
     assert finding.evidence.values["allocations"] == 1
     assert finding.evidence.values["idle_ns"] == 8 * 48 * US // 9
     assert finding.message.startswith(

@@ -110,10 +110,7 @@ _MANAGED = (
     "Wait as late as possible, for an event of the work whose results the CPU reads: the program "
     "uses managed memory, which needs no copy back."
 )
-_AFTER_IT = (
-    "First look at what comes after the wait (gpu-idle), which takes longer: done sooner or "
-    "elsewhere, it leaves little of this."
-)
+_AFTER_IT = "First look at what comes after the wait (gpu-idle): it takes longer."
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
