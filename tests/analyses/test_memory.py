@@ -79,7 +79,8 @@ def test_allocation_in_the_loop(tmp_path):
     assert finding.severity == "medium"  # less than 1 ms
     # Without these calls the kernel of 38 µs limits the step of 100 µs.
     assert finding.time_at_stake_ns == pytest.approx(8 * 59 * US, rel=0.01)
-    assert finding.saving == "about" and finding.edit is not None
+    assert finding.saving == "about"
+    assert finding.edit is not None
     assert finding.evidence.values["allocations"] == 1
     assert finding.evidence.values["idle_ns"] == 8 * 48 * US // 9
     assert finding.message.startswith(

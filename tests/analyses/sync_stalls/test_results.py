@@ -66,7 +66,8 @@ def test_managed_memory_is_read_without_a_copy(tmp_path):
 
     [action] = actions(export, tmp_path)
 
-    assert action.startswith("Wait as late as possible") and "managed memory" in action
+    assert action.startswith("Wait as late as possible")
+    assert "managed memory" in action
 
 
 def test_a_wait_between_two_streams_orders_them(tmp_path):

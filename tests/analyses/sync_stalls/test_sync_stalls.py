@@ -59,7 +59,8 @@ def test_what_is_saved_without_a_wait_is_replayed(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.saving == "about" and finding.edit is not None
+    assert finding.saving == "about"
+    assert finding.edit is not None
     idle_ns = int(finding.evidence.values["idle_ns"] or 0)
     assert 28 * 19 * US <= idle_ns <= 30 * 19 * US
     assert finding.time_at_stake_ns == pytest.approx((100 - 56) * 19 * US, rel=0.05)

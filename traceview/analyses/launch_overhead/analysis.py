@@ -307,7 +307,7 @@ def _findings(
             f"launch takes some 5 µs: {{api}}{', the longest before {kernel}' if kernel else ''}."
         )
     else:
-        saving = call_savings.of_launches(trace, device)
+        saving = call_savings.of_launches(trace, device, int(every.idle_ns[late].sum()))
     saved_ns = saving.saved_ns if saving else most_ns
     fewer = f"Launch less often: {framework_wording.fewer_launches(trace)}."
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
@@ -332,8 +332,8 @@ def _findings(
 
 _LONG_CALLS = (
     "Look at what these calls wait for: a kernel whose code is loaded at its first use, a lock of "
-    "the driver that another thread holds, or memory that a library allocates. Launching less often "
-    "would save little."
+    "the driver that another thread holds, or memory that a library allocates. Launching less "
+    "often would save little."
 )
 
 
@@ -345,9 +345,7 @@ def _kernel(trace: Trace, operation: int) -> str | None:
     return trace.recorded("kernels").texts("short_name")[int(ops.row[operation])]
 
 
-def _inside_launches(
-    trace: Trace, rows: Integers, by_device: Mapping[int, Integers]
-) -> Integers:
+def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Integers:
     """For each gap the time that its thread spent in launch calls; 0 where it is not in `rows`."""
     every, calls = gaps(trace), api_calls(trace)
     result = np.zeros(len(every), np.int64)

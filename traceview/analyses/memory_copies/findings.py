@@ -196,7 +196,9 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     every, wait = every_gap(trace), stalls(trace).wait
     located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= (every.device == device) & groups.isin(operations(trace).start_ns[every.after], uploads["start_ns"])
+    staged &= (every.device == device) & groups.isin(
+        operations(trace).start_ns[every.after], uploads["start_ns"]
+    )
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
 

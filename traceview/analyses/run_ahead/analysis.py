@@ -6,8 +6,9 @@ time is a GPU that runs dry; the verdict names the reason, or says that it does 
 Queue wait is max(0, start of the operation − end of its launch call). Queue depth counts operations
 whose launch call has started and that have not ended. A GPU that is idle for more than 5 % of the
 time after warm-up is sync-drained, launch-bound or dependency-bound (its work was queued, and began
-late) if causes of that kind make more than half of the idle time, else mixed. A finding calls a launch-bound GPU data-bound where the
-limit of the program is data loading. A GPU that is idle for less is gpu-bound, unless
+late) if causes of that kind make more than half of the idle time, else mixed. A finding calls a
+launch-bound GPU data-bound where the limit of the program is data loading, and sync-drained where
+samples show that the program waits for results. A GPU that is idle for less is gpu-bound, unless
 synchronizations drain it step by step or launch calls waited for room in the queue.
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
-from traceview.analyses.verdict.verdict import waits_for_data
+from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.dependencies import call_savings
 from traceview.facts.dependencies.call_savings import CallSaving
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
@@ -77,6 +77,10 @@ _LAUNCH_BOUND = (
     "is launch-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU "
     "launches too late."
 )
+_RESULT_BOUND = (
+    "is sync-drained: it sits idle for {steady_idle_pct} of the time, mostly after the program "
+    "waited for results, as samples show."
+)
 _DATA_BOUND = (
     "is data-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU loads "
     "data, then launches late."
@@ -111,6 +115,7 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
     words = VERDICTS[verdict]
     if verdict == "launch-bound" and row["steady_idle_pct"] is not None:
         words = _DATA_BOUND if waits_for_data(trace, device) else _LAUNCH_BOUND
+        words = _RESULT_BOUND if waits_for_results(trace, device) else words
         values["steady_idle_pct"] = row["steady_idle_pct"]
     if verdict == "mixed" and row["steady_idle_pct"] is not None:
         of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
@@ -164,7 +169,9 @@ def _saving(trace: Trace, device: int, verdict: str, own: Mask) -> CallSaving | 
         return None
     if holds_up(trace, device):
         return call_savings.of_long_launches(trace, long_launches(trace)[device].calls)
-    return None if does_other_work(trace, device) else call_savings.of_launches(trace, device)
+    if does_other_work(trace, device) or waits_for_results(trace, device):
+        return None
+    return call_savings.of_launches(trace, device, int(every.idle_ns[own].sum()))
 
 
 def holds_up(trace: Trace, device: int) -> bool:
@@ -191,6 +198,8 @@ def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) ->
     if verdict == "launch-bound":
         if waits_for_data(trace, device):
             return "", _LOAD_SOONER
+        if waits_for_results(trace, device):
+            return "", _ACTIONS["sync-drained"]
         if holds_up(trace, device):
             return "", _LONG_CALLS
         fewer = f"Launch less often or earlier: {framework_wording.fewer_launches(trace)}."

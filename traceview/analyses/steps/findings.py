@@ -57,7 +57,9 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     timed, lost_ns = pace(trace), int(excess_ns.sum())
     once_ns = step_parts(trace).once_ns
     # A first use of some µs is nothing to set aside.
-    once_ns = np.where(once_ns >= LEAST_FRACTION * (timed.duration_ns - timed.median_ns), once_ns, 0)
+    once_ns = np.where(
+        once_ns >= LEAST_FRACTION * (timed.duration_ns - timed.median_ns), once_ns, 0
+    )
     worst = int(rows[np.argmax(excess_ns)])
     label, loop = step_names(trace)[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])

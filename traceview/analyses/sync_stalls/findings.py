@@ -110,6 +110,8 @@ _MANAGED = (
     "Wait as late as possible, for an event of the work whose results the CPU reads: the program "
     "uses managed memory, which needs no copy back."
 )
+_MUCH_MORE = 1.5
+"""From here on a saving needs a word on why it is more than the idle time after the waits."""
 _AFTER_IT = "First look at what comes after the wait (gpu-idle): it takes longer."
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
@@ -146,9 +148,7 @@ def _places(
     """
     without_line = listed.site.site.codes < 0
     pattern = np.where(without_line, listed.pattern, -2)
-    each = groups.group(
-        listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern
-    )
+    each = groups.group(listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern)
     total = groups.sums(each, cost.at_stake_ns)
     lines: dict[tuple[int, int, str, int], tuple[list[Integers], SampledLine]] = {}
     for number in range(each.size):
@@ -210,6 +210,8 @@ def _finding(
         why = CAUSES[after.cause].lost or CAUSES[after.cause].idle
         template += f" After that the GPU sat idle for {{after_ns}} more {why}."
         action = _AFTER_IT
+    elif saved_ns > _MUCH_MORE * at_stake_ns:
+        template += " Without it the CPU would be ahead at later launches, too."
     start_ns, end_ns = _longest_gap(trace, rows)
     return Finding(
         severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",

@@ -14,7 +14,6 @@ from traceview.intervals import Intervals
 from traceview.tables import Mask, Table
 from traceview.trace import Trace, fact_without_ranges
 
-
 _ENDS = ("source", "destination")
 
 

@@ -46,8 +46,8 @@ def remedy(late: stragglers.Straggler) -> str:
         )
     if late.cause == CAUSE_NAMES[DEPENDENCY]:
         return (
-            "Read the report of rank {rank} alone (--rank {rank}): its CPU launches in time. Look at "
-            "what the queued work waits for, and whether another process uses that GPU."
+            "Read the report of rank {rank} alone (--rank {rank}): its CPU launches in time. Look "
+            "at what the queued work waits for, and whether another process uses that GPU."
         )
     if late.place is not None and late.place.text:
         return (
