@@ -277,3 +277,20 @@ def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
     [finding] = result.findings
     assert "during 2 calls to cudaFree" in finding.message
     assert finding.action.startswith("Allocate before the loop")
+
+
+def test_a_copy_and_the_wait_for_it_are_one_wait_in_a_replay(tmp_path):
+    """Without the wait of one of them the other would take as long."""
+    export = Export()
+    for step in range(20):
+        at = 100 * US * step
+        export.range(f"step_{step}", at, at + 99 * US)
+        export.launch((at, at + 2 * US), (at + 10 * US, at + 50 * US))
+        copied = (at + 51 * US, at + 53 * US)
+        export.copy((at + 3 * US, at + 54 * US), copied, kind="D2H", destination="pageable")
+        export.sync("cudaStreamSynchronize_v3020", at + 55 * US, at + 57 * US)
+        export.launch((at + 70 * US, at + 72 * US), (at + 80 * US, at + 90 * US))
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    assert all(each.time_at_stake_ns > 19 * 30 * US for each in found)
