@@ -146,7 +146,7 @@ def test_no_wait_is_to_be_removed_that_costs_less_than_what_follows(report: Repo
         if row.analysis != "sync-stalls":
             continue
         after, own = (int(finding.evidence.values.get(n) or 0) for n in ("after_ns", "idle_ns"))
-        asks = finding.action.startswith(("Remove it", "Read results", "Let the streams"))
+        asks = finding.action.startswith(("Remove it", "Read results", "Make the streams"))
         assert not (asks and after > own), finding.message
 
 

@@ -66,7 +66,7 @@ def test_managed_memory_is_read_without_a_copy(tmp_path):
 
     [action] = actions(export, tmp_path)
 
-    assert action.startswith("Wait as late as possible")
+    assert action.startswith("Make the CPU wait as late as possible")
     assert "managed memory" in action
 
 
@@ -80,7 +80,7 @@ def test_a_wait_between_two_streams_orders_them(tmp_path):
 
     [action] = actions(export, tmp_path)
 
-    assert action.startswith("Let the streams wait for each other")
+    assert action.startswith("Make the streams wait for each other")
 
 
 def test_a_printed_loss_costs_less_than_what_the_cpu_does_after_it():
@@ -110,4 +110,4 @@ def test_what_the_cpu_does_after_a_wait_is_none_of_it(tmp_path):
     values = finding.evidence.values
     assert finding.time_at_stake_ns <= int(values["idle_ns"] or 0) < int(values["after_ns"] or 0)
     assert "more waiting for the CPU to launch work." in finding.message
-    assert finding.action.startswith("First look at what comes after the wait")
+    assert finding.action.startswith("Look first at what comes after the wait")

@@ -15,7 +15,6 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
-from traceview.facts.dependencies import call_savings
 from traceview.facts.idle.causes import OWN_WORK_NS
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
 from traceview.facts.idle.long_launches import long_launches
@@ -29,6 +28,7 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.queue import QueueFull, queue_full
 from traceview.facts.ranges import ranges, selection
+from traceview.facts.savings import call_savings
 from traceview.findings import Evidence, Finding, severity_of, share_pct
 from traceview.rules.engine import severity_of_part
 from traceview.rules.gpus import gpu_name, gpu_subject

@@ -9,7 +9,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.lost_time import lost_in
-from traceview.facts.dependencies import call_savings
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
 from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
@@ -18,6 +17,7 @@ from traceview.facts.operations.cuda_api import api_calls, pool_calls
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.samples import SampledLine, line_of, stack_lines
+from traceview.facts.savings import call_savings
 from traceview.findings import Subject
 from traceview.rules.engine import FindingRule, TimeClaim, severity_of_part
 from traceview.rules.gpus import gpu_name, gpu_subject

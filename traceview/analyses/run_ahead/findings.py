@@ -15,8 +15,6 @@ from traceview import groups
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
 from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
-from traceview.facts.dependencies import call_savings
-from traceview.facts.dependencies.call_savings import CallSaving
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.long_launches import long_launches
@@ -24,6 +22,8 @@ from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.savings import call_savings
+from traceview.facts.savings.call_savings import CallSaving
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
 from traceview.rules.gpus import gpu_name, gpu_subject

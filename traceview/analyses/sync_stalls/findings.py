@@ -16,8 +16,6 @@ import numpy as np
 from traceview import groups
 from traceview.analyses import lost_time, wording
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
-from traceview.facts.dependencies import call_savings
-from traceview.facts.dependencies.call_savings import CallSaving
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import Waits, waits
@@ -27,6 +25,8 @@ from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import UNATTRIBUTED, range_tree
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.facts.savings import call_savings
+from traceview.facts.savings.call_savings import CallSaving
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.facts.waits.stalls import at_uploads, stall_span_ns, stalls
@@ -102,17 +102,17 @@ _NOTHING_READ = (
     "wait for an event of that work as late as possible."
 )
 _ORDERS = (
-    "Let the streams wait for each other (cudaEventRecord, cudaStreamWaitEvent), or put this work "
+    "Make the streams wait for each other (cudaEventRecord, cudaStreamWaitEvent), or put this work "
     "on one stream: the work after the wait runs on another stream than the work before it, and "
     "no result was copied back."
 )
 _MANAGED = (
-    "Wait as late as possible, for an event of the work whose results the CPU reads: the program "
-    "uses managed memory, which needs no copy back."
+    "Make the CPU wait as late as possible, for an event of the work whose results it reads: the "
+    "program uses managed memory, which needs no copy back."
 )
 _MUCH_MORE = 1.5
 """From here on a saving needs a word on why it is more than the idle time after the waits."""
-_AFTER_IT = "First look at what comes after the wait (gpu-idle): it takes longer."
+_AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
