@@ -12,6 +12,7 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview import intervals
+from traceview.analyses.base import Result
 from traceview.analyses.verdict.parts import steady_parts
 from traceview.comparison.extraction.parts import AT_START, idle_parts
 from traceview.comparison.extraction.window import run_window, window_work
@@ -30,14 +31,21 @@ from traceview.vocabulary.causes import (
     SYNC_DRAIN,
 )
 
+FOLDERS = (REPOSITORY / "examples", DATA, DATA / "workloads")
+OTHERS = tuple(DATA / name for name in ("comparison", "foreign", "torch"))
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.sqlite.xz"), *folder.glob("*.json.xz")])
+
+
 PATHS = [
-    *sorted((REPOSITORY / "examples").glob("*.sqlite.xz")),
+    *(path for folder in FOLDERS for path in recordings(folder)),
     *(
-        path
-        for folder in (DATA, *(DATA / name for name in ("workloads", "comparison", "foreign")))
-        for path in sorted(folder.glob("*.sqlite.xz"))
+        pytest.param(path, marks=pytest.mark.slow)
+        for folder in OTHERS
+        for path in recordings(folder)
     ),
-    *sorted((DATA / "torch").glob("*.json.xz")),
 ]
 DRY = {
     "launch-bound": (LAUNCH_LATE, GRAPH_LAUNCH),
@@ -96,6 +104,9 @@ def test_the_limit_the_launches_and_the_idle_time_agree(report: Report):
         assert 2 * sum(idle[cause] for cause in DRY[board.launch]) > total
     if board.launch == "launch-bound":
         assert 2 * idle[DEPENDENCY] <= total
+    phases = report["phases"]
+    if board.launch == "data-loading" and isinstance(phases, Result):
+        assert "launch-bound" not in {row["verdict"] for row in phases.tables["phases"].rows()}
     said = [each for each in report.findings if each.analysis == "run-ahead"]
     gpu = f"GPU {board.device_id}"
     words = {"data-loading": "data-bound", "gpu-bound": "GPU-bound"}.get(board.launch, board.launch)
@@ -128,6 +139,13 @@ def test_idle_time_is_the_same_in_all_sums(report: Report):
     assert sum(parts.parts_ns.values()) == parts.span_ns
     by_name = {part.name: part.time_ns for part in times.parts if part.kind == "idle"}
     assert by_name == {CAUSE_NAMES[cause]: time for cause, time in idle.items() if time}
+    causes = report["gpu-idle"].tables["causes"].rows()
+    by_table = {
+        row["cause"]: row["steady_idle_ns"]
+        for row in causes
+        if row["device_id"] == times.device_id and row["steady_idle_ns"]
+    }
+    assert by_table == by_name
     # Parts of steps, on one GPU to the nanosecond.
     if len(device_work(trace)) == 1:
         of_steps = step_parts(trace).part_ns.sum(axis=1)

@@ -20,6 +20,7 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.phases.findings import RULES
 from traceview.analyses.phases.phases import Phase, Phases, phases, selected_phases
 from traceview.analyses.phases.replays import replayed_sequences
+from traceview.analyses.verdict.verdict import late_word
 from traceview.facts.code.compilers import TOOLS
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.launching import IDLE_PCT, of_idle_time
@@ -55,7 +56,9 @@ def verdicts(trace: Trace, every: Phases) -> list[str]:
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
-    return [_verdict(Phase(phase), *figures) for phase, *figures in rows]
+    late = late_word(trace)
+    found = (_verdict(Phase(phase), *figures) for phase, *figures in rows)
+    return [late if each == "launch-bound" else each for each in found]
 
 
 def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns: Array) -> str:
@@ -70,8 +73,14 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
 
 
 def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
-    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends."""
-    gaps, own = every_gap(trace), unbroken(np.flatnonzero(phase_of_gaps >= 0))
+    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends.
+
+    Beside time that a longer run repeats, first uses do not count.
+    """
+    gaps, chosen = every_gap(trace), phase_of_gaps >= 0
+    steady = np.bincount(phase_of_gaps[chosen & ~gaps.one_time], minlength=len(every)) > 0
+    chosen &= ~gaps.one_time | ~np.append(steady, False)[phase_of_gaps]
+    own = unbroken(np.flatnonzero(chosen))
     row = picked(phase_of_gaps, own)
     inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
     length = np.maximum(picked(gaps.end_ns, own) - inside, 0)

@@ -155,6 +155,16 @@ def waits_for_results(trace: Trace, device: int) -> bool:
     return most and not waits_for_data(trace, device)
 
 
+def late_word(trace: Trace) -> str:
+    """What a program is called whose launches are late, by what they are late for."""
+    parts = steady_parts(trace)
+    if parts is None:
+        return "launch-bound"
+    if waits_for_data(trace, parts.device):
+        return "data-loading"
+    return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
+
+
 def _of(parts: SteadyParts, limit: Limit) -> int:
     return parts.parts_ns.get(limit, 0)
 
