@@ -6,6 +6,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.launch_overhead import ANALYSIS
 
+US, MS = 1_000, 1_000_000
 CALLS = ("api", "calls", "total_ns", "median_ns", "exposed_ns", "first_launch_ns")
 
 
@@ -93,3 +94,37 @@ def test_ranges_have_the_cpu_time_that_no_inner_range_has(tmp_path):
         ("step_#", 2, 200, 140, 6, 0),
         ("step_#/forward", 2, 60, 60, 10, 2),
     ]
+
+
+def slow_launches(*slow: int) -> Export:
+    """20 steps of 20 kernels, launched one by one each 10 µs; some steps have a call of 4 ms."""
+    export, at = Export(), 0
+    for step in range(20):
+        begin = at
+        for number in range(20):
+            took = 4 * MS if step in slow and number == 10 else 5 * US
+            export.launch((at, at + took), (at + took + US, at + took + 3 * US), name=f"k{number}")
+            at += took + 5 * US
+        export.range(f"step_{step}", begin, at)
+    return export
+
+
+def test_few_long_launch_calls_are_no_reason_to_launch_less_often(tmp_path):
+    [finding] = ask(ANALYSIS, slow_launches(5, 9, 15), tmp_path).findings
+
+    values = finding.evidence.values
+    assert (values["long_calls"], values["api"], values["kernel"]) == (3, "cudaLaunchKernel", "k10")
+    assert "passed in 3 calls of more than 200 µs" in finding.message
+    assert finding.action.startswith("Look at what these calls wait for")
+    assert finding.time_at_stake_ns == pytest.approx(3 * 4 * MS, rel=0.05)
+
+
+def test_what_launching_at_once_saves_is_replayed(tmp_path):
+    """Of 200 µs per step the GPU works for 40 µs; there is no more to win than its idle time."""
+    [finding] = ask(ANALYSIS, slow_launches(), tmp_path).findings
+
+    assert finding.action.startswith("Launch less often")
+    assert finding.saving == "about"
+    assert finding.edit is not None
+    late_ns = int(finding.evidence.values["late_idle_ns"] or 0)
+    assert 0.6 * late_ns < finding.time_at_stake_ns <= late_ns

@@ -24,10 +24,13 @@ def verdict(*, drained=False, full_ns=0, **idle_ns):
         ("launch-bound", {"launch_late": 60, "sync_drain": 50}),
         ("sync-drained", {"launch_late": 50, "sync_drain": 60}),
         ("mixed", {"launch_late": 50, "sync_drain": 50}),
-        ("mixed", {"dependency": 100}),
-        # Queued work that waits is no GPU that runs dry.
-        ("sync-drained", {"dependency": 100, "drained": True}),
-        ("launch-bound", {"dependency": 500, "launch_late": 100}),
+        ("launch-bound", {"launch_late": 60, "graph_launch": 50, "sync_drain": 100}),
+        # Where most of the idle time is that of queued work, launching earlier cannot help.
+        ("dependency-bound", {"dependency": 100}),
+        ("dependency-bound", {"dependency": 100, "drained": True}),
+        ("dependency-bound", {"dependency": 500, "launch_late": 100}),
+        ("launch-bound", {"dependency": 90, "launch_late": 100}),
+        ("mixed", {"dependency": 90, "launch_late": 80, "sync_drain": 50}),
     ],
 )
 def test_verdicts(expected, given):

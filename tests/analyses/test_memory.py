@@ -69,14 +69,20 @@ def loop(steps: int = 10, *, torch: bool = False, **gpu: int) -> Export:
 
 
 def test_allocation_in_the_loop(tmp_path):
-    """Nine steady steps and the eight gaps of 62 µs between them; the last step frees too late."""
+    """Nine steady steps and eight gaps of 62 µs, 48 µs of each in cudaFree and cudaMalloc.
+
+    The last step frees too late.
+    """
     result = ask(ANALYSIS, loop(), tmp_path)
 
     [finding] = result.findings
     assert finding.severity == "medium"  # less than 1 ms
-    assert finding.time_at_stake_ns == pytest.approx(8 * 62 * US, rel=0.1)
+    # Without these calls the kernel of 38 µs limits the step of 100 µs.
+    assert finding.time_at_stake_ns == pytest.approx(8 * 59 * US, rel=0.01)
+    assert finding.saving == "about"
+    assert finding.edit is not None
     assert finding.evidence.values["allocations"] == 1
-    assert finding.evidence.values["idle_ns"] == 8 * 62 * US // 9
+    assert finding.evidence.values["idle_ns"] == 8 * 48 * US // 9
     assert finding.message.startswith(
         "The loop allocates and frees GPU memory: 1 call of cudaMalloc and 1 of cudaFree per step"
     )

@@ -127,7 +127,9 @@ def test_queued_work_that_waits_for_other_work_is_no_gpu_at_its_limit(tmp_path):
 
     result = ask(ANALYSIS, export, tmp_path)
 
-    assert rows(result, "devices", "verdict") == [("mixed",)]
+    assert rows(result, "devices", "verdict") == [("dependency-bound",)]
+    [finding] = result.findings
+    assert finding.action.endswith("Launching earlier cannot help.")
 
 
 def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
@@ -142,7 +144,7 @@ def test_ranges_of_a_thread_that_launches_nothing_hide_no_steps(tmp_path):
     assert rows(result, "ranges", "name") == [(f"step_{step}",) for step in range(4)]
 
 
-@pytest.mark.parametrize("leads", [(1_000, 5_000), (5_000, 1_000)])
+@pytest.mark.parametrize("leads", [(60_000, 90_000), (90_000, 60_000)])
 def test_each_gpu_has_a_lead_of_its_own(leads, tmp_path):
     export = Export()
     for process, gpu in zip((1, 2), leads, strict=True):

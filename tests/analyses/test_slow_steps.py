@@ -68,8 +68,9 @@ def test_of_a_step_that_also_loads_code_the_rest_can_be_saved(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    # 55 ms less the 10 ms in which code was loaded, beyond the median of 33 ms.
-    assert finding.time_at_stake_ns == 12 * MS
+    # 55 ms less the 10 ms in which code was loaded, beyond the median of 33 ms; 200 ns of the gap
+    # are before that.
+    assert finding.time_at_stake_ns == 12 * MS + 200
     assert finding.message == (
         "step_4 took 55.0 ms (median 33.0 ms), with 15.0 ms more GPU work and 7.00 ms more idle "
         "time (module-load). 10.0 ms of it was idle time in warm-up or first uses."

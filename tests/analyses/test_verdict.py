@@ -104,8 +104,8 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cuda_graphs",
             "cpu-launch",
             8,
-            "8 steps of 3.59 ms · GPU busy 17.6 % · 82.4 % of the time waiting for the CPU to "
-            "launch work",
+            "8 steps of 3.59 ms · GPU busy 17.6 % · 80.6 % of the time waiting for the CPU to "
+            "launch work · the CPU waits for the GPU in each step",
         ),
     ],
 )
@@ -122,22 +122,22 @@ def test_verdicts_of_recordings(name, limit, steps, text):
         (
             "fault_sleep",
             "cpu-launch",
-            "GPU busy 13.8 % · 56.0 % of the time waiting for the CPU to launch work · "
+            "GPU busy 13.8 % · 55.9 % of the time waiting for the CPU to launch work · "
             "29.9 % of the time waiting while the CPU sleeps",
         ),
         # It calls torch.cuda.empty_cache() in each step.
         (
             "fault_empty_cache",
             "cpu-launch",
-            "GPU busy 12.8 % · 56.7 % of the time waiting for the CPU to launch work · "
-            "30.4 % of the time allocating or freeing memory",
+            "GPU busy 12.8 % · 64.1 % of the time waiting for the CPU to launch work · "
+            "22.8 % of the time allocating or freeing memory",
         ),
         # It calls float(loss) in each step, which in JAX is no call of CUDA.
         (
             "cnn_flax",
             "mixed",
-            "GPU busy 25.9 % · 45.2 % of the time idle after waits for results · "
-            "14.4 % of the time waiting for the CPU to launch work",
+            "GPU busy 25.9 % · 38.6 % of the time idle after waits for results · "
+            "20.1 % of the time idle with work already queued",
         ),
     ],
 )

@@ -85,7 +85,10 @@ ON_REQUEST = {
     "source_lines",
     *("collective_calls", "communicators"),
 }
-VERDICTS = {"gpu-bound", "launch-bound", "sync-drained", "queue-full", "mixed", "unknown"}
+VERDICTS = {
+    *("gpu-bound", "launch-bound", "sync-drained", "dependency-bound", "queue-full", "mixed"),
+    "unknown",
+}
 IMPERATIVES = re.compile(
     r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Start|Replay|Take|Update"
     r"|Upload|Use|Warm)\b"

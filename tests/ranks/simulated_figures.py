@@ -35,6 +35,8 @@ from traceview.vocabulary.causes import CAUSE_NAMES
 
 PARTS = ("all-gather", "reduce-scatter", "all-to-all")
 """A call of these names the bytes of one rank."""
+ORDINARY_NS = 200 * US
+"""A pause of the CPU that is longer is no ordinary work of launching."""
 SAMPLE_NS = MS // 2
 """Between two samples of Python: the place of shorter idle times is unknown."""
 
@@ -144,34 +146,43 @@ class _Extraction:
         self.gap = np.stack((self.busy.end[:-1], self.busy.start[1:]))
         starts = np.where(self.gpu, self.start, -1)
         pauses: list[Pause | None] = []
-        causes = []
+        parts: list[tuple[int, int, str]] = []
         for begin, end in self.gap.T.tolist():
-            place = int(np.flatnonzero(starts == end)[0])
-            cause, pause = self._cause(place, begin, end)
-            causes.append(CAUSE_NAMES.index(cause))
-            pauses.append(pause if end - begin > 2 * SAMPLE_NS else None)
-        self.cause = np.array(causes, np.int64)
+            row = int(np.flatnonzero(starts == end)[0])
+            parts += self._parts(row, begin, end)
+            late = self.line.late_call[int(self.places_kept[row])]
+            pauses.append(self.ops[row].pause if late and end - begin > 2 * SAMPLE_NS else None)
+        self.part = np.array([part[:2] for part in parts], np.int64).reshape(-1, 2).T
+        self.cause = np.array([CAUSE_NAMES.index(part[2]) for part in parts], np.int64)
         known = list(dict.fromkeys(pause for pause in pauses if pause))
         self.pauses = known
         self.place = np.array([known.index(p) if p else -1 for p in pauses], np.int64)
 
-    def _cause(self, row: int, begin: int, end: int) -> tuple[str, Pause | None]:
-        """As `facts.idle.causes` decides it, from what the schedule knows."""
-        place, idle_ns = int(self.places_kept[row]), end - begin
-        paused_ns = min(end, int(self.call[row])) - max(
-            begin, int(self.call[row]) - self.ops[row].pause_ns
-        )
-        op, line = self.ops[row], self.line
+    def _parts(self, row: int, begin: int, end: int) -> list[tuple[int, int, str]]:
+        """Start, end and cause of the parts of a gap, as the schedule has them.
+
+        Launching again after a wait belongs to it, for as long as it lasted.
+        """
+        place, op, line = int(self.places_kept[row]), self.ops[row], self.line
         if not line.late_call[place]:
-            return "dependency", None
+            return [(begin, end, "dependency")]
+        call = min(max(int(self.call[row]), begin), end)
+        paused = min(max(int(self.call[row]) - op.pause_ns, begin), call)
         before = line.program.operations[place - 1] if place else None
-        if op.pause and op.pause.cause != "launch-late" and paused_ns > idle_ns // 2:
-            return op.pause.cause, op.pause
-        if before and before.does == SYNCHRONIZE:
-            waited = line.returned_ns[place - 1] - line.call_ns[place - 1]
-            if waited > idle_ns // 2:
-                return "sync-drain", op.pause
-        return "launch-late", op.pause
+        waits = before is not None and before.does == SYNCHRONIZE
+        waited = line.returned_ns[place - 1] - line.call_ns[place - 1] if waits else 0
+        what = op.pause.cause if op.pause else "launch-late"
+        parts, ordinary = [], 0
+        for since, until, cause in (
+            (begin, paused, "launch-late"),
+            (paused, call, what),
+            (call, end, "launch-late"),
+        ):
+            if cause == "launch-late" and until - since <= ORDINARY_NS:
+                cause = "sync-drain" if ordinary < waited else cause
+                ordinary += until - since
+            parts.append((since, until, cause))
+        return parts
 
     def figures(self) -> RankFigures:
         ops = [op for op in self.ops if op.does == COLLECTIVE]
@@ -264,7 +275,9 @@ class _Extraction:
 
     def _idle(self, start: Integers, end: Integers) -> Integers:
         causes = range(len(CAUSE_NAMES))
-        columns = [self._gap_time(self.cause == cause, start, end) for cause in causes]
+        columns = [
+            _Union(*self.part[:, self.cause == cause]).within(start, end) for cause in causes
+        ]
         return np.stack(columns, axis=1)
 
     def _gap_time(self, rows: Array, start: Integers, end: Integers) -> Integers:

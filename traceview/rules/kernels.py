@@ -10,12 +10,12 @@ from typing import TypedDict
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.dependencies import savings
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle import gaps
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.savings import gains
+from traceview.facts.savings.gains import Gain
 from traceview.facts.steps.warm_up import steady_kernels
 from traceview.facts.work.peaks import peaks
 from traceview.findings import Edit, LostTime, Subject
@@ -150,7 +150,7 @@ def kernel_claim(
 
 def of_kernels(trace: Trace, rows: Array, less_ns: Integers | None = None) -> Gain:
     """The gain if these kernels take so much less; by default, if they and their launches go."""
-    gain = savings.of_operations(trace, kernel_operations(trace)[rows], less_ns)
+    gain = gains.of_operations(trace, kernel_operations(trace)[rows], less_ns)
     if gain.error_ns is None or less_ns is None:
         return gain
     return replace(gain, error_ns=round(np.hypot(gain.error_ns, FACTOR_ERROR * gain.saved_ns)))

@@ -86,14 +86,14 @@ SYNC_DRAIN = add(IdleCause(
     rank="its GPU runs dry after a synchronization",
 ))
 DEPENDENCY = add(IdleCause(
-    "dependency", letter=("d", "waits for other streams"), colors=("#c78585", "#b98080"),
-    general=True,
+    "dependency", letter=("d", "queued work waits"), colors=("#c78585", "#b98080"),
+    general=True, limit="dependency", verdict="dependency-bound",
     meaning="the next work was queued but waited for another stream or an event, or for the GPU to "
     "move on to it",
     lost="with work already queued",
     action="Look at what the work waited for: another stream or an event.",
-    idle="waiting for another stream or an event",
-    rank="its GPU waits for work on other streams",
+    idle="with work already queued",
+    rank="its GPU starts queued work late",
 ))
 COPY_WAIT = add(IdleCause(
     "copy-wait", letter=("m", "copies"), colors=("#d8b75c", "#b59a4c"), limit="copies", once="",
@@ -107,7 +107,7 @@ COPY_WAIT = add(IdleCause(
 ))
 GRAPH_LAUNCH = add(IdleCause(
     "graph-launch", letter=("l", "CPU late"), colors=("#de7445", "#f0916a"), limit="cpu-launch",
-    once="", on_cpu=True,
+    verdict="launch-bound", once="", on_cpu=True,
     meaning="the CPU spent most of the gap launching, instantiating or uploading the CUDA graph "
     "that came next",
     lost="while the CPU launched, instantiated or uploaded the next CUDA graph",

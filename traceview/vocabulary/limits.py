@@ -7,7 +7,7 @@ from typing import Literal
 
 Limit = Literal[
     "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
-    "data-loading", "compilation", "mixed", "unknown",
+    "data-loading", "compilation", "dependency", "mixed", "unknown",
 ]  # fmt: skip
 
 LOST: Mapping[Limit, str] = {
@@ -17,5 +17,6 @@ LOST: Mapping[Limit, str] = {
     "copies": "in copies or waiting for them",
     "communication": "in exposed communication",
     "compilation": "waiting for code to load or compile",
+    "dependency": "idle with work already queued",
 }
 """What takes the time, behind `63 % of the time`. The GPU's own work is none of these."""

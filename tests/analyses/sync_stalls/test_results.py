@@ -61,17 +61,53 @@ def test_what_another_thread_reads_is_no_reason_to_wait(tmp_path):
     assert action.startswith("Remove it")
 
 
-def test_shared_memory_is_waited_for_without_a_result():
-    trace = load(DATA / "workloads" / "unified_memory.sqlite.xz")
+def test_managed_memory_is_read_without_a_copy(tmp_path):
+    export = synchronized(copies=()).memory(1, memory="managed")
 
-    [waited] = [each for each in ANALYSIS.compute(trace).findings if "Synchronize" in each.message]
+    [action] = actions(export, tmp_path)
 
-    assert waited.action.startswith("Remove it")
-    assert "memory that the GPU also uses" in waited.action
+    assert action.startswith("Make the CPU wait as late as possible")
+    assert "managed memory" in action
 
 
-def test_a_printed_loss_is_a_result():
-    [found] = ANALYSIS.compute(load(DATA / "mlp_print_loss.sqlite.xz")).findings
+def test_a_wait_between_two_streams_orders_them(tmp_path):
+    export = Export()
+    for number in range(3):
+        at = 80 * number
+        export.launch((at, at + 2), (at + 10, at + 50), stream=7 + number)
+        export.sync("cudaDeviceSynchronize_v3020", at + 6, at + 52, sync_type="context")
+    export.launch((240, 242), (250, 290), stream=10)
 
-    assert "loss.item()" in found.message
-    assert found.action.startswith("Read results on the CPU less often")
+    [action] = actions(export, tmp_path)
+
+    assert action.startswith("Make the streams wait for each other")
+
+
+def test_a_printed_loss_costs_less_than_what_the_cpu_does_after_it():
+    """0.2 % of the time is lost to loss.item(), 1.4 % to the Python code behind it."""
+    result = ANALYSIS.compute(load(DATA / "mlp_print_loss.sqlite.xz"))
+
+    assert not result.findings
+    assert result.summary["steady_idle_caused_ns"] == 408_820
+
+
+def test_what_the_cpu_does_after_a_wait_is_none_of_it(tmp_path):
+    """Ten waits of 400 µs, each followed by 80 µs of allocation and 500 µs of other CPU work."""
+    export, us = Export(), 1_000
+    for step in range(10):
+        at = 1_200 * us * step
+        export.range(f"step_{step}", at, at + 1_190 * us)
+        export.call("cudaMalloc_v3020", at, at + 80 * us)
+        export.launch((at + 85 * us, at + 90 * us), (at + 95 * us, at + 500 * us))
+        export.sync("cudaStreamSynchronize_v3020", at + 100 * us, at + 540 * us)
+
+    [finding] = [
+        each
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if "cudaStreamSynchronize" in each.message
+    ]
+
+    values = finding.evidence.values
+    assert finding.time_at_stake_ns <= int(values["idle_ns"] or 0) < int(values["after_ns"] or 0)
+    assert "more waiting for the CPU to launch work." in finding.message
+    assert finding.action.startswith("Look first at what comes after the wait")

@@ -1,9 +1,12 @@
 """The analysis `sync-stalls`: waits split into benign time and the idle time after them."""
 
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.sync_stalls.analysis import ANALYSIS
 
+US = 1_000
 SITE = ("api", "calls", "wait_ns", "benign_ns", "idle_after_ns")
 
 
@@ -36,8 +39,31 @@ def test_a_wait_that_leaves_the_gpu_idle(tmp_path):
 
     assert rows(result, "sites", *SITE) == [("cudaStreamSynchronize", 1, 47, 40, 30)]
     assert rows(result, "sites", "range_path", "call_site", "hint") == [("step", None, None)]
-    assert result.findings[0].time_at_stake_ns == 30
+    assert result.findings[0].evidence.values["idle_ns"] == 30
     assert result.findings[0].severity == "info"  # 30 % of the time, but 30 ns
+
+
+def test_what_is_saved_without_a_wait_is_replayed(tmp_path):
+    """Steps of 100 µs: a kernel of 40 µs, the wait for it, 18 µs of CPU work, a kernel of 10 µs.
+
+    30 µs of idle time follow the wait. Without it the CPU takes 53 µs per step, and 3 µs for a
+    synchronization with nothing to wait for: the 20 µs before the next step shrink, too.
+    """
+    export = Export()
+    for step in range(20):
+        at = 100 * US * step
+        export.range(f"step_{step}", at, at + 99 * US)
+        export.launch((at, at + 2 * US), (at + 10 * US, at + 50 * US))
+        export.sync("cudaStreamSynchronize_v3020", at + 5 * US, at + 52 * US)
+        export.launch((at + 70 * US, at + 72 * US), (at + 80 * US, at + 90 * US))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.saving == "about"
+    assert finding.edit is not None
+    idle_ns = int(finding.evidence.values["idle_ns"] or 0)
+    assert 28 * 19 * US <= idle_ns <= 30 * 19 * US
+    assert finding.time_at_stake_ns == pytest.approx((100 - 56) * 19 * US, rel=0.05)
 
 
 def test_a_second_wait_in_the_same_gap_is_not_blamed(tmp_path):
@@ -156,7 +182,7 @@ def test_a_range_that_only_waits_has_the_cost_of_its_wait(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path, include=("print",)).findings
 
-    assert (finding.severity, finding.time_at_stake_ns) == ("info", 30)
+    assert (finding.severity, finding.evidence.values["idle_ns"]) == ("info", 30)
 
 
 def test_a_copy_node_of_a_graph_is_no_wait(tmp_path):
@@ -218,7 +244,7 @@ def test_a_finding_counts_the_calls_and_waits_after_warm_up_alone(tmp_path):
 
     assert rows(result, "sites", "calls") == [(4,)]
     [finding] = result.findings
-    assert finding.time_at_stake_ns == 3 * 25
+    assert finding.evidence.values["idle_ns"] == 3 * 25
     assert finding.message.endswith(" after 3 calls. The CPU spends 1.34 µs in them.")
 
 
@@ -235,7 +261,7 @@ def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
 
     columns = ("api", "call_site", "hint", "wait_ns", "benign_ns", "idle_within_ns")
     assert rows(result, "sites", *columns, "idle_after_ns") == [
-        ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 110)
+        ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 80)
     ]
     assert "during 1 call to cudaFree" in result.findings[0].message
     assert result.findings[0].action.startswith("Check whether every step does this")
@@ -251,3 +277,20 @@ def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):
     [finding] = result.findings
     assert "during 2 calls to cudaFree" in finding.message
     assert finding.action.startswith("Allocate before the loop")
+
+
+def test_a_copy_and_the_wait_for_it_are_one_wait_in_a_replay(tmp_path):
+    """Without the wait of one of them the other would take as long."""
+    export = Export()
+    for step in range(20):
+        at = 100 * US * step
+        export.range(f"step_{step}", at, at + 99 * US)
+        export.launch((at, at + 2 * US), (at + 10 * US, at + 50 * US))
+        copied = (at + 51 * US, at + 53 * US)
+        export.copy((at + 3 * US, at + 54 * US), copied, kind="D2H", destination="pageable")
+        export.sync("cudaStreamSynchronize_v3020", at + 55 * US, at + 57 * US)
+        export.launch((at + 70 * US, at + 72 * US), (at + 80 * US, at + 90 * US))
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    assert all(each.time_at_stake_ns > 19 * 30 * US for each in found)

@@ -16,10 +16,10 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.analyses.communication.pairing import Waiting, waiting
 from traceview.facts.collectives.transfers import Transfers, transfers
-from traceview.facts.dependencies import savings
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.exposure import exposure
+from traceview.facts.savings import gains
+from traceview.facts.savings.gains import Gain
 from traceview.facts.steps.steps import step_of_operations
 from traceview.findings import LostTime
 from traceview.groups import Groups
@@ -85,7 +85,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     # Only the GPU that the others wait for can save what they wait.
     hidden = Gain(exposed_ns, exposed_ns)
     if not waits_mostly and "beyond_fastest_ns" not in values:
-        hidden = savings.of_operations(trace, moved.operation[steady], stay=True, own_ns=exposed_ns)
+        hidden = gains.of_operations(trace, moved.operation[steady], stay=True, own_ns=exposed_ns)
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
     longest = rows[np.argmax(moved.duration_ns[rows])]

@@ -22,7 +22,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.lost_time import work_time
-from traceview.facts.dependencies import savings
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.operations.kernel_classes import (
@@ -38,6 +37,7 @@ from traceview.facts.operations.operations import (
     operations_by_stream,
 )
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.savings import gains
 from traceview.facts.steps.steps import step_of_operations, steps
 from traceview.facts.steps.warm_up import operations_in_warm_up, steady_kernels
 from traceview.rules.engine import FindingRule, TimeClaim
@@ -64,7 +64,7 @@ def _storms(trace: Trace) -> Iterator[TimeClaim]:
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
     longest = int(np.argmax(ops.duration_ns[rows]))
-    gain = savings.of_operations(trace, rows)
+    gain = gains.of_operations(trace, rows)
     values = {
         "memsets": len(rows),
         "operations_pct": 100.0 * len(rows) / every,

@@ -13,10 +13,10 @@ from dataclasses import field, replace
 import numpy as np
 
 from traceview import groups
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.frameworks import terms
+from traceview.facts.savings.gains import Gain
 from traceview.facts.work.estimate import Floats
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import kernel_work

@@ -15,17 +15,22 @@ import numpy as np
 from traceview import groups, intervals, units
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
+from traceview.facts.idle.causes import OWN_WORK_NS
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
+from traceview.facts.idle.long_launches import long_launches
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import (
+    Kind,
     first_launch_calls,
     operations,
     operations_by_device,
 )
 from traceview.facts.queue import QueueFull, queue_full
 from traceview.facts.ranges import ranges, selection
+from traceview.facts.savings import call_savings
 from traceview.findings import Evidence, Finding, severity_of, share_pct
+from traceview.rules.engine import severity_of_part
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import (
     Cell,
@@ -265,21 +270,15 @@ def _findings(
     by_device: Mapping[int, Integers],
     exposed: Callable[[], Integers],
 ) -> tuple[Finding, ...]:
-    """Idle time that passed inside launch calls, whoever made them, for the GPU with most of it."""
-    spans, every, calls = steady_spans_ns(trace), gaps(trace), api_calls(trace)
+    """Idle time that passed inside launch calls, for the GPU with most of it."""
+    spans, every = steady_spans_ns(trace), gaps(trace)
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
-    # For each gap, its steady launch-late time inside launch calls, each instant once.
-    inside_ns = np.zeros(len(every), np.int64)
-    for device, rows in by_device.items():
-        own = np.flatnonzero(late & (every.device == device))
-        launching = intervals.union(picked(calls.start_ns, rows), picked(calls.end_ns, rows))
-        inside_ns[own] = intervals.overlap(launching, every.start_ns[own], every.end_ns[own])
+    inside_ns = _inside_launches(trace, np.flatnonzero(late), by_device)
     sound = spans.keys() - unknown_idle(trace).keys()
     total_ns = {device: int(inside_ns[every.device == device].sum()) for device in sorted(sound)}
     device = max(total_ns, key=total_ns.__getitem__, default=-1)
     most_ns, span_ns = total_ns.get(device, 0), spans.get(device, 0)
-    severity = severity_of(most_ns, span_ns)
-    if severity is None:
+    if severity_of(most_ns, span_ns) is None:
         return ()
     late &= every.device == device
     longest = int(np.argmax(np.where(late, inside_ns, -1)))
@@ -288,23 +287,76 @@ def _findings(
     most_exposed = int(by_name.first[np.argmax(groups.sums(by_name, exposed()))])
     gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[late].sum())}
-    row: dict[str, Cell] = {"api": names[most_exposed]}
+    template = (
+        f"The CPU was inside launch calls for {{idle_ns}} of the {{late_idle_ns}} that {gpu} "
+        "sat idle waiting for launches."
+    )
+    long = long_launches(trace)[device]
+    # Few long calls are no overhead of launching: what holds these up is to be found.
+    few = 2 * long.idle_ns > most_ns
+    if few:
+        values.update(long_calls=len(long.calls), long_ns=long.idle_ns, least_ns=OWN_WORK_NS)
+        saving = call_savings.of_long_launches(trace, long.calls)
+        longest = int(np.argmax(np.where(long.part, every.idle_ns, -1)))
+        values.update(api=trace.api_calls.texts("name")[int(every.within[longest])])
+        kernel = _kernel(trace, int(every.after[longest]))
+        if kernel:
+            values.update(kernel=kernel)
+        template += (
+            " {long_ns} of that passed in {long_calls:call} of more than {least_ns}, where a "
+            f"launch takes some 5 µs: {{api}}{', the longest before {kernel}' if kernel else ''}."
+        )
+    else:
+        saving = call_savings.of_launches(trace, device, int(every.idle_ns[late].sum()))
+    saved_ns = saving.saved_ns if saving else most_ns
+    fewer = f"Launch less often: {framework_wording.fewer_launches(trace)}."
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
-            severity,
-            f"The CPU was inside launch calls for {{idle_ns}} of the {{late_idle_ns}} that {gpu} "
-            "sat idle waiting for launches.",
-            f"Launch less often: {framework_wording.fewer_launches(trace)}.",
-            most_ns,
+            severity_of_part(saved_ns, most_ns, span_ns) or "info",
+            template,
+            _LONG_CALLS if few else fewer,
+            saved_ns,
             gpu_subject(trace, device),
-            Evidence(values, "calls", row, *window),
-            share_pct(most_ns, span_ns),
+            Evidence(values, "calls", {"api": names[most_exposed]}, *window),
+            share_pct(saved_ns, span_ns),
             CAUSE_NAMES[LAUNCH_LATE],
-            lost_time.lost_in(every, late),
-            general=True,
+            lost_time.lost_in(every, long.part if few else late),
+            general=not few,
+            saving="about" if saving else "at-most",
+            edit=saving.edit if saving else None,
+            error_ns=saving.error_ns if saving else None,
         ),
     )
+
+
+_LONG_CALLS = (
+    "Look at what these calls wait for: a kernel whose code is loaded at its first use, a lock of "
+    "the driver that another thread holds, or memory that a library allocates. Launching less "
+    "often would save little."
+)
+
+
+def _kernel(trace: Trace, operation: int) -> str | None:
+    """The name of an operation that is a kernel."""
+    ops = operations(trace)
+    if ops.kind[operation] != Kind.KERNEL:
+        return None
+    return trace.recorded("kernels").texts("short_name")[int(ops.row[operation])]
+
+
+def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Integers:
+    """For each gap the time that its thread spent in launch calls; 0 where it is not in `rows`."""
+    every, calls = gaps(trace), api_calls(trace)
+    result = np.zeros(len(every), np.int64)
+    threads = groups.rows_of(every.thread[rows])
+    for made in by_device.values():
+        of_thread = groups.rows_of(picked(calls.thread, made))
+        for thread in threads.keys() & of_thread.keys():
+            own, launched = rows[threads[thread]], made[of_thread[thread]]
+            inside = intervals.union(calls.start_ns[launched], calls.end_ns[launched])
+            result[own] += intervals.overlap(inside, every.start_ns[own], every.end_ns[own])
+    return result
 
 
 ANALYSIS = Analysis(

@@ -16,9 +16,9 @@ import numpy as np
 
 from traceview import units
 from traceview.facts.code.gathered import LaunchedCode, gathered_code
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.operations.concurrency import shared_ns
 from traceview.facts.operations.kernel_classes import KernelClass, classify
+from traceview.facts.savings.gains import Gain
 from traceview.facts.steps.warm_up import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.records import record

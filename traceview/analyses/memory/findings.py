@@ -9,17 +9,17 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.lost_time import lost_in
-from traceview.facts.dependencies import savings
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.memory.allocation_calls import Recurring, freeing_calls, recurring
 from traceview.facts.memory.growth import allocated_sizes, growth, steady_steps
 from traceview.facts.memory.levels import levels
-from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.cuda_api import api_calls, pool_calls
 from traceview.facts.operations.frameworks import framework
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.samples import SampledLine, line_of, stack_lines
+from traceview.facts.savings import call_savings
 from traceview.findings import Subject
-from traceview.rules.engine import FindingRule, TimeClaim
+from traceview.rules.engine import FindingRule, TimeClaim, severity_of_part
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.rules.sentences import Clause
 from traceview.tables import NULL, Integers
@@ -51,6 +51,11 @@ _POOL = (
     "Allocate before the loop and reuse the memory, or allocate from a pool (cudaMallocAsync; "
     "CuPy, RMM and Thrust have one, too)."
 )
+_RELEASE = (
+    "Allocate before the loop and reuse the memory, or let the pool keep what is freed: raise its "
+    "release threshold (cudaMemPoolAttrReleaseThreshold). By default each synchronization gives "
+    "unused memory back."
+)
 
 
 def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
@@ -59,12 +64,14 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
     if not loop or not len(loop.gap_rows):
         return
     every, number = gaps(trace), max(loop.steps, 1)
+    saving = call_savings.of_calls(trace, loop.calls)
+    saved_ns = saving.saved_ns if saving else loop.idle_ns
+    span_ns = steady_spans_ns(trace).get(loop.device, 0)
     longest = loop.gap_rows[np.argmax(every.idle_ns[loop.gap_rows])]
     freed = freeing_calls(trace)[loop.calls]
     free = _longest_call(trace, loop.calls[freed])
     line, inner = _freeing_line(trace, loop.calls[freed])
     named = {"freeing_line": line.place, "inner": inner} if line else {}
-    gain = savings.of_calls(trace, loop.calls, loop.idle_ns)
     peak_bytes = int(levels(trace)[loop.device].bytes.max(initial=0))
     yield TimeClaim(
         line.subject if line else Subject("call", free),
@@ -81,15 +88,17 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
         },
         "calls",
         {"api": free},
-        gain.saved_ns,
-        edit=gain.edit,
-        error_ns=gain.error_ns,
-        span_ns=steady_spans_ns(trace).get(loop.device, 0),
+        saved_ns,
+        span_ns=span_ns,
         window=(int(every.start_ns[longest]), int(every.end_ns[longest])),
         cause=CAUSE_NAMES[ALLOCATION],
         lost=lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
         remedy=_remedy(trace, loop, inner, peak_bytes),
         words={"per": "per step" if loop.steps else "in all"},
+        severity=severity_of_part(saved_ns, loop.idle_ns, span_ns),
+        saving="about" if saving else None,
+        edit=saving.edit if saving else None,
+        error_ns=saving.error_ns if saving else None,
     )
 
 
@@ -106,6 +115,10 @@ def _remedy(trace: Trace, loop: Recurring, inner: str | None, peak_bytes: int) -
     """The remedy by allocator: torch frees on request, or when its pool is full."""
     if inner and "empty_cache" in inner:
         return _REMOVE
+    every, pooled = gaps(trace), pool_calls(trace)
+    rows = loop.gap_rows[pooled[every.within[loop.gap_rows]]]
+    if 2 * int(every.idle_ns[rows].sum()) > loop.idle_ns:
+        return _RELEASE
     if framework(trace) != "torch":
         return _POOL
     total = int(trace.devices["total_memory_bytes"][loop.device])
@@ -177,7 +190,7 @@ RULES = (
         _in_the_loop,
         "The loop allocates and frees GPU memory: {allocations:call} of {allocating_call} and "
         "{releases} of {freeing_call} {per} take {call_ns} of CPU time, and the GPU sits idle for "
-        "{idle_ns} around them.",
+        "{idle_ns} in them.",
         clauses=(Clause(" It frees at {freeing_line}[, calling {inner}]."),),
     ),
     FindingRule(

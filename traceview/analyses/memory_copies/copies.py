@@ -9,11 +9,11 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import TableSpec
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.operations.copies import outer_migrations
 from traceview.facts.operations.exposure import compute_time, exposure
 from traceview.facts.operations.operations import Kind, migrations, operations
 from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.savings.gains import Gain
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range, operations_in_warm_up_ranges
 from traceview.facts.work.peaks import bytes_per_s, peaks

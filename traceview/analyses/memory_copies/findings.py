@@ -19,8 +19,6 @@ from traceview.analyses.memory_copies.copies import (
     rows_of,
     time_of,
 )
-from traceview.facts.dependencies import savings
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import every_gap, steady_span_ns, steady_spans_ns
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import waits
@@ -31,6 +29,8 @@ from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.facts.savings import gains
+from traceview.facts.savings.gains import Gain
 from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.facts.waits.call_sites import wait_sites
@@ -120,7 +120,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
         staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
-            gain = savings.of_operations(trace, rows[alike], own_ns=exposed_ns + staging_ns)
+            gain = gains.of_operations(trace, rows[alike], own_ns=exposed_ns + staging_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
@@ -208,7 +208,9 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     every, wait = every_gap(trace), stalls(trace).wait
     located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= (every.device == device) & groups.isin(every.end_ns, uploads["start_ns"])
+    staged &= (every.device == device) & groups.isin(
+        operations(trace).start_ns[every.after], uploads["start_ns"]
+    )
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
 
@@ -269,7 +271,7 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
         copy_claim(
             *(on_gpu, row, values, exposed_ns),
             without=("median_bytes",),
-            gain=savings.of_operations(trace, rows[within], own_ns=exposed_ns),
+            gain=gains.of_operations(trace, rows[within], own_ns=exposed_ns),
         ),
         subject=gpu_subject(trace, device),
         span_ns=spans.get(device, 0),

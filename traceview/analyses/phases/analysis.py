@@ -8,8 +8,7 @@ begins is warm-up until then. While code is compiled, the phase is compilation, 
 happens. Stretches below 1 ms join the one before.
 
 `busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
-gpu-bound from 95 %, else the cause of more than half of the idle time, dependencies left aside,
-else mixed.
+gpu-bound from 95 %, else that of the causes of more than half of the idle time, else mixed.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from traceview.analyses.base import Analysis, Chart, Result, TableSpec
 from traceview.analyses.phases.findings import RULES
 from traceview.analyses.phases.phases import Phase, Phases, phases, selected_phases
 from traceview.analyses.phases.replays import replayed_sequences
+from traceview.analyses.verdict.verdict import late_word
 from traceview.facts.code.compilers import TOOLS
 from traceview.facts.idle.gaps import every_gap
-from traceview.facts.idle.launching import IDLE_PCT
+from traceview.facts.idle.launching import IDLE_PCT, of_idle_time
 from traceview.facts.idle.lines import idle_samples
 from traceview.facts.operations.operations import operations
 from traceview.facts.phases.compilation import compilation
@@ -42,7 +42,7 @@ from traceview.tables import (
 )
 from traceview.trace import Trace
 from traceview.vocabulary.activities import DATA_LOADING, DATA_WAIT
-from traceview.vocabulary.causes import CAUSES, DEPENDENCY
+from traceview.vocabulary.causes import CAUSES
 
 _MOST = 0.5
 WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
@@ -56,7 +56,9 @@ def verdicts(trace: Trace, every: Phases) -> list[str]:
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
-    return [_verdict(Phase(phase), *figures) for phase, *figures in rows]
+    late = late_word(trace)
+    found = (_verdict(Phase(phase), *figures) for phase, *figures in rows)
+    return [late if each == "launch-bound" else each for each in found]
 
 
 def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns: Array) -> str:
@@ -66,16 +68,19 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
         return "no-gpu-work"
     if 100.0 * busy_ns >= (100.0 - IDLE_PCT) * duration_ns:
         return "gpu-bound"
-    dry = np.where(np.arange(len(idle_ns)) == DEPENDENCY, 0, idle_ns)
-    dry_ns, most = int(dry.sum()), int(np.argmax(dry))
-    if dry_ns and data_ns > _MOST * dry_ns:
-        return "data-loading"
-    return CAUSES[most].verdict if dry[most] > _MOST * dry_ns else "mixed"
+    idle = int(idle_ns.sum())
+    return "data-loading" if idle and data_ns > _MOST * idle else of_idle_time(idle_ns)
 
 
 def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
-    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends."""
-    gaps, own = every_gap(trace), unbroken(np.flatnonzero(phase_of_gaps >= 0))
+    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends.
+
+    Beside time that a longer run repeats, first uses do not count.
+    """
+    gaps, chosen = every_gap(trace), phase_of_gaps >= 0
+    steady = np.bincount(phase_of_gaps[chosen & ~gaps.one_time], minlength=len(every)) > 0
+    chosen &= ~gaps.one_time | ~np.append(steady, False)[phase_of_gaps]
+    own = unbroken(np.flatnonzero(chosen))
     row = picked(phase_of_gaps, own)
     inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
     length = np.maximum(picked(gaps.end_ns, own) - inside, 0)
@@ -128,8 +133,8 @@ PHASES = TableSpec(
         Column(
             "verdict",
             "text",
-            "what limited it: gpu-bound, launch-bound, data-loading, sync-drained, mixed, "
-            "compilation or no-gpu-work",
+            "what limited it: gpu-bound, launch-bound, data-loading, sync-drained, "
+            "dependency-bound, mixed, compilation or no-gpu-work",
         ),
         Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
     ),

@@ -5,9 +5,10 @@ time is a GPU that runs dry; the verdict names the reason, or says that it does 
 
 Queue wait is max(0, start of the operation − end of its launch call). Queue depth counts operations
 whose launch call has started and that have not ended. A GPU that is idle for more than 5 % of the
-time after warm-up, dependencies left aside, is sync-drained or launch-bound if that cause makes
-more than half of the idle time, else mixed. A finding calls a launch-bound GPU data-bound where the
-limit of the program is data loading. A GPU that is idle for less is gpu-bound, unless
+time after warm-up is sync-drained, launch-bound or dependency-bound (its work was queued, and began
+late) if causes of that kind make more than half of the idle time, else mixed. A finding calls a
+launch-bound GPU data-bound where the limit of the program is data loading, and sync-drained where
+samples show that the program waits for results. A GPU that is idle for less is gpu-bound, unless
 synchronizations drain it step by step or launch calls waited for room in the queue.
 """
 
@@ -70,7 +71,8 @@ DEVICES = TableSpec(
         Column(
             "verdict",
             "text",
-            "gpu-bound, launch-bound, sync-drained, queue-full, mixed; unknown where work was lost",
+            "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed; unknown "
+            "where work was lost",
         ),
         Column(
             "steady_idle_pct",

@@ -11,20 +11,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceview import groups
 from traceview.analyses import framework_wording, lost_time
 from traceview.analyses.gpu_idle.findings.cpu_parts import does_other_work
-from traceview.analyses.verdict.verdict import waits_for_data
+from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, work_ns
+from traceview.facts.idle.long_launches import long_launches
+from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.savings import call_savings
+from traceview.facts.savings.call_savings import CallSaving
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
 from traceview.rules.gpus import gpu_name, gpu_subject
-from traceview.tables import Cell
+from traceview.tables import Cell, Mask
 from traceview.trace import Trace
-from traceview.vocabulary.causes import SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
 
 VERDICTS = {
     "gpu-bound": "is GPU-bound: it nearly always has work queued.",
@@ -33,18 +38,23 @@ VERDICTS = {
     "launch-bound": "is launch-bound: it runs dry because the CPU launches too late.",
     "sync-drained": "is sync-drained: it runs dry after synchronizations, in which the CPU loses "
     "its lead.",
+    "dependency-bound": "has its work queued early enough (dependency-bound), and sits idle until "
+    "other work or the GPU itself lets that begin.",
     "mixed": "has no single limit (mixed): it runs dry for several reasons, or queued work waits "
     "for other work.",
 }
 """The verdicts in words, behind `GPU 0`."""
 # A program that launches only a memset and a kernel does not show how early it launches.
 _LEAST_OPERATIONS = 4
+_CAUSES_OF = {"sync-drained": (SYNC_DRAIN,), "launch-bound": (LAUNCH_LATE, GRAPH_LAUNCH)}
 _AHEAD = ("gpu-bound", "queue-full")
 """Verdicts on a GPU that is never out of work for long."""
 _ACTIONS = {
     "gpu-bound": "Make the kernels faster. The launches are early enough.",
     "queue-full": "Make the kernels faster. Launching earlier cannot help.",
     "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
+    "dependency-bound": "Look in gpu-idle at what the queued work waited for. Launching earlier "
+    "cannot help.",
     "mixed": "Look at the causes in gpu-idle, the largest first.",
 }
 _OTHER_WORK = (
@@ -59,9 +69,17 @@ _COPY_LESS = (
     "memory-copies). The launches are early enough."
 )
 
+_LONG_CALLS = (
+    "Look in launch-overhead at the launch calls that take long. Fewer launches would help little."
+)
+_ONE_CAUSE = "sits idle for {{steady_idle_pct}} of the time, mostly {cause} (mixed)."
 _LAUNCH_BOUND = (
     "is launch-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU "
     "launches too late."
+)
+_RESULT_BOUND = (
+    "is sync-drained: it sits idle for {steady_idle_pct} of the time, mostly after the program "
+    "waited for results, as samples show."
 )
 _DATA_BOUND = (
     "is data-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU loads "
@@ -89,19 +107,28 @@ def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> It
 def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:
     """The verdict on a device; `row` is its row of the table `devices`."""
     verdict, every = str(row["verdict"]), gaps(trace)
-    drained = counted_gaps(trace, device, every) & (every.cause == SYNC_DRAIN)
-    idle_ns = int(every.idle_ns[drained].sum()) if verdict == "sync-drained" else 0
+    counted = counted_gaps(trace, device, every)
+    own = counted & np.isin(every.cause, _CAUSES_OF.get(verdict, ()))
+    idle_ns = int(every.idle_ns[own].sum()) if verdict == "sync-drained" else 0
     figures = ("queue_wait_median_ns", "max_queue_depth")
     values: dict[str, Cell] = {name: row[name] for name in figures}
     words = VERDICTS[verdict]
     if verdict == "launch-bound" and row["steady_idle_pct"] is not None:
         words = _DATA_BOUND if waits_for_data(trace, device) else _LAUNCH_BOUND
+        words = _RESULT_BOUND if waits_for_results(trace, device) else words
         values["steady_idle_pct"] = row["steady_idle_pct"]
+    if verdict == "mixed" and row["steady_idle_pct"] is not None:
+        of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
+        if 2 * of_cause.max() > of_cause.sum():
+            words = _ONE_CAUSE.format(cause=_words_of(int(np.argmax(of_cause))))
+            values["steady_idle_pct"] = row["steady_idle_pct"]
     template = f"{gpu_name(trace, device)} {words}"
     if idle_ns:
         template += " It sits idle for {idle_ns} because of that."
         values["idle_ns"] = idle_ns
     copies, action = _advice(trace, device, verdict, values)
+    saving = _saving(trace, device, verdict, own)
+    saved_ns = saving.saved_ns if saving else idle_ns
     template += (
         f"{copies} Operations wait {{queue_wait_median_ns}} in the queue (median), and at most "
         f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} "
@@ -113,12 +140,43 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         "info",
         template,
         action,
-        idle_ns,
+        saved_ns,
         gpu_subject(trace, device),
         Evidence(values, "devices", shown, *_window(trace, device, verdict)),
-        share_pct(idle_ns, span_ns) if idle_ns else None,
-        work=lost_time.lost_in(every, drained) if idle_ns else None,
+        share_pct(saved_ns, span_ns) if saved_ns else None,
+        work=lost_time.lost_in(every, own) if saved_ns else None,
+        saving="about" if saving else "at-most",
+        edit=saving.edit if saving else None,
+        error_ns=saving.error_ns if saving else None,
     )
+
+
+def _words_of(cause: int) -> str:
+    """What follows `sits idle for 20 % of the time, mostly`."""
+    return CAUSES[cause].idle or CAUSES[cause].lost
+
+
+def _saving(trace: Trace, device: int, verdict: str, own: Mask) -> CallSaving | None:
+    """What the program gains by the remedy; `own` are the gaps of the verdict's cause.
+
+    None where the remedy is to look for what else the CPU does.
+    """
+    every = gaps(trace)
+    if verdict == "sync-drained":
+        calls = groups.different(waits(trace).call[every.wait[own]])
+        return call_savings.of_waits(trace, calls)
+    if verdict != "launch-bound" or waits_for_data(trace, device):
+        return None
+    if holds_up(trace, device):
+        return call_savings.of_long_launches(trace, long_launches(trace)[device].calls)
+    if does_other_work(trace, device) or waits_for_results(trace, device):
+        return None
+    return call_savings.of_launches(trace, device, int(every.idle_ns[own].sum()))
+
+
+def holds_up(trace: Trace, device: int) -> bool:
+    """Whether most late launches of a device are late since a launch call took long."""
+    return device in long_launches(trace) and long_launches(trace)[device].is_most
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
@@ -140,6 +198,10 @@ def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) ->
     if verdict == "launch-bound":
         if waits_for_data(trace, device):
             return "", _LOAD_SOONER
+        if waits_for_results(trace, device):
+            return "", _ACTIONS["sync-drained"]
+        if holds_up(trace, device):
+            return "", _LONG_CALLS
         fewer = f"Launch less often or earlier: {framework_wording.fewer_launches(trace)}."
         return "", _OTHER_WORK if does_other_work(trace, device) else fewer
     action = _ACTIONS[verdict]

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview import intervals
 from traceview.analyses.lost_time import lost_in
-from traceview.analyses.steps.reasons import reason_clause, reasons
+from traceview.analyses.steps.reasons import LEAST_FRACTION, reason_clause, reasons
 from traceview.facts.idle.gaps import gaps, steady_span_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.idle.unknown_idle import unknown_idle
@@ -54,7 +54,12 @@ def _at_once(trace: Trace, step: int, other: int) -> bool:
 
 
 def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
-    timed, once_ns, lost_ns = pace(trace), step_parts(trace).once_ns, int(excess_ns.sum())
+    timed, lost_ns = pace(trace), int(excess_ns.sum())
+    once_ns = step_parts(trace).once_ns
+    # A first use of some µs is nothing to set aside.
+    once_ns = np.where(
+        once_ns >= LEAST_FRACTION * (timed.duration_ns - timed.median_ns), once_ns, 0
+    )
     worst = int(rows[np.argmax(excess_ns)])
     label, loop = step_names(trace)[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])

@@ -1,13 +1,15 @@
-"""Findings of `sync-stalls`: one per line of the program, or per call and range without lines.
+"""Findings of `sync-stalls`: one per call at a line, or per call and range without lines.
 
 Calls, waits and idle time are those after warm-up. Without a line only idle time that a
-synchronization caused counts: gpu-idle reports the other causes.
+synchronization caused counts: gpu-idle reports the other causes. What the CPU does after a wait is
+none of it: where that takes longer, the finding says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,20 +19,23 @@ from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import Waits, waits
-from traceview.facts.operations.copies import downloads
+from traceview.facts.operations.copies import downloads, uses_managed_memory
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import UNATTRIBUTED, range_tree
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.facts.savings import call_savings
+from traceview.facts.savings.call_savings import CallSaving
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.facts.steps.warm_up import in_warm_up_range
 from traceview.facts.waits.stalls import at_uploads, stall_span_ns, stalls
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
 from traceview.records import record
+from traceview.rules.engine import severity_of_part
 from traceview.tables import Array, Cell, Integers, Mask
 from traceview.trace import Trace, fact
-from traceview.vocabulary.causes import SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSES, COPY_WAIT, SYNC_DRAIN
 
 # Synchronizations that wait for no result: no copy to the host precedes them.
 
@@ -96,6 +101,18 @@ _NOTHING_READ = (
     "it. If the CPU must wait, for example before it accesses memory that the GPU also uses, "
     "wait for an event of that work as late as possible."
 )
+_ORDERS = (
+    "Make the streams wait for each other (cudaEventRecord, cudaStreamWaitEvent), or put this work "
+    "on one stream: the work after the wait runs on another stream than the work before it, and "
+    "no result was copied back."
+)
+_MANAGED = (
+    "Make the CPU wait as late as possible, for an event of the work whose results it reads: the "
+    "program uses managed memory, which needs no copy back."
+)
+_MUCH_MORE = 1.5
+"""From here on a saving needs a word on why it is more than the idle time after the waits."""
+_AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
@@ -130,9 +147,8 @@ def _places(
     Waits of one call that were sampled at one line are one finding, whatever range they are in.
     """
     without_line = listed.site.site.codes < 0
-    keys = (listed.api.codes, listed.site.hint.codes, listed.pattern)
-    by_site = (np.where(without_line, key, -2) for key in keys)
-    each = groups.group(listed.site.site.codes, *by_site)
+    pattern = np.where(without_line, listed.pattern, -2)
+    each = groups.group(listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern)
     total = groups.sums(each, cost.at_stake_ns)
     lines: dict[tuple[int, int, str, int], tuple[list[Integers], SampledLine]] = {}
     for number in range(each.size):
@@ -173,8 +189,7 @@ def _finding(
     """The finding for listed waits of one call site; its evidence is the costliest wait."""
     at_stake_ns = int(cost.at_stake_ns[own].sum())
     first = int(own[np.argmax(cost.at_stake_ns[own])])
-    calls = int((listed.api.codes[own] == listed.api.codes[first]).sum())
-    every, rows = waits(trace), listed.row[own]
+    every, rows, calls = waits(trace), listed.row[own], len(own)
     template, values = _place(trace, listed, first, sampled)
     values.update(idle_ns=at_stake_ns, calls=calls, wait_ns=int(every.duration_ns[rows].sum()))
     of = " to {api}" if listed.site.site[first] else ""
@@ -185,17 +200,64 @@ def _finding(
         f"{{calls:call}}{of}. The CPU spends {{wait_ns}} in {'it' if calls == 1 else 'them'}."
     )
     does = CallKind(int(every.does[listed.row[first]]))
+    action, saving = _action(trace, listed, own, does, calls), _saving(trace, rows, does)
+    saved_ns = at_stake_ns if saving is None else saving.saved_ns
+    after = _after_waits(trace, rows)
+    if after and after.idle_ns > at_stake_ns:
+        # The CPU would be ahead of that, too, but for as long as the GPU has other work.
+        saved_ns = min(saved_ns, at_stake_ns)
+        values.update(after_ns=after.idle_ns)
+        why = CAUSES[after.cause].lost or CAUSES[after.cause].idle
+        template += f" After that the GPU sat idle for {{after_ns}} more {why}."
+        action = _AFTER_IT
+    elif saved_ns > _MUCH_MORE * at_stake_ns:
+        template += " Without it the CPU would be ahead at later launches, too."
     start_ns, end_ns = _longest_gap(trace, rows)
     return Finding(
-        severity_of(at_stake_ns, span_ns) or "info",
+        severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
         template,
-        _action(trace, listed, own, does, calls),
-        at_stake_ns,
+        action,
+        saved_ns,
         _subject(listed, first, sampled),
         Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
-        share_pct(at_stake_ns, span_ns),
+        share_pct(saved_ns, span_ns),
         lost=lost_time.lost_in(every_gap(trace), _caused_by(trace, rows)),
+        saving="about" if saving else "at-most",
+        edit=saving.edit if saving else None,
+        error_ns=saving.error_ns if saving else None,
     )
+
+
+def _saving(trace: Trace, rows: Integers, does: CallKind) -> CallSaving | None:
+    """What the program gains without these waits, where they can be left out of a replay.
+
+    Bytes that a call moves are moved by any other call, too, and code is loaded once.
+    """
+    calls = waits(trace).call[rows]
+    if does == CallKind.ALLOCATE:
+        return call_savings.of_calls(trace, calls)
+    cost, steady = stalls(trace), ~every_gap(trace).one_time
+    staged_ns = cost.idle_ns(steady & (every_gap(trace).cause == COPY_WAIT))[rows].sum()
+    if does in _ACTIONS or 2 * staged_ns > cost.idle_ns(steady)[rows].sum():
+        return None
+    return call_savings.of_waits(trace, calls)
+
+
+class _After(NamedTuple):
+    cause: int
+    idle_ns: int
+
+
+def _after_waits(trace: Trace, rows: Integers) -> _After | None:
+    """The cause of most other idle time in the gaps that these waits began, and that time."""
+    every, caused = every_gap(trace), _caused_by(trace, rows)
+    drained = caused & (every.cause == SYNC_DRAIN)
+    others = np.isin(every.gap, every.gap[drained]) & ~caused & ~every.one_time
+    if not others.any():
+        return None
+    idle_ns = groups.added(every.cause[others], every.idle_ns[others], len(CAUSES))
+    most = int(np.argmax(idle_ns))
+    return _After(most, int(idle_ns[most]))
 
 
 def _place(
@@ -227,13 +289,13 @@ def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> S
 
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
-    """True for the steady gaps, of every_gap, that one of these waits caused."""
+    """True for the steady parts, of every_gap, that one of these waits caused."""
     result: Mask = ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
     return result
 
 
 def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
-    """Start and end of the longest steady gap that one of these waits caused."""
+    """Start and end of the longest steady part that one of these waits caused."""
     gaps, caused = every_gap(trace), _caused_by(trace, rows)
     longest = int(np.argmax(np.where(caused, gaps.idle_ns, -1)))
     return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
@@ -256,8 +318,18 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, ca
     if control:
         return control
     if 2 * unread > total:
-        return _NOTHING_READ
+        if uses_managed_memory(trace):
+            return _MANAGED
+        return _ORDERS if _orders_streams(trace, rows) else _NOTHING_READ
     return f"Read results on the CPU less often, {terms(trace).later_reads}."
+
+
+def _orders_streams(trace: Trace, rows: Integers) -> bool:
+    """Whether most idle time of these waits lies between work of different streams of a GPU."""
+    every, stream = every_gap(trace), operations(trace).stream
+    caused = _caused_by(trace, rows)
+    changes = caused & (stream[every.before] != stream[every.after])
+    return 2 * int(every.idle_ns[changes].sum()) > int(every.idle_ns[caused].sum())
 
 
 def _allocate(trace: Trace, calls: int) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.starvation import starved_devices
-from traceview.facts.dependencies import savings
 from traceview.facts.idle import late_launches, lines
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
@@ -31,6 +30,7 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.savings import gains
 from traceview.facts.steps.names import loop_names
 from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.facts.steps.warm_up import operations_in_warm_up
@@ -125,7 +125,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         device,
         spans[device],
         work[device].steady_ns,
-        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
+        min(gains.gpu_limited_ns(trace), work[device].steady_ns),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
         starved_devices(trace)[device],

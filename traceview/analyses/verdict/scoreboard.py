@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_operations, steady_parts
-from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, waits_for_data
+from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
 from traceview.facts.memory.levels import levels, moments
@@ -45,8 +45,9 @@ SCOREBOARD = (
     Column(
         "launch",
         "text",
-        "gpu-bound, launch-bound, sync-drained, queue-full, mixed or unknown, as in run-ahead; "
-        "data-loading where the CPU launches late for want of data; null for under four operations",
+        "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or unknown, "
+        "as in run-ahead; data-loading where the CPU launches late for want of data; null for "
+        "under four operations",
         nullable=True,
     ),
     Column(
@@ -128,8 +129,7 @@ def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
         return None
     limit = launch_verdict(trace, parts.device)
-    late_for_data = limit == "launch-bound" and waits_for_data(trace, parts.device)
-    return "data-loading" if late_for_data else limit
+    return late_word(trace) if limit == "launch-bound" else limit
 
 
 def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:

@@ -21,6 +21,7 @@ from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.names import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import ACTIVITIES, RESULT_WAIT
 from traceview.vocabulary.limits import LOST, Limit
 
 BUSY_PCT = 90.0
@@ -139,6 +140,29 @@ def waits_for_data(trace: Trace, device: int) -> bool:
     """
     parts = steady_parts(trace)
     return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
+
+
+def waits_for_results(trace: Trace, device: int) -> bool:
+    """Whether a launch-bound device mostly waits for launches after waits that only samples show.
+
+    Known of the device with the longest steady time, as `waits_for_data`.
+    """
+    parts = steady_parts(trace)
+    if parts is None or parts.device != device:
+        return False
+    sampled_ns = parts.named_ns.get(ACTIVITIES[RESULT_WAIT], 0)
+    most = sampled_ns > _of(parts, "cpu-launch")
+    return most and not waits_for_data(trace, device)
+
+
+def late_word(trace: Trace) -> str:
+    """What a program is called whose launches are late, by what they are late for."""
+    parts = steady_parts(trace)
+    if parts is None:
+        return "launch-bound"
+    if waits_for_data(trace, parts.device):
+        return "data-loading"
+    return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
 
 
 def _of(parts: SteadyParts, limit: Limit) -> int:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.analyses.wave_quantization import gemm_waves, sweeps
-from traceview.facts.dependencies.savings import Gain
 from traceview.facts.idle.gaps import busy, steady_span_ns
+from traceview.facts.savings.gains import Gain
 from traceview.facts.waves import grid_waves
 from traceview.facts.waves.configurations import Configuration
 from traceview.findings import severity_of

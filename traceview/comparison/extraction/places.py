@@ -115,23 +115,25 @@ def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:
-    """Line and code hash of the function with most of each long gap, by the chosen samples.
+    """Line and code hash of the function with most idle time of one cause in each long gap, by the
+    chosen samples.
 
-    Absent for other gaps.
-
-    The line is that of the function with most time in all such gaps, whichever of its lines a
+    Absent for other gaps. A cause has several parts of a gap, such as one per call: they count as
+    one. The line is that of the function with most time in all such gaps, whichever of its lines a
     sample happened to hit.
     """
-    samples, sites, idle_ns = idle_samples(trace), stack_sites(trace), every_gap(trace).idle_ns
-    number = np.full(len(idle_ns), -1, np.int64)
-    number[rows] = np.arange(len(rows))
-    known = (idle_ns >= LONG_NS) & (number >= 0)
+    samples, sites, every = idle_samples(trace), stack_sites(trace), every_gap(trace)
+    of_rows = groups.group(every.gap[rows], every.cause[rows])
+    idle_ns = groups.sums(of_rows, every.idle_ns[rows])
+    number = np.full(len(every), -1, np.int64)
+    number[rows] = of_rows.ids
+    known = np.append(idle_ns >= LONG_NS, False)[number]
     python = (sites.function_number >= 0) & ~sites.native
     samples = samples.take(chosen & known[samples.gap] & python[samples.site])
     function = sites.function_number[samples.site]
-    pairs = groups.group(samples.gap, function)
-    time, gap = groups.sums(pairs, samples.time_ns), samples.gap[pairs.first]
-    most = np.flatnonzero(2 * time > idle_ns[gap])
+    pairs = groups.group(number[samples.gap], function)
+    time, part = groups.sums(pairs, samples.time_ns), number[samples.gap[pairs.first]]
+    most = np.flatnonzero(2 * time > idle_ns[part])
     # The site with most of a function's time, which is the last to be written.
     usual = np.full(int(function.max(initial=-1)) + 1, -1, np.int64)
     by = groups.group(function, samples.site)
@@ -142,7 +144,13 @@ def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, T
     # Code outside of functions has one function number per line, so its source is hashed.
     source = where(sites.source.take(site), whole.isin(["<module>"]))
     text = _last_known([whole, source], len(site))
-    return _lines(len(rows), number[gap[most]], sites.file.take(site), sites.line[site], text)
+    # To all rows of these gaps and causes.
+    place = np.full(of_rows.size, -1, np.int64)
+    place[part[most]] = np.arange(len(most))
+    own = np.flatnonzero(place[of_rows.ids] >= 0)
+    at = place[of_rows.ids[own]]
+    files, line = sites.file.take(site).take(at), sites.line[site][at]
+    return _lines(len(rows), own, files, line, text.take(at))
 
 
 def where(texts: Texts, kept: Mask) -> Texts:

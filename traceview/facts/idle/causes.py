@@ -36,6 +36,7 @@ from traceview.facts.operations.cuda_api import (
     CallKind,
     api_calls,
     graph_launch_calls,
+    pool_calls,
 )
 from traceview.facts.operations.operations import (
     Kind,
@@ -61,7 +62,6 @@ WHOLE_GRAPH = 200_000
 RIGHT_AFTER_NS = 10_000
 """Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
-_POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 
 
 @record
@@ -162,7 +162,6 @@ def _causes(
     inside = call >= 0
     row = np.where(inside, call, 0)
     does = np.where(inside, calls.does[row], CallKind.OTHER) if len(calls) else np.zeros_like(kind)
-    names = trace.recorded("api_calls").texts("name")
 
     def mark(rows: Mask) -> Mask:
         return inside & rows[row] if len(rows) else inside
@@ -173,7 +172,7 @@ def _causes(
     copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
     launching = mark(graph_launch_calls(trace))
     by_graph = mark_gaps(trace)[parts.gap]
-    allocates = (does == CallKind.ALLOCATE) | mark(names.matching(_POOLS.match))
+    allocates = (does == CallKind.ALLOCATE) | mark(pool_calls(trace))
     loads = np.isin(does, [CallKind.LOAD, CallKind.LOOK_UP])
     loads |= mark(first_launch_calls(trace)) & (
         calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False

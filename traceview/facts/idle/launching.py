@@ -14,7 +14,7 @@ from traceview.facts.steps.steps import steps
 from traceview.facts.steps.warm_up import operations_in_warm_up
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
-from traceview.vocabulary.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSES, DEPENDENCY, SYNC_DRAIN
 
 IDLE_PCT = 5.0
 """A device that runs dry for less than this share of the time counts as kept busy."""
@@ -52,20 +52,26 @@ def _verdicts(trace: Trace) -> dict[int, str]:
 def judge(idle_ns: Integers, work_ns: int, drained_steps: bool, queue_full_ns: int) -> str:
     """The verdict from steady idle time by cause (an entry for each of CAUSES) and busy time.
 
-    Idle time behind queued work is a dependency, not a GPU that ran dry. `drained_steps` is True
-    where a synchronization lets the GPU run dry in at least half of the steps.
+    A GPU that sits idle for the verdict's causes (IDLE_PCT) has that of most of its idle time.
+    `drained_steps` is True where a synchronization lets the GPU run dry in at least half of the
+    steps.
     """
-    dry_ns = int(idle_ns.sum() - idle_ns[DEPENDENCY])
-    limit_ns = IDLE_PCT / 100.0 * (int(idle_ns.sum()) + work_ns)
-    if dry_ns > limit_ns:
-        if idle_ns[SYNC_DRAIN] > dry_ns / 2:
-            return CAUSES[SYNC_DRAIN].verdict
-        return CAUSES[LAUNCH_LATE].verdict if idle_ns[LAUNCH_LATE] > dry_ns / 2 else "mixed"
+    total_ns = int(idle_ns.sum())
+    dry_ns, held_ns = total_ns - int(idle_ns[DEPENDENCY]), int(idle_ns[DEPENDENCY])
+    if max(dry_ns, held_ns) > IDLE_PCT / 100.0 * (total_ns + work_ns):
+        return of_idle_time(idle_ns)
     if drained_steps:
         return CAUSES[SYNC_DRAIN].verdict
-    if idle_ns[DEPENDENCY] > limit_ns:
-        return "mixed"
     return "queue-full" if queue_full_ns else "gpu-bound"
+
+
+def of_idle_time(idle_ns: Integers) -> str:
+    """The verdict whose causes have more than half of the idle time, else `mixed`."""
+    by_verdict: dict[str, int] = {}
+    for cause, time_ns in zip(CAUSES, idle_ns.tolist(), strict=True):
+        by_verdict[cause.verdict] = by_verdict.get(cause.verdict, 0) + time_ns
+    verdict = max(by_verdict, key=by_verdict.__getitem__)
+    return verdict if 2 * by_verdict[verdict] > int(idle_ns.sum()) else "mixed"
 
 
 def steady_idle_pct(trace: Trace, device: int) -> float | None:

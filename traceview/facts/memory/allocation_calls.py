@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import groups
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.memory.growth import LEAST_STEPS, steady_steps
 from traceview.facts.memory.levels import levels, processes_of
-from traceview.facts.operations.cuda_api import CallKind, api_calls
+from traceview.facts.operations.cuda_api import CallKind, api_calls, pool_calls
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.selection import issued_ns, selected_calls, selected_operations
 from traceview.facts.steps.steps import warm_up_end_ns
@@ -28,9 +28,9 @@ _RECURRING, _LATE = 0.5, 0.25
 class Recurring:
     """Allocations and releases that recur in the loop of one GPU (row in devices).
 
-    `calls` are rows of api_calls, after warm-up. `call_ns` is the CPU time in them, `idle_ns` the
-    idle time of the gaps that they caused, `gap_rows` these gaps. `allocations` and
-    `releases` count calls; `steps` is 0 where the trace has too few.
+    `calls` are rows of api_calls, after warm-up, those to pools of CUDA's included. `call_ns` is
+    the CPU time in them, `idle_ns` the idle time spent in them, `gap_rows` the rows of gaps with
+    that time. `allocations` and `releases` count calls; `steps` is 0 where the trace has too few.
     """
 
     device: int
@@ -55,7 +55,12 @@ def steady_calls(trace: Trace) -> Mask:
 
     Programs free their memory once more when they end.
     """
-    rows, calls = allocating_calls(trace), api_calls(trace)
+    return _steady(trace, allocating_calls(trace))
+
+
+def _steady(trace: Trace, rows: Integers) -> Mask:
+    """`steady_calls` among these rows of api_calls."""
+    calls = api_calls(trace)
     start, process = calls.start_ns[rows], trace.recorded("api_calls")["process"][rows]
     last = issued_ns(trace)[selected_operations(trace)].max(initial=np.iinfo(np.int64).min)
     steady: Mask = (start >= warm_up_end_ns(trace)) & (start < last)
@@ -76,7 +81,9 @@ def recurring(trace: Trace) -> Recurring | None:
 
 
 def _recurring_on(trace: Trace, device: int) -> Recurring | None:
-    rows = allocating_calls(trace)[steady_calls(trace)]
+    allocating = (api_calls(trace).does == CallKind.ALLOCATE) | pool_calls(trace)
+    rows = np.flatnonzero(allocating & selected_calls(trace))
+    rows = rows[_steady(trace, rows)]
     process = trace.recorded("api_calls")["process"][rows]
     rows = rows[np.isin(process, processes_of(trace, device))]
     number, freed = len(steady_steps(trace)[device]), freeing_calls(trace)[rows]
@@ -85,9 +92,8 @@ def _recurring_on(trace: Trace, device: int) -> Recurring | None:
     if releases < (len(rows) - releases) // 2 or not _all_along(trace, device, rows[freed], number):
         return None
     calls, every = api_calls(trace), gaps(trace)
-    in_calls = intervals.union(calls.start_ns[rows], calls.end_ns[rows])
     caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
-    caused &= intervals.overlap(in_calls, every.start_ns, every.end_ns) > 0
+    caused &= np.isin(every.within, rows)
     return Recurring(
         device,
         rows,

@@ -14,6 +14,8 @@ from traceview.intervals import Intervals
 from traceview.tables import Mask, Table
 from traceview.trace import Trace, fact_without_ranges
 
+_ENDS = ("source", "destination")
+
 
 @fact_without_ranges
 def uploads(trace: Trace) -> Mask:
@@ -43,9 +45,17 @@ def pageable_copies(trace: Trace) -> Mask:
     return among_operations(operations(trace), is_pageable(trace.recorded("copies")))
 
 
+@fact_without_ranges
+def uses_managed_memory(trace: Trace) -> bool:
+    """Whether pages of managed memory moved, or such memory was allocated or copied."""
+    copies, events = trace.recorded("copies"), trace.recorded("memory_events")
+    texts = (events.texts("memory"), *(copies.texts(f"{end}_memory") for end in _ENDS))
+    return bool(migrations(trace).any() or any(each.isin(["managed"]).any() for each in texts))
+
+
 def is_pageable(copies: Table) -> Mask:
     """True for the rows of copies with pageable host memory at either end."""
-    source, destination = (copies.texts(f"{end}_memory") for end in ("source", "destination"))
+    source, destination = (copies.texts(f"{end}_memory") for end in _ENDS)
     return source.isin(["pageable"]) | destination.isin(["pageable"])
 
 

@@ -121,6 +121,15 @@ def graph_launch_calls(trace: Trace) -> Mask:
 
 
 @fact_without_ranges
+def pool_calls(trace: Trace) -> Mask:
+    """True for the API calls that allocate from a pool of CUDA's, or free to it."""
+    names = trace.recorded("api_calls").texts("name")
+    return names.matching(
+        re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)").match
+    )
+
+
+@fact_without_ranges
 def captured_calls(trace: Trace) -> Mask:
     """True for the API calls made while their thread captured a CUDA graph.
 

@@ -9,8 +9,8 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
 from traceview.facts.operations.blocking_calls import Waits, waits
-from traceview.facts.operations.copies import pageable_uploads, uploads
-from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
+from traceview.facts.operations.copies import uploads
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.operations import Operations, operations
 from traceview.facts.ranges.selection import selected_calls, selected_operations
 from traceview.intervals import Intervals
@@ -26,17 +26,20 @@ BLOCKING = (
     CallKind.ALLOCATE,
     CallKind.LOAD,
 )
+IN_A_CALL = (ALLOCATION, MODULE_LOAD, JIT_COMPILE, COPY_WAIT)
+"""Causes of which the call that the CPU was in is to blame, if it was in one."""
 _LONG_AGO = int(np.iinfo(np.int64).min)
 
 
 @record
 class Stalls:
-    """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per gap.
+    """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per part of a
+    gap, in the rows of every_gap.
 
     `outer` is the row of the outermost blocking call around a wait, or the wait's own row: a driver
     call inside a runtime call is not a second wait. `benign_ns` is the part of the wait in which
-    the awaited device worked. `wait` is the outermost wait that caused a gap of every_gap, −1 where
-    none did. A gap has one cause, so the idle time of all waits is that of these gaps.
+    the awaited device worked. `wait` is the outermost wait that caused the part, −1 where none did.
+    A part has one cause, so the idle time of all waits is that of these parts.
     """
 
     outer: Integers
@@ -45,7 +48,7 @@ class Stalls:
     gap_idle_ns: Integers
 
     def idle_ns(self, chosen: Mask) -> Integers:
-        """GPU idle time that each wait caused in the chosen gaps."""
+        """GPU idle time that each wait caused in the chosen parts of gaps."""
         caused = chosen & (self.wait >= 0)
         result = np.zeros(len(self.outer), np.int64)
         np.add.at(result, self.wait[caused], self.gap_idle_ns[caused])
@@ -55,8 +58,7 @@ class Stalls:
 @fact
 def stalls(trace: Trace) -> Stalls:
     every, gaps, ops = waits(trace), every_gap(trace), operations(trace)
-    staged = staged_copies(gaps, pageable_uploads(trace)[gaps.after], api_calls(trace))
-    outer, wait = outermost_waits(every), causing_waits(every, gaps, staged)
+    outer, wait = outermost_waits(every), causing_waits(every, gaps)
     if len(every):
         wait = np.where(wait >= 0, outer[np.maximum(wait, 0)], -1)
     return Stalls(outer, benign_time(every, busy(trace), ops), wait, gaps.idle_ns)
@@ -64,7 +66,7 @@ def stalls(trace: Trace) -> Stalls:
 
 @fact
 def caused_by_selected_waits(trace: Trace) -> Mask:
-    """True for the gaps, of every_gap, that a selected wait caused, whatever work ended them.
+    """True for the parts, of every_gap, that a selected wait caused, whatever work ended them.
 
     The next step pays for a synchronization at the end of a step.
     """
@@ -100,49 +102,19 @@ def outermost_waits(waits: Waits) -> Integers:
     return result
 
 
-def causing_waits(waits: Waits, gaps: Gaps, staged: Mask) -> Integers:
-    """The wait that caused each gap, −1 where none did.
+def causing_waits(waits: Waits, gaps: Gaps) -> Integers:
+    """The wait that caused each part of a gap, −1 where none did.
 
-    For a sync-drain that is its synchronization; for an allocation, module-load or jit-compile the
-    longest such call in the gap; for a staged copy (a mask over gaps) the call of the copy.
+    Of a sync-drain it is its synchronization. Of allocations, of code that is loaded, and of
+    pageable bytes that are moved it is the call that the part was spent in.
     """
     result = gaps.wait.copy()
-    for cause, kinds in (
-        (ALLOCATION, (CallKind.ALLOCATE,)),
-        (MODULE_LOAD, (CallKind.LOAD, CallKind.LOOK_UP)),
-        (JIT_COMPILE, (CallKind.LOAD, CallKind.LOOK_UP)),
-    ):
-        rows = np.flatnonzero(gaps.cause == cause)
-        result[rows] = _longest_within(waits, np.isin(waits.does, kinds), gaps, rows)
-    rows = np.flatnonzero(staged)
-    row_of = {call: row for row, call in enumerate(waits.call.tolist())} if len(rows) else {}
-    result[rows] = [row_of.get(call, -1) for call in gaps.call[rows].tolist()]
-    return result
-
-
-def staged_copies(gaps: Gaps, pageable: Mask, calls: ApiCalls) -> Mask:
-    """True for the gaps that the call of a pageable upload filled, moving its bytes.
-
-    `pageable` is True for the gaps that such a copy ended.
-    """
-    result: Mask = (gaps.cause == COPY_WAIT) & (gaps.call >= 0) & pageable
-    rows = np.flatnonzero(result)
-    end = np.minimum(gaps.end_ns[rows], calls.end_ns[gaps.call[rows]])
-    inside = end - np.maximum(gaps.start_ns[rows], gaps.issued_ns[rows])
-    result[rows] = inside > gaps.idle_ns[rows] // 2
-    return result
-
-
-def _longest_within(waits: Waits, kind: Mask, gaps: Gaps, rows: Integers) -> Integers:
-    """For each gap, the wait of this kind on the launching thread that takes most of the gap."""
-    result = np.full(len(rows), -1, np.int64)
-    for thread in groups.different(gaps.thread[rows]):
-        own = np.flatnonzero(kind & (waits.thread == thread))
-        for number in np.flatnonzero(gaps.thread[rows] == thread).tolist():
-            start, end = gaps.start_ns[rows[number]], gaps.end_ns[rows[number]]
-            spent = np.minimum(waits.end_ns[own], end) - np.maximum(waits.start_ns[own], start)
-            if len(own) and spent.max() > 0:
-                result[number] = own[np.argmax(spent)]
+    rows = np.flatnonzero(np.isin(gaps.cause, IN_A_CALL) & (gaps.within >= 0))
+    if len(rows) and len(waits):
+        by_call = np.argsort(waits.call)
+        calls = waits.call[by_call]
+        at = np.minimum(np.searchsorted(calls, gaps.within[rows]), len(calls) - 1)
+        result[rows] = np.where(calls[at] == gaps.within[rows], by_call[at], -1)
     return result
 
 

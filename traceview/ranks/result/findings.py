@@ -18,7 +18,7 @@ from traceview.rules.sentences import sentence
 from traceview.tables import Cell, Integers, Table
 from traceview.units import Value
 from traceview.vocabulary.activities import ACTIVITIES
-from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, LAUNCH_LATE, SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 
 # Clauses on what a late rank does, and remedies.
 
@@ -43,6 +43,11 @@ def remedy(late: stragglers.Straggler) -> str:
     if late.cause == GPU_WORK:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
+        )
+    if late.cause == CAUSE_NAMES[DEPENDENCY]:
+        return (
+            "Read the report of rank {rank} alone (--rank {rank}): its CPU launches in time. Look "
+            "at what the queued work waits for, and whether another process uses that GPU."
         )
     if late.place is not None and late.place.text:
         return (

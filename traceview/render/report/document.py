@@ -107,6 +107,7 @@ _LAUNCH = {
     "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
     "data-loading": ("data-bound", "the CPU loads data, then launches late"),
     "sync-drained": ("drained", "the CPU waits, then the GPU runs dry"),
+    "dependency-bound": ("early enough", "queued work begins late"),
     "queue-full": ("GPU-bound", "the launch queue is full"),
     "unknown": ("unknown", "work was launched that was not recorded"),
     "mixed": ("mixed", "the GPU runs dry for several reasons"),

@@ -13,7 +13,6 @@ from traceview import groups, intervals
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.facts.idle import gaps
-from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.steps.warm_up import steady_operations
 from traceview.records import record
@@ -124,20 +123,6 @@ def gpu_limited_ns(trace: Trace) -> int:
     if not len(replayed.follows):
         return min(round(saved_ns), span_ns)
     return round(span_ns * saved_ns / max(float(replayed.recorded.mean()), 1.0))
-
-
-def of_calls(trace: Trace, rows: Array, own_ns: int) -> Gain:
-    """The gain if these API calls are not made."""
-    replayed, calls = model(trace), api_calls(trace)
-    item = replayed.calls(rows)
-    inside = item[replayed.timed[item]]
-    inside_ns = int((replayed.graph.end_ns - replayed.graph.start_ns)[inside].sum())
-    all_ns = int((calls.end_ns - calls.start_ns)[groups.different(rows)].sum())
-
-    def edit(changed: Changed) -> None:
-        changed.remove_calls(item)
-
-    return _gain(trace, edit, own_ns, (all_ns, inside_ns))
 
 
 def _gain(trace: Trace, edit: Edit, own_ns: int, work_ns: tuple[int, int]) -> Gain:

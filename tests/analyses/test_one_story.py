@@ -1,0 +1,182 @@
+"""One story per recording: no two sentences of a report contradict, and its sums are one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import traceview
+from tests.places import DATA, REPOSITORY
+from traceview import intervals
+from traceview.analyses.base import Result
+from traceview.analyses.verdict.parts import steady_parts
+from traceview.comparison.extraction.parts import AT_START, idle_parts
+from traceview.comparison.extraction.window import run_window, window_work
+from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.facts.idle.step_parts import step_parts
+from traceview.facts.steps.steps import pace
+from traceview.findings import Finding
+from traceview.report import Report
+from traceview.trace import Trace
+from traceview.vocabulary.causes import (
+    CAUSE_NAMES,
+    CAUSES,
+    DEPENDENCY,
+    GRAPH_LAUNCH,
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+)
+
+FOLDERS = (REPOSITORY / "examples", DATA, DATA / "workloads")
+OTHERS = tuple(DATA / name for name in ("comparison", "foreign", "torch"))
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.sqlite.xz"), *folder.glob("*.json.xz")])
+
+
+PATHS = [
+    *(path for folder in FOLDERS for path in recordings(folder)),
+    *(
+        pytest.param(path, marks=pytest.mark.slow)
+        for folder in OTHERS
+        for path in recordings(folder)
+    ),
+]
+DRY = {
+    "launch-bound": (LAUNCH_LATE, GRAPH_LAUNCH),
+    "data-loading": (LAUNCH_LATE, GRAPH_LAUNCH),
+    "dependency-bound": (DEPENDENCY,),
+}
+"""The causes of most idle time, by verdict."""
+NOT_BESIDE = {
+    "cpu-launch": {"gpu-bound", "queue-full", "sync-drained", "dependency-bound"},
+    "synchronization": {"gpu-bound", "queue-full", "launch-bound", "dependency-bound"},
+    "dependency": {"gpu-bound", "queue-full", "launch-bound", "sync-drained"},
+}
+"""What run-ahead does not say of a program with this limit."""
+
+
+@cache
+def report_of(path: Path) -> Report:
+    report = traceview.analyze(traceview.load(path), tables=False)
+    assert not report.trace.warnings or not any("error" in each for each in report.trace.warnings)
+    return report
+
+
+def recording(report: Report) -> Trace:
+    assert report.recording is not None
+    return report.recording
+
+
+def above_info(report: Report) -> list[tuple[str, Finding]]:
+    return [
+        (row.analysis, row.finding) for row in report.findings if row.finding.severity != "info"
+    ]
+
+
+def idle_ns(trace: Trace, device: int) -> Mapping[int, int]:
+    every = gaps(trace)
+    own = (every.device == device) & ~every.one_time
+    sums = np.bincount(every.cause[own], every.idle_ns[own], len(CAUSES))
+    return {cause: int(time) for cause, time in enumerate(sums)}
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def report(request: pytest.FixtureRequest) -> Report:
+    return report_of(request.param)
+
+
+def test_the_limit_the_launches_and_the_idle_time_agree(report: Report):
+    board, summary = report.scoreboard, report.verdict
+    if board is None or board.launch is None or board.device_id is None or summary is None:
+        return
+    assert board.launch not in NOT_BESIDE.get(summary.limit, ())
+    parts = steady_parts(recording(report))
+    assert parts is not None
+    idle = idle_ns(recording(report), parts.device)
+    total = sum(idle.values())
+    if board.launch in DRY and total:
+        assert 2 * sum(idle[cause] for cause in DRY[board.launch]) > total
+    if board.launch == "launch-bound":
+        assert 2 * idle[DEPENDENCY] <= total
+    phases = report["phases"]
+    if board.launch == "data-loading" and isinstance(phases, Result):
+        assert "launch-bound" not in {row["verdict"] for row in phases.tables["phases"].rows()}
+    said = [each for each in report.findings if each.analysis == "run-ahead"]
+    gpu = f"GPU {board.device_id}"
+    words = {"data-loading": "data-bound", "gpu-bound": "GPU-bound"}.get(board.launch, board.launch)
+    own = [each.finding for each in said if each.finding.message.startswith(gpu)]
+    assert board.launch == "unknown" or all(words in each.message for each in own), own
+
+
+def test_each_idle_nanosecond_is_in_one_finding(report: Report):
+    claimed: dict[int, intervals.Intervals] = {}
+    for analysis, finding in above_info(report):
+        if finding.lost is None or (finding.general and not finding.cause):
+            continue
+        before = claimed.get(finding.lost.device, intervals.EMPTY)
+        both = intervals.intersection(before, finding.lost.time).total()
+        assert both == 0, f"{analysis}: {finding.message}"
+        claimed[finding.lost.device] = intervals.union(
+            np.concatenate([before.start, finding.lost.time.start]),
+            np.concatenate([before.end, finding.lost.time.end]),
+        )
+
+
+def test_idle_time_is_the_same_in_all_sums(report: Report):
+    trace = recording(report)
+    parts, times = steady_parts(trace), report.run_time
+    if parts is None or times is None:
+        return
+    idle = idle_ns(trace, parts.device)
+    steady_ns = device_work(trace)[parts.device].steady_ns
+    assert steady_spans_ns(trace)[parts.device] == steady_ns + sum(idle.values())
+    assert sum(parts.parts_ns.values()) == parts.span_ns
+    by_name = {part.name: part.time_ns for part in times.parts if part.kind == "idle"}
+    assert by_name == {CAUSE_NAMES[cause]: time for cause, time in idle.items() if time}
+    causes = report["gpu-idle"].tables["causes"].rows()
+    by_table = {
+        row["cause"]: row["steady_idle_ns"]
+        for row in causes
+        if row["device_id"] == times.device_id and row["steady_idle_ns"]
+    }
+    assert by_table == by_name
+    # Parts of steps, on one GPU to the nanosecond.
+    if len(device_work(trace)) == 1:
+        of_steps = step_parts(trace).part_ns.sum(axis=1)
+        took = pace(trace).duration_ns
+        assert (of_steps[of_steps > 0] == took[of_steps > 0]).all()
+    if run_window(trace).device >= 0:
+        compared = [part for part in idle_parts(trace) if part.name != AT_START]
+        starts = [part.time_ns for part in idle_parts(trace) if part.name == AT_START]
+        total = sum(part.time_ns for part in compared) + sum(starts)
+        assert total == window_work(trace).idle.total()
+
+
+def test_no_wait_is_to_be_removed_that_costs_less_than_what_follows(report: Report):
+    for row in report.findings:
+        finding = row.finding
+        if row.analysis != "sync-stalls":
+            continue
+        after, own = (int(finding.evidence.values.get(n) or 0) for n in ("after_ns", "idle_ns"))
+        asks = finding.action.startswith(("Remove it", "Read results", "Make the streams"))
+        assert not (asks and after > own), finding.message
+
+
+def test_a_largest_loss_of_idle_time_is_of_the_cause_that_the_verdict_names(report: Report):
+    board = report.scoreboard
+    idle = [each for _, each in above_info(report) if each.lost and each.cause]
+    if board is None or board.launch not in ("launch-bound", "sync-drained") or not idle:
+        return
+    largest = max(idle, key=lambda each: each.time_at_stake_ns)
+    if board.launch == "launch-bound" and len(board_devices(report)) == 1:
+        assert largest.cause not in (CAUSE_NAMES[SYNC_DRAIN], CAUSE_NAMES[DEPENDENCY])
+
+
+def board_devices(report: Report) -> Mapping[int, int]:
+    return steady_spans_ns(recording(report))
