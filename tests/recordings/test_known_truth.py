@@ -133,12 +133,16 @@ def test_ids_of_two_processes_do_collide(trace):
 def test_nine_milliseconds_of_waiting_are_found(trace):
     [call] = [r for r in rows(trace, "sync-stalls", "calls") if r["api"] == "cuStreamSynchronize"]
     assert (call["calls"], call["wait_ns"]) == (1, 9 * MS)
+    # The GPU sits idle for 500 µs after it, but by then the program had left the wait and did
+    # something else.
     site = the(rows(trace, "sync-stalls", "sites"), api="cuStreamSynchronize")
     assert (site["range_path"], site["benign_ns"], site["idle_after_ns"]) == (
         "read",
         9 * MS,
-        500 * US,
+        0,
     )
+    gap = the(rows(trace, "gpu-idle", "gaps"), duration_ns=500 * US)
+    assert (gap["cause"], "returned 0 ns after" in gap["evidence"]) == ("launch-late", True)
 
 
 def test_four_blocking_copies_are_four(trace):

@@ -11,7 +11,7 @@ from traceview.analyses.gpu_idle.findings import cpu_parts, details, remedies
 from traceview.analyses.gpu_idle.findings.gap_finding import Wording
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.wording import AS_WHOLE, inside
-from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
 from traceview.facts.operations.cuda_graphs import cuda_graphs
