@@ -7,9 +7,9 @@ evidence, so that every number in a sentence is also a named value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from traceview import display, intervals, units
 from traceview.intervals import Intervals
@@ -26,6 +26,9 @@ SubjectKind = Literal[
 
 Saving = Literal["at-most", "about", "at-least"]
 """Whether acting on a finding saves at most, about or at least the time that it names."""
+
+Edit = Callable[[Any], None]
+"""A remedy as a change of the replayed run: see facts.dependencies.replay."""
 
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
@@ -124,7 +127,8 @@ class Finding(display.Drawn):
     findings on mostly the same intervals, a report keeps the severity of the first. `work` has the
     intervals of the work it is about, which it does not claim. `general` is True for a finding
     that sums up a cause and names no single thing to change: one remedy seldom saves all of its
-    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound.
+    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound. `edit` is the remedy
+    as a change of the run; None where a replay cannot tell what it saves.
     """
 
     severity: Severity
@@ -139,6 +143,7 @@ class Finding(display.Drawn):
     general: bool = False
     saving: Saving = "at-most"
     work: LostTime | None = field(default=None, compare=False)
+    edit: Edit | None = field(default=None, compare=False, repr=False)
 
     @property
     def message(self) -> str:

@@ -227,6 +227,8 @@ class GapEvidence:
     def _behind(self, number: int, operation: int) -> str:
         """The operation that the work waited behind, on its stream or through an event."""
         ops = operations(self._trace)
+        if ops.end_ns[operation] <= self._gaps.issued_ns[number]:
+            return "Its stream was free; what it waited for was not recorded."
         ended = units.duration(int(self._gaps.end_ns[number] - ops.end_ns[operation]))
         name = shortened(operation_name(self._trace, operation), 50)
         if not self._gaps.by_event[number]:

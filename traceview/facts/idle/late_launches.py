@@ -81,6 +81,11 @@ class LateIdle:
 
 @fact
 def late_idle(trace: Trace) -> LateIdle:
+    return late_idle_in(trace, np.flatnonzero(gaps(trace).cause == LAUNCH_LATE))
+
+
+def late_idle_in(trace: Trace, rows: Integers) -> LateIdle:
+    """The same of some rows of gaps."""
     every, tree = gaps(trace), range_tree(trace)
     threads, processes = trace.threads, trace.processes
     # Main threads of processes whose program is Python.
@@ -89,7 +94,7 @@ def late_idle(trace: Trace) -> LateIdle:
     ).astype(bool)[threads["process"]]
     python &= threads["thread_id"] == processes["process_id"][threads["process"]]
     steady, some = ~every.one_time, []
-    for pieces in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
+    for pieces in cpu_activity(trace, rows):
         # All pieces of a batch are of one device and thread.
         row = pieces.row[0]
         thread, often = int(every.thread[row]), steady[pieces.row]
