@@ -83,7 +83,7 @@ def test_each_nanosecond_of_a_pass_through_two_calls_counts_once(tmp_path):
 
 
 def test_work_that_waits_behind_other_work_is_a_dependency_from_its_launch_on(tmp_path):
-    """Launched 100 µs after the GPU ran dry, it starts 500 µs later; the other launch took 10 µs."""
+    """Launched 100 µs after the GPU ran dry, it starts 500 µs later, and the first after 10 µs."""
     export = first().launch((200 * US, 205 * US), (700 * US, 800 * US))
 
     assert parts(export, tmp_path) == [("launch-late", 110 * US), ("dependency", 490 * US)]

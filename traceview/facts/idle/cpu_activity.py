@@ -110,8 +110,7 @@ def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Inte
     or end: there it is cut, too.
     """
     changes = [*thread.call, *thread.queue_full, *thread.off_cpu, range_edges]
-    near = (idle.start[:1].min(initial=0), idle.end[-1:].max(initial=0))
-    changes = [each[(each > near[0]) & (each < near[1])] for each in changes]
+    changes = [each[intervals.inside(idle, each)] for each in changes]
     queued = np.clip(queued, idle.start, idle.end)
     # A stable sort merges what is in order.
     times = np.sort(np.concatenate([*idle, queued, *changes]), kind="stable")
