@@ -163,15 +163,17 @@ def test_the_one_allocation_of_pinned_memory_is_no_loss_of_the_loop(name, tmp_pa
 
 
 def test_recording_node_by_node_makes_graph_launches_long():
-    """The same program, recorded whole: 313 µs in launches of its replays, and here 2.7 ms."""
+    """The same program, recorded whole: 313 µs in launches of its replays, and here 4.8 ms."""
     [nodes] = of_cause(report("cuda_graphs_nodes"), "graph-launch")
-    once, whole = of_cause(report("cuda_graphs"), "graph-launch")
+    # Besides, the graph was made once: the launches alone are too little for a finding.
+    [once] = of_cause(report("cuda_graphs"), "graph-launch")
 
-    assert "each in one cudaGraphInstantiateWithFlags" in once.message
-    assert nodes.time_at_stake_ns > 4 * whole.time_at_stake_ns
-    assert (nodes.severity, whole.severity) == ("info", "low")
+    assert "in one cudaGraphInstantiateWithFlags" in once.message
+    whole_ns = int(once.evidence.values["whole_ns"]) - once.time_at_stake_ns
+    assert nodes.time_at_stake_ns > 10 * whole_ns
+    assert nodes.severity == "info"
     assert "recorded node by node" in nodes.message
-    assert "recorded node by node" not in whole.message
+    assert "recorded node by node" not in once.message
 
 
 def test_one_gap_of_one_gpu_is_reported_as_that():

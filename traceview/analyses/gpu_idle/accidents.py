@@ -100,7 +100,9 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
             # Where samples show the line, that says more.
             kept = ~sampled[rows]
         rows, within = rows[kept], within[kept]
-        few = len(rows) <= _most(steps) and len(own) > OTHERS * len(rows)
+        # What else held these gaps up belongs to it, as the first launch of a new graph.
+        rows = own[groups.isin(every.gap[own], every.gap[rows])]
+        few = len(within) <= _most(steps) and len(own) > OTHERS * len(within)
         lost_ns, span_ns = int(every.idle_ns[rows].sum()), steady_spans_ns(trace)[device]
         if len(rows) and few and severity_of(lost_ns, span_ns) in ("high", "medium"):
             yield Accident(device, cause, rows, within[within >= 0], usual)

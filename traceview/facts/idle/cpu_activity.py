@@ -94,7 +94,7 @@ class ThreadTime(NamedTuple):
     off_cpu: Intervals
 
 
-class Pieces(NamedTuple):
+class CpuPieces(NamedTuple):
     """Pieces of the idle times given to `cut`; `row` is the place of the piece's among these."""
 
     row: RowNumbers
@@ -103,7 +103,7 @@ class Pieces(NamedTuple):
     activity: RowNumbers
 
 
-def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers) -> Pieces:
+def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers) -> CpuPieces:
     """Idle times of one device, given in order, cut by what their thread did.
 
     From `queued` on, the work of each is in flight. `range_edges` are times at which ranges begin
@@ -125,7 +125,7 @@ def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Inte
     activity[calling] = thread.name[call]
     activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
     activity[start >= queued[row]] = IN_FLIGHT
-    return Pieces(row, start, end, activity)
+    return CpuPieces(row, start, end, activity)
 
 
 def _thread_time(trace: Trace, thread: int) -> ThreadTime:

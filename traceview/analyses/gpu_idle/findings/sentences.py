@@ -160,7 +160,7 @@ def of_accident(trace: Trace, accident: Accident, idle: LostIdle, whole_ns: int)
         if accident.cause == LAUNCH_LATE:
             action = remedies.CALL_BEFORE
         action = remedies.if_repeated(trace, action, accident.cause)
-        what = "waiting for launches" if launches else "for the same cause"
+        what = "before CUDA graphs" if accident.cause == GRAPH_LAUNCH else "waiting for launches"
         lost = f"of {{whole_ns}} {what}, each in one {{call}}"
         action = remedies.BLOCKED if launches else action
         wording = opening_sentence(trace, idle, lost, action)
