@@ -264,3 +264,44 @@ def test_the_only_step_of_a_profiler_begins_long_before_its_work(tmp_path, steps
         "The first GPU work of ProfilerStep#0 began after 60.0 ms of its 100 ms (60.0 %). The CPU "
         "did other work until then, and no other figure counts that time."
     ]
+
+
+def allocating(*names: str, kernel: str = "k") -> Export:
+    """Twenty kernels, with these calls of 300 µs between them."""
+    export, now = Export(), 0
+    for _ in range(20):
+        for name in names:
+            export.call(name, now, now + 300_000)
+            now += 305_000
+        export.launch((now, now + 5_000), (now + 10_000, now + 1_000_000), name=kernel)
+        now += 1_000_000
+    return export
+
+
+TORCH_KERNEL = "void at::native::vectorized_elementwise_kernel<4>(int)"
+
+
+@pytest.mark.parametrize(
+    ("export", "call", "action"),
+    [
+        (allocating("cudaMallocAsync_v11020"), "cudaMallocAsync", "cudaMemPoolAttrReleaseThresh"),
+        (allocating("cudaMalloc_v3020"), "cudaMalloc", "or through a pool (cudaMallocAsync)"),
+        (
+            allocating("cudaFree_v3020", "cudaMalloc_v3020", kernel=TORCH_KERNEL),
+            "cudaFree",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room",
+        ),
+        (
+            allocating("cudaMalloc_v3020", kernel=TORCH_KERNEL),
+            "cudaMalloc",
+            "or through a pool (torch's allocator)",
+        ),
+    ],
+)
+def test_the_remedy_for_allocation_is_that_of_its_calls(export, call, action, tmp_path):
+    found = ask(ANALYSIS, export, tmp_path).findings
+    [finding] = [each for each in found if "allocated or freed" in each.message]
+
+    assert f"was in {call}." in finding.message
+    assert action in finding.action
+    assert finding.edit is not None

@@ -53,6 +53,24 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
 
     Work that was launched after a wait still is: what the CPU read there may decide on it.
     """
+    late = gaps(trace).after[rows]
+    if not (operations(trace).call[late] >= 0).any():
+        return None
+
+    def edit(changed: Changed) -> None:
+        launched, group = _launched_together(trace, late)
+        item = model(trace).item_of_operation[launched]
+        changed.launch_at_once(item[item >= 0], group[item >= 0])
+
+    return edit
+
+
+def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
+    """Operations that one call could launch, and the number of the call.
+
+    They are of one step and thread, no wait comes between their launches, and some of each group
+    are among `late`. Copies stay as they are: the host memory of most must be ready.
+    """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
     launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
     call = ops.call[launched]
@@ -63,19 +81,10 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
         ends = np.sort(every.end_ns[blocking & (every.thread == number)])
         waited[own] = np.searchsorted(ends, issued[own], side="right")
     group = groups.group(step_of_operations(trace)[launched], thread, waited).ids
-    # Of the groups, those whose work came late.
-    late = np.zeros(len(ops), bool)
-    late[gaps(trace).after[rows]] = True
-    chosen = groups.isin(group, group[late[launched]])
-    launched, group = launched[chosen], group[chosen]
-    if not len(launched):
-        return None
-
-    def edit(changed: Changed) -> None:
-        item = model(trace).item_of_operation[launched]
-        changed.launch_at_once(item[item >= 0], group[item >= 0])
-
-    return edit
+    is_late = np.zeros(len(ops), bool)
+    is_late[late] = True
+    chosen = groups.isin(group, group[is_late[launched]])
+    return launched[chosen], group[chosen]
 
 
 def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None) -> Edit | None:

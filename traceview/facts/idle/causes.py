@@ -58,7 +58,8 @@ CUDA, or in one call, does something other than launch."""
 RIGHT_AFTER_NS = 10_000
 """Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
-_POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
+POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
+"""Calls that allocate from a pool, or free into it."""
 
 
 @record
@@ -157,7 +158,7 @@ def _causes(
     copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
     launching = mark(graph_launch_calls(trace))
     by_graph = mark_gaps(trace)[parts.gap]
-    allocates = (does == CallKind.ALLOCATE) | mark(names.matching(_POOLS.match))
+    allocates = (does == CallKind.ALLOCATE) | mark(names.matching(POOLS.match))
     loads = np.isin(does, [CallKind.LOAD, CallKind.LOOK_UP])
     loads |= mark(first_launch_calls(trace)) & (
         calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False

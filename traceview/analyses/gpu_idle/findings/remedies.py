@@ -11,6 +11,7 @@ from traceview import groups
 from traceview.analyses import framework_wording, wording
 from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
+from traceview.facts.idle.causes import POOLS
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.operations.cuda_graphs import cuda_graphs
@@ -66,7 +67,6 @@ _KEEP_POOL = (
     "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
     "at each synchronization (cudaMemPoolSetAttribute, cudaMemPoolAttrReleaseThreshold)."
 )
-_POOLED = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 _DEVICE_MEMORY = re.compile(r"(cudaMalloc|hipMalloc|cuMemAlloc(_v2)?)$")
 _FREES = re.compile(r"(cudaFree|hipFree|cuMemFree(_v2)?)$")
 NODES = (
@@ -115,7 +115,7 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
         return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
 
     total_ns = int(idle_ns.sum())
-    if len(code) and 2 * time_in(_POOLED) > total_ns:
+    if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
     allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
     # Only its allocator frees device memory in the middle of a PyTorch program.
