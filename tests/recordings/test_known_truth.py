@@ -133,17 +133,13 @@ def test_ids_of_two_processes_do_collide(trace):
 def test_nine_milliseconds_of_waiting_are_found(trace):
     [call] = [r for r in rows(trace, "sync-stalls", "calls") if r["api"] == "cuStreamSynchronize"]
     assert (call["calls"], call["wait_ns"]) == (1, 9 * MS)
-    # The GPU sits idle for 500 µs after it, but by then the program had left the wait and did
-    # something else.
     site = the(rows(trace, "sync-stalls", "sites"), api="cuStreamSynchronize")
     assert (site["range_path"], site["benign_ns"], site["idle_after_ns"]) == (
         "read",
         9 * MS,
-        0,
+        # Of 500 µs the last 50 went into moving the bytes of the copy that ended the gap.
+        450 * US,
     )
-    found = rows(trace, "gpu-idle", "gaps")
-    [gap] = [row for row in found if "Synchronize (9.00 ms) returned 0 ns" in row["evidence"]]
-    assert (gap["cause"], gap["duration_ns"]) == ("launch-late", 500 * US)
 
 
 def test_four_blocking_copies_are_four(trace):

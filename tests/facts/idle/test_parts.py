@@ -110,14 +110,14 @@ def test_a_long_pause_after_a_wait_is_late_for_its_own_reason(tmp_path):
     """Longer than OWN_WORK_NS: the thread does something other than launch."""
     export = (
         Export()
-        .launch((0, 5 * US), (10 * US, 1_000 * US))
-        .sync(SYNC, 10 * US, 1_005 * US)
-        .launch((1_505 * US, 1_510 * US), (1_515 * US, 1_600 * US))
+        .launch((0, 5 * US), (10 * US, 5_000 * US))
+        .sync(SYNC, 10 * US, 5_005 * US)
+        .launch((6_505 * US, 6_510 * US), (6_515 * US, 6_600 * US))
     )
 
     assert parts(export, tmp_path) == [
         ("sync-drain", 5 * US),
-        ("launch-late", 500 * US),
+        ("launch-late", 1_500 * US),
         ("sync-drain", 10 * US),
     ]
 

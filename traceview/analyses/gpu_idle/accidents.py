@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.causes import OWN_WORK_NS
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.lines import idle_samples
 from traceview.facts.operations.cuda_api import api_calls
@@ -24,6 +23,8 @@ from traceview.vocabulary.causes import GRAPH_LAUNCH, LAUNCH_LATE
 LONG = 10
 """Times the median. Launch calls of one program vary by a factor of 2 or 3 (4 to 15 µs on an H200's
 host); those that block take 0.2 to 40 ms (pytorch/pytorch#162466)."""
+LEAST_NS = 200_000
+"""Shorter ones are in the noise of a host, such as a wake-up of the thread."""
 MOST, MOST_OF_STEPS = 3, 0.1
 """What comes more often than that, or in more than this part of the steps where there are some, is
 a habit. One is none, unless there is one step only."""
@@ -81,7 +82,7 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
     if not len(own):
         return
     usual_ns = round(float(np.median(every.idle_ns[own])))
-    long = own[every.idle_ns[own] >= max(LONG * usual_ns, OWN_WORK_NS)]
+    long = own[every.idle_ns[own] >= max(LONG * usual_ns, LEAST_NS)]
     names = trace.recorded("api_calls").texts("name").codes
     call = every.within[long]
     sampled = np.zeros(len(every), bool)
@@ -95,7 +96,7 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
             alike = calls.duration_ns[names == name]
             usual = round(float(np.median(alike))) if len(alike) > OTHERS * len(rows) else 0
             took = calls.duration_ns[within]
-            kept = (took >= max(LONG * usual, OWN_WORK_NS)) & (2 * took >= every.idle_ns[rows])
+            kept = (took >= max(LONG * usual, LEAST_NS)) & (2 * took >= every.idle_ns[rows])
         else:
             # Where samples show the line, that says more.
             kept = ~sampled[rows]
