@@ -84,7 +84,14 @@ def test_a_loss_of_the_steady_time_says_its_share(findings):
     for each in findings:
         if each.finding.severity != "info" and each.finding.time_at_stake_ns:
             outside_steps = each.forecast and each.forecast.share_of_run_pct
-            assert each.finding.share_of_step_pct is not None or outside_steps, each
+            # What came seldom is no share of each step.
+            seldom = bool(
+                re.search(
+                    r"gaps?\) of .* (waiting for launches|before CUDA graphs), ",
+                    each.finding.message,
+                )
+            )
+            assert each.finding.share_of_step_pct is not None or outside_steps or seldom, each
 
 
 def test_subjects_are_of_a_known_kind_and_have_a_name(findings):

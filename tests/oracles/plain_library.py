@@ -426,61 +426,6 @@ def add_to_parents(parent: Array, rows: int, numbers: Array) -> None:
             numbers[parent[row]] += numbers[row]
 
 
-# Idle gaps.
-
-OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
-
-
-@plain
-def split_gaps(gaps: Any, queued: Array, of: Any, parts: Any) -> None:
-    def spans(held: Any) -> tuple[Array, Array]:
-        return column(held.start, np.int64, held.count), column(held.end, np.int64, held.count)
-
-    idle, calls, full, off = map(spans, (gaps, of.calls, of.queue_full, of.off_cpu))
-    names = column(of.names, np.int32, of.calls.count)
-    edges = column(of.edges, np.int64, of.edge_count)
-    cuts = np.concatenate([*calls, *full, *off, edges])
-    cuts = np.unique(np.concatenate([cuts[is_inside(*idle, cuts)], *idle, queued]))
-    kept = np.flatnonzero(is_inside(*idle, cuts))
-    start, end = cuts[kept], cuts[kept + 1]
-    gap = np.searchsorted(idle[0], start, side="right") - 1
-    activity = np.full(len(start), OUTSIDE_CUDA, np.int32)
-    activity[is_inside(*off, start)] = OFF_CPU
-    call_of = np.searchsorted(calls[0], start, side="right") - 1
-    calling = is_inside(*calls, start)
-    activity[calling] = names[call_of[calling]]
-    activity[is_inside(*full, start)] = QUEUE_FULL
-    activity[start >= queued[gap]] = IN_FLIGHT
-    parts.count = len(start)
-    for address, kind, values in (
-        (parts.gap, np.int32, gap),
-        (parts.start, np.int64, start),
-        (parts.end, np.int64, end),
-        (parts.activity, np.int32, activity),
-    ):
-        column(address, kind, len(start))[:] = values
-
-
-@plain
-def sum_sites(
-    site: Array,
-    gap: Array,
-    start: Array,
-    end: Array,
-    _: int,
-    steady: Array,
-    __: Array,
-    *sums: Array,
-) -> None:
-    gaps, time_ns, steady_gaps, steady_ns = sums
-    often = steady[gap].astype(bool)
-    np.add.at(time_ns, site, end - start)
-    np.add.at(steady_ns, site, np.where(often, end - start, 0))
-    pairs = np.unique(np.stack((site, gap.astype(np.int64))), axis=1)
-    np.add.at(gaps, pairs[0], 1)
-    np.add.at(steady_gaps, pairs[0], steady[pairs[1]].astype(np.int64))
-
-
 # Texts.
 
 _INDEXES: defaultdict[int, dict[bytes, int]] = defaultdict(dict)

@@ -69,7 +69,7 @@ def test_work_behind_copies_and_other_streams(recording):
         by_place.setdefault((place, row["cause"]), []).append(row["evidence"])
     behind_copy = by_place["compute", "copy-wait"]
     assert any("waited for an event" in text and "H2D copy" in text for text in behind_copy)
-    assert any("pageable memory" in text for text in by_place["pageable", "copy-wait"])
+    assert any("pageable memory" in text for text in by_place["pageable", "launch-late"])
     # The wait for the other stream is too short to be among the 100 longest gaps.
     found, tree = gaps(trace), range_tree(trace)
     path = attributed_operations(trace).path(tree)[found.after]

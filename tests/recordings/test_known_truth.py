@@ -137,7 +137,8 @@ def test_nine_milliseconds_of_waiting_are_found(trace):
     assert (site["range_path"], site["benign_ns"], site["idle_after_ns"]) == (
         "read",
         9 * MS,
-        500 * US,
+        # Of 500 µs the last 50 went into moving the bytes of the copy that ended the gap.
+        450 * US,
     )
 
 

@@ -86,9 +86,10 @@ def test_the_loading_that_makes_a_step_long_is_found_where_it_is_looked_for():
 
 @pytest.mark.parametrize("name", ["transformer", "two_processes", "cupy", "sync_sites", "cdist"])
 def test_short_gaps_of_a_loop_are_about_launches_however_long_warm_up_took(name):
-    [late] = of_cause(report(name), "launch-late")
+    *once, late = of_cause(report(name), "launch-late")
 
     assert late.action.startswith("Launch less often")
+    assert all(finding.share_of_step_pct is None for finding in once)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,10 @@ def test_late_launches_for_want_of_data_are_called_that_everywhere():
 def test_run_ahead_advises_what_gpu_idle_does(name, less):
     """In `kinds` a library works on the CPU, in `empty_cache` that is known from samples."""
     found = traceview.analyze(traceview.load(DATA / f"{name}.xz"), ["gpu-idle", "run-ahead"])
-    late = next(each for each in findings(found, "gpu-idle") if each.cause == "launch-late")
+    late = max(
+        (each for each in findings(found, "gpu-idle") if each.cause == "launch-late"),
+        key=lambda each: each.time_at_stake_ns,
+    )
     verdict = findings(found, "run-ahead")[0]
 
     assert late.action.startswith("Launch less often") == less
@@ -159,21 +163,24 @@ def test_the_one_allocation_of_pinned_memory_is_no_loss_of_the_loop(name, tmp_pa
 
 
 def test_recording_node_by_node_makes_graph_launches_long():
-    """The same program, recorded whole: 475 µs before its replays, and here 2.14 ms."""
+    """The same program, recorded whole: 313 µs in launches of its replays, and here 4.8 ms."""
     [nodes] = of_cause(report("cuda_graphs_nodes"), "graph-launch")
-    [whole] = of_cause(report("cuda_graphs"), "graph-launch")
+    # Besides, the graph was made once: the launches alone are too little for a finding.
+    [once] = of_cause(report("cuda_graphs"), "graph-launch")
 
-    assert nodes.time_at_stake_ns > 4 * whole.time_at_stake_ns
-    assert (nodes.severity, whole.severity) == ("info", "low")
+    assert "in one cudaGraphInstantiateWithFlags" in once.message
+    whole_ns = int(once.evidence.values["whole_ns"]) - once.time_at_stake_ns
+    assert nodes.time_at_stake_ns > 10 * whole_ns
+    assert nodes.severity == "info"
     assert "recorded node by node" in nodes.message
-    assert "recorded node by node" not in whole.message
+    assert "recorded node by node" not in once.message
 
 
 def test_one_gap_of_one_gpu_is_reported_as_that():
     [late] = of_cause(report("two_gpus"), "launch-late")
-    assert late.message.startswith("GPU 0 sat idle for 3.12 s (3 gaps)")
+    assert late.message.startswith("GPU 0 sat idle for 3.12 s (4 gaps)")
     assert "A single gap before work launched outside any range took 2.97 s." in late.message
-    assert late.message.endswith(" 1 other GPU sat idle for 5.62 ms for the same reason.")
+    assert late.message.endswith(" 1 other GPU sat idle for 6.02 ms for the same reason.")
     assert late.action.startswith("Check whether every step does this")
     [once] = of_cause(report("first_checkpoint"), "launch-late")
     assert "A single gap before work launched in step_0/recompute/forward took 3.28 s." in (

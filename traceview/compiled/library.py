@@ -66,8 +66,6 @@ _FUNCTIONS = {
     "traceview_sum_nested": "none i8 i8 i4 i4 n =i8 =i8 =i8",
     "traceview_number_paths": "none i4 i4 n =i4 &",
     "traceview_add_to_parents": "none i4 n =i8",
-    "traceview_split_gaps": "none & i8 & &",
-    "traceview_sum_sites": "none i8 i4 i8 i8 n u1 =i4 =i8 =i8 =i8 =i8",
     "traceview_bind": "none & n i8 i8 i8 =i8 =i4 =i8 =u1",
     "traceview_replay": "none & =i8 =i8",
     "traceview_walk": "none & i8 i8 i4 n &",

@@ -1,7 +1,7 @@
 """Where idle gaps begin and end, and the operations around them."""
 
 from tests.facts.arrays import api_calls, columns, gaps_of, ints, operations
-from traceview.facts.idle.gap_bounds import find_gaps, time_in_calls, time_on_thread
+from traceview.facts.idle.gap_bounds import find_gaps
 from traceview.facts.operations.cuda_api import CallKind
 
 
@@ -52,15 +52,3 @@ def test_work_without_a_call_is_not_known():
     _, launches = gaps_of(ops, api_calls([(0, 2)]))
 
     assert launches.known.tolist() == [False]
-
-
-def test_time_in_calls_is_a_union_on_the_launching_thread():
-    ops = operations([(0, 10), (100, 110)], call=[0, 4])
-    calls = api_calls([(0, 2), (5, 30), (20, 40), (50, 90), (95, 98)], thread=[0, 0, 0, 7, 0])
-    gaps, launches = gaps_of(ops, calls)
-    chosen = calls.start_ns < 95
-
-    # 10–30 and 20–40 of thread 0; what thread 7 did does not count.
-    assert time_in_calls(gaps, launches, calls, chosen).tolist() == [30]
-    spans = columns([(40, 60), (90, 200)])
-    assert time_on_thread(gaps, launches, ints([0, 0]), *spans).tolist() == [20 + 10]

@@ -1,10 +1,10 @@
 """When the GPU had nothing to do, and why.
 
 A device is busy while any kernel, copy, memset or whole graph of any process runs on it; a gap is
-the time between. Its cause is why the operation that ends it did not start earlier. Queued in time,
-it waited behind a copy (copy-wait) or other work (dependency). Else the launching thread spent more
-than half of the gap in one kind of call (module-load, allocation …), or had left a synchronization
-(sync-drain), or simply called too late (launch-late).
+the time between. Each part of a gap has one cause: what held up the operation that ends the gap.
+Once queued, it waited behind a copy (copy-wait) or other work (dependency). Before, the thread that
+launched it was in a call (module-load, allocation …), was on its way back from a synchronization
+(sync-drain), or had simply not come so far (launch-late).
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ DEVICES = TableSpec(
 )
 CAUSE_TABLE = TableSpec(
     "causes",
-    "one row per GPU and cause, over all gaps",
+    "one row per GPU and cause, over all parts of gaps",
     (
         Column("device_id", "int32", "GPU, as the recorder numbers it"),
         Column("cause", "text", "why the work that ended the gap did not start earlier"),
-        Column("gaps", "int64", "number of idle gaps"),
+        Column("gaps", "int64", "number of idle gaps with some of this time"),
         Column("idle_ns", "int64", "idle time in them"),
         Column("share_pct", "float64", "share of the GPU's idle time"),
         Column("steady_idle_ns", "int64", "part of idle after warm-up"),
@@ -99,7 +99,11 @@ GAPS = TableSpec(
         Column("device_id", "int32", "GPU, as the recorder numbers it"),
         Column("start_ns", "int64", "time at which the GPU ran dry"),
         Column("duration_ns", "int64", "time until work started again"),
-        Column("cause", "text", "why the work that ended the gap did not start earlier"),
+        Column(
+            "cause",
+            "text",
+            "why the work that ended the gap did not start earlier: the cause of most of it",
+        ),
         Column("range_path", "text", "range in which the next work was launched"),
         Column("next_operation", "text", "the work that ended the gap"),
         Column("call", "text", "the CUDA call that the cause rests on", nullable=True),
@@ -302,10 +306,10 @@ def _share_of_device_pct(device: Array, time: Integers) -> Array:
 
 
 def _longest(trace: Trace, gaps: Gaps) -> Table:
-    rows = np.argsort(-gaps.idle_ns, kind="stable")[:LONGEST]
-    longest, tree = gaps.take(rows), range_tree(trace)
+    whole, tree = gaps.whole(), range_tree(trace)
+    longest = whole.take(np.argsort(-whole.idle_ns, kind="stable")[:LONGEST])
     path = attributed_operations(trace).path(tree)[longest.after]
-    evidence, numbers = GapEvidence(trace, rows), range(len(rows))
+    evidence, numbers = GapEvidence(trace, longest), range(len(longest))
     return Table(
         GAPS.columns,
         {

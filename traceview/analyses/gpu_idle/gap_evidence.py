@@ -8,8 +8,14 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.facts.idle.causes import profiler_overheads
-from traceview.facts.idle.cpu_activity import CPU_CAUSES, CpuActivity, cpu_activity
-from traceview.facts.idle.gap_parts import IN_FLIGHT, OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.cpu_activity import (
+    CPU_CAUSES,
+    IN_FLIGHT,
+    OFF_CPU,
+    OUTSIDE_CUDA,
+    QUEUE_FULL,
+    cpu_activity,
+)
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.kernel_labels import kernel_labels
 from traceview.facts.operations.blocking_calls import waits
@@ -18,7 +24,6 @@ from traceview.facts.operations.cuda_api import CallKind
 from traceview.facts.operations.operations import Kind, first_launches, operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.findings import shortened
-from traceview.tables import Integers
 from traceview.trace import Trace
 from traceview.vocabulary.causes import COPY_WAIT, DEPENDENCY, PROFILER, SYNC_DRAIN
 
@@ -59,56 +64,67 @@ def operation_name(trace: Trace, operation: int) -> str:
 
 
 MOST_PARTS = 3
-"""The number of CPU activities named, longest first."""
+"""The number of parts named, longest first."""
 LEAST_FRACTION = 0.05
-"""Activities with less of the gap than this are left out."""
+"""Parts with less of the gap than this are left out."""
 
 
-class ActivityTime(NamedTuple):
-    """Time of a gap in one range (a path, −1: none) and CPU activity."""
+class PartTime(NamedTuple):
+    """Time of a gap that a thread spent in one range (a path, −1: none) and CPU activity."""
 
+    thread: int
     path: int
     activity: int
     time_ns: int
 
 
 class GapEvidence:
-    """Texts of the evidence for gaps of a trace, by their index in `rows`."""
+    """Texts of the evidence for whole gaps, by their place among these."""
 
-    def __init__(self, trace: Trace, rows: Integers) -> None:
-        self._trace = trace
+    def __init__(self, trace: Trace, whole: Gaps) -> None:
+        self._trace, self._gaps = trace, whole
         every = gaps(trace)
-        self._gaps: Gaps = every.take(rows)
-        position = np.full(len(every), -1, np.int64)
-        position[rows] = np.arange(len(rows))
-        self._parts: dict[int, list[ActivityTime]] = {}
-        for parts in cpu_activity(trace, rows):
-            path = range_tree(trace).path_of_ranges(parts.range)
-            self._parts |= longest_parts(parts, path, position)
+        place = {gap: number for number, gap in enumerate(whole.gap.tolist())}
+        rows = np.flatnonzero(groups.isin(every.gap, whole.gap))
+        self._parts: dict[int, list[PartTime]] = {}
+        for pieces in cpu_activity(trace, rows):
+            path = range_tree(trace).path_of_ranges(pieces.range)
+            thread = int(every.thread[pieces.row[0]])
+            each = groups.group(every.gap[pieces.row], path, pieces.activity)
+            for row, time_ns in zip(
+                each.first.tolist(), groups.sums(each, pieces.duration_ns).tolist(), strict=True
+            ):
+                number = place[int(every.gap[pieces.row[row]])]
+                part = PartTime(thread, int(path[row]), int(pieces.activity[row]), time_ns)
+                self._parts.setdefault(number, []).append(part)
+        for parts in self._parts.values():
+            parts.sort(key=lambda part: -part.time_ns)
+        self._waited_ns: dict[int, dict[int, int]] = {}
+        for row in rows[~np.isin(every.cause[rows], CPU_CAUSES)].tolist():
+            by_cause = self._waited_ns.setdefault(place[int(every.gap[row])], {})
+            cause = int(every.cause[row])
+            by_cause[cause] = by_cause.get(cause, 0) + int(every.idle_ns[row])
 
     def text(self, number: int) -> str:
-        """Sentences that show why the gap has its cause."""
+        """Sentences that show why the gap has its cause, and name its longest parts."""
         cause = int(self._gaps.cause[number])
         if cause in (DEPENDENCY, COPY_WAIT):
-            return f"{self._called(number)}. {self._queued(number)}"
+            return f"{self._called(number)}. {self._queued(number, cause)}{self._spent(number)}"
         if cause not in CPU_CAUSES:
             return "The launch call of the next work was not recorded."
         if cause == PROFILER:
             return self._profiler(number)
         opening = self._drain(number) if cause == SYNC_DRAIN else self._late(number)
-        return f"{opening} Thread {self._thread(number)} spent {self._spent(number)}."
+        return f"{opening}{self._spent(number)}{self._waited(number)}"
 
     def call(self, number: int) -> str | None:
         """The API call that the cause rests on."""
         gaps, cause = self._gaps, int(self._gaps.cause[number])
         if cause == SYNC_DRAIN:
             return self._api(int(waits(self._trace).call[gaps.wait[number]]))
-        if cause in CPU_CAUSES:
-            least = LEAST_FRACTION * int(gaps.idle_ns[number])
-            for _, activity, time_ns in self._parts.get(number, ()):
-                if activity >= 0 and time_ns >= least:
-                    return str(self._trace.api_calls.texts("name").values[activity])
-        return self._api(int(gaps.call[number])) if gaps.call[number] >= 0 else None
+        call = int(gaps.within[number]) if cause in CPU_CAUSES else -1
+        call = call if call >= 0 else int(gaps.call[number])
+        return self._api(call) if call >= 0 else None
 
     def _api(self, call: int) -> str:
         return str(self._trace.api_calls.texts("name")[call])
@@ -164,25 +180,43 @@ class GapEvidence:
         )
 
     def _spent(self, number: int) -> str:
-        """The longest parts of the launching thread's time in the gap, by range."""
-        least = LEAST_FRACTION * int(self._gaps.idle_ns[number])
+        """A sentence per thread on the longest parts of its time in the gap, by range."""
         parts = self._parts.get(number, [])
-        shown = [part for part in parts if part.time_ns >= least][:MOST_PARTS]
-        by_path: dict[int, list[str]] = {}
-        for path, activity, time_ns in shown or parts[:1]:
-            text = f"{units.duration(time_ns)} {activity_clause(self._trace, activity)}"
-            by_path.setdefault(path, []).append(text)
-        return ", ".join(f"{', '.join(of)}{self._in(path)}" for path, of in by_path.items())
+        shown = [part for part in parts if self._is_much(part.time_ns, number)][:MOST_PARTS]
+        if not shown and int(self._gaps.cause[number]) in CPU_CAUSES:
+            shown = parts[:1]
+        by_thread: dict[int, dict[int, list[str]]] = {}
+        for part in shown:
+            text = f"{units.duration(part.time_ns)} {activity_clause(self._trace, part.activity)}"
+            by_thread.setdefault(part.thread, {}).setdefault(part.path, []).append(text)
+        sentences = []
+        for thread, by_path in by_thread.items():
+            times = (f"{', '.join(texts)}{self._in(path)}" for path, texts in by_path.items())
+            name = self._trace.threads["thread_id"][thread]
+            sentences.append(f" Thread {name} spent {', '.join(times)}.")
+        return "".join(sentences)
+
+    def _waited(self, number: int) -> str:
+        """Sentences on the time that the work then waited on the GPU, if that is much."""
+        by_cause = self._waited_ns.get(number, {})
+        waited_ns = sum(by_cause.values())
+        if not waited_ns or not self._is_much(waited_ns, number):
+            return ""
+        queued = self._queued(number, max(by_cause, key=lambda cause: by_cause[cause]))
+        return f" Once launched, the work waited for {units.duration(waited_ns)}. {queued}"
+
+    def _is_much(self, time_ns: int, number: int) -> bool:
+        return time_ns >= LEAST_FRACTION * int(self._gaps.idle_ns[number])
 
     def _in(self, path: int) -> str:
         if path < 0:
             return ""
         return f" in {shortened(units.quantity('range_path', range_tree(self._trace).paths[path]))}"
 
-    def _queued(self, number: int) -> str:
+    def _queued(self, number: int, cause: int) -> str:
         """A sentence on why work that was queued in time waited."""
         gaps, after = self._gaps, int(self._gaps.after[number])
-        uploads = gaps.cause[number] == COPY_WAIT and pageable_uploads(self._trace)[after]
+        uploads = cause == COPY_WAIT and pageable_uploads(self._trace)[after]
         if uploads and gaps.issued_ns[number] < gaps.end_ns[number]:
             size = units.size(int(self._trace.copies["bytes"][operations(self._trace).row[after]]))
             return f"The CPU first moved its {size} out of pageable memory."
@@ -193,6 +227,8 @@ class GapEvidence:
     def _behind(self, number: int, operation: int) -> str:
         """The operation that the work waited behind, on its stream or through an event."""
         ops = operations(self._trace)
+        if ops.end_ns[operation] <= self._gaps.issued_ns[number]:
+            return "Its stream was free; what it waited for was not recorded."
         ended = units.duration(int(self._gaps.end_ns[number] - ops.end_ns[operation]))
         name = shortened(operation_name(self._trace, operation), 50)
         if not self._gaps.by_event[number]:
@@ -208,20 +244,3 @@ class GapEvidence:
 def _relative(time_ns: int) -> str:
     """A text such as `3.1 µs after`."""
     return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
-
-
-def longest_parts(
-    parts: CpuActivity, path: Integers, position: Integers
-) -> dict[int, list[ActivityTime]]:
-    """The parts of each gap, longest first, by the gap's position; equal parts are added up.
-
-    `path` has the path of each part; `position` has one entry per gap of the trace.
-    """
-    each = groups.group(parts.gap, path, parts.activity)
-    time = groups.sums(each, parts.duration_ns)
-    result: dict[int, list[ActivityTime]] = {}
-    for number in np.argsort(-time, kind="stable").tolist():
-        row = int(each.first[number])
-        part = ActivityTime(int(path[row]), int(parts.activity[row]), int(time[number]))
-        result.setdefault(int(position[parts.gap[row]]), []).append(part)
-    return result

@@ -166,9 +166,22 @@ class Changed:
         """The run with these changes."""
         graph = self.graph
         start, end = np.empty(len(graph), np.int64), np.empty(len(graph), np.int64)
-        given = compiled(graph, self.own_ns, self.begin_ns, self.finish_ns)
+        given = compiled(graph, self.own_ns, self._launched_ns(), self.finish_ns)
         library.call("traceview_replay", given, start, end)
         return Times(start, end)
+
+    def _launched_ns(self) -> Integers:
+        """The lags behind which items begin: work comes sooner out of a long launch call cut short.
+
+        Such a call, as one that loads code, reaches the GPU at its end.
+        """
+        edges, latency_ns = self.graph.begin, self.graph.latency_ns
+        less = self.graph.own_ns - self.own_ns
+        of_long = (edges.kind == Edge.LAUNCH) & (self.graph.own_ns[edges.on] > latency_ns)
+        rows = np.flatnonzero(of_long & (less[edges.on] > 0) & (self.begin_ns > latency_ns))
+        result = self.begin_ns.copy()
+        result[rows] = np.maximum(result[rows] - less[edges.on[rows]], latency_ns)
+        return result
 
 
 def _usual(times_ns: Array, usual_ns: int | None) -> Array:

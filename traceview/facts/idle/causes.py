@@ -54,9 +54,11 @@ from traceview.vocabulary import causes
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""
-OWN_WORK_NS = 200_000
-"""The Python of one torch operation takes some 10 to 50 µs: a thread that stays longer outside of
-CUDA, or in one call, does something other than launch."""
+OWN_WORK_NS = 1_000_000
+"""A thread that stays longer outside of CUDA, or in one call, does something other than launch.
+From the return of `loss.item()` to the first launch of the next step the Python of a training loop
+takes 0.2 to 0.5 ms, and the GPU does not sit idle for it where nothing waits (measured with and
+without the wait: reports/printing-the-loss)."""
 WHOLE_GRAPH = 200_000
 """Operations of which the whole graph is built, which forecasts need, too."""
 RIGHT_AFTER_NS = 10_000
@@ -91,10 +93,9 @@ def gap_causes(trace: Trace) -> GapCauses:
     parts = idle_parts(trace)
     call, thread = _calls_of(trace, graph, parts)
     cause = _causes(trace, graph, parts, call, thread)
-    late = np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN))
     wait = find_drains(trace)[parts.gap]
-    drained = late & (wait >= 0) & _launches_again(trace, parts, cause, wait)
-    cause[drained] = causes.SYNC_DRAIN
+    row, parts, cause = _with_drains(trace, parts, cause, wait)
+    call, thread, wait = call[row], thread[row], wait[row]
     # A return from a wait that did not let the GPU run dry is a call like others.
     cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
     rows = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
@@ -221,23 +222,34 @@ def _mostly(
     return result
 
 
-def _launches_again(trace: Trace, parts: blame.IdleParts, cause: Array, wait: Integers) -> Mask:
-    """True for the parts in which the thread did the ordinary work of launching after its wait.
+def _with_drains(
+    trace: Trace, parts: blame.IdleParts, cause: Array, wait: Integers
+) -> tuple[RowNumbers, blame.IdleParts, Array]:
+    """The parts, cut where the ordinary work of launching after a wait has lasted as long as it.
 
-    Of each gap they are no longer than the wait was.
+    Also the row of each among those given, and its cause: a sync-drain up to there.
     """
     every = waits(trace)
     ordinary = (cause == causes.SYNC_DRAIN) | (
         (cause == causes.LAUNCH_LATE) & (parts.duration_ns <= OWN_WORK_NS)
     )
+    ordinary &= wait >= 0
     counted = np.where(ordinary, parts.duration_ns, 0)
     before = np.cumsum(counted) - counted
     first = np.flatnonzero(groups.opens(parts.gap)) if len(parts) else groups.NO_ROWS
-    number = np.cumsum(groups.opens(parts.gap)) - 1 if len(parts) else groups.NO_ROWS
-    before = before - before[first][number] if len(parts) else before
-    budget = every.duration_ns[np.maximum(wait, 0)] if len(every) else np.zeros(len(parts))
-    result: Mask = ordinary & (before < budget)
-    return result
+    before -= np.repeat(before[first], np.diff(np.append(first, len(parts))))
+    budget = np.append(every.duration_ns, 0)[wait]
+    drained = np.clip(budget - before, 0, counted)
+    row = np.repeat(np.arange(len(parts)), 1 + ((drained > 0) & (drained < parts.duration_ns)))
+    second = ~groups.opens(row) if len(row) else np.zeros(0, bool)
+    start, end = parts.start_ns[row], parts.end_ns[row]
+    start[second] += drained[row[second]]
+    end[np.flatnonzero(second) - 1] = start[second]
+    result = cause[row]
+    result[second] = causes.LAUNCH_LATE
+    result[(drained[row] > 0) & ~second] = causes.SYNC_DRAIN
+    cut = blame.IdleParts(parts.gap[row], start, end, parts.kind[row], parts.item[row])
+    return row_numbers(row), cut, result
 
 
 def _joined(

@@ -1,13 +1,13 @@
-"""What the launching thread did during idle gaps: in which call and range, or outside CUDA."""
+"""What threads did during idle gaps: in which call and range, or outside CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gap_parts import IN_FLIGHT, ThreadTime, split_gaps
 from traceview.facts.idle.gaps import Gaps, gaps
 from traceview.facts.operations.cuda_api import ApiCalls, api_calls, calls_by_thread
 from traceview.facts.queue import queue_full
@@ -19,37 +19,37 @@ from traceview.trace import Trace
 from traceview.vocabulary.causes import CAUSES
 
 CPU_CAUSES = tuple(code for code, each in enumerate(CAUSES) if each.on_cpu)
-"""Causes on the CPU: the activity of the launching thread explains the gap."""
-
-
+"""Causes on the CPU: the activity of a thread explains the idle time."""
+OUTSIDE_CUDA, IN_FLIGHT, QUEUE_FULL, OFF_CPU = -1, -2, -3, -4
+"""Activities other than an API call. In flight: launched, and on its way to the GPU. Off the CPU:
+waiting or preempted, by the recorded thread scheduling."""
 _AT_ONCE = 1 << 16
-"""Gaps whose parts are computed together."""
+"""Idle times that are cut together, about: a million of them are four million pieces."""
 
 
 @record
 class CpuActivity(Timed):
-    """Parts of idle gaps: each gap is cut wherever the activity of its launching thread changes.
+    """Idle times, cut wherever the activity of the thread that held the work up changes.
 
-    `gap` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
-    the API call's name in api_calls or one of the constants of `gap_parts`, such as OUTSIDE_CUDA.
-    The parts of a gap add up to it exactly.
+    `row` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
+    the API call's name in api_calls or one of the constants above. The pieces of a row add up to it
+    exactly.
     """
 
-    gap: RowNumbers
+    row: RowNumbers
     start_ns: Integers
     end_ns: Integers
     range: RowNumbers
     activity: RowNumbers
 
     def __len__(self) -> int:
-        return len(self.gap)
+        return len(self.row)
 
 
 def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
-    """Yield the parts of those gaps among `rows` whose cause is on the CPU, in batches of gaps.
+    """Yield the pieces of those idle times among `rows` whose cause is on the CPU, in batches.
 
-    All parts of a gap are in one batch. A million gaps have four million parts, so the parts are
-    never all in memory.
+    A batch is of one device and thread, and holds all that these have of a gap.
     """
     every = gaps(trace)
     chosen = row_numbers(rows[np.isin(every.cause[rows], CPU_CAUSES)])
@@ -60,29 +60,72 @@ def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
 
 
 def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Iterator[CpuActivity]:
-    """Yield the parts of gaps of one device whose launch calls come from one thread."""
     if not groups.in_order(gaps.start_ns[rows]):
         rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
-    idle, process = _times(gaps, rows), int(trace.threads["process"][thread])
-    thread_time, edges = (
-        _thread_time(trace, thread),
-        intervals.ascending(_range_edges(trace, process, idle)),
-    )
+    process, gap = int(trace.threads["process"][thread]), gaps.gap[rows]
+    doing = _thread_time(trace, thread)
+    window = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
+    edges = intervals.ascending(_range_edges(trace, process, window))
     # Where ranges of a thread overlap without nesting, each look-up walks all of them.
     at_once = len(rows) if range_tree(trace).nesting.walked else _AT_ONCE
-    for first in range(0, len(rows), at_once):
-        some = rows[first : first + at_once]
-        gap, start, end, activity = split_gaps(
-            _times(gaps, some), gaps.queued_ns[some], thread_time, edges
+    first = groups.different(np.searchsorted(gap, gap[::at_once]))
+    for some in np.split(rows, first[1:]):
+        idle = Intervals(gaps.start_ns[some], gaps.end_ns[some])
+        piece = cut(idle, gaps.queued_ns[some], doing, edges)
+        one_thread, one_process = (
+            constant(row, len(piece.row), np.int32) for row in (thread, process)
         )
-        one_thread, one_process = (constant(row, len(start), np.int32) for row in (thread, process))
-        ranges = open_ranges(trace, one_thread, one_process, start)
-        ranges[activity == IN_FLIGHT] = -1
-        yield CpuActivity(some[gap], start, end, ranges, activity)
+        ranges = open_ranges(trace, one_thread, one_process, piece.start)
+        ranges[piece.activity == IN_FLIGHT] = -1
+        yield CpuActivity(some[piece.row], piece.start, piece.end, ranges, piece.activity)
 
 
-def _times(gaps: Gaps, rows: RowNumbers) -> Intervals:
-    return Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
+class ThreadTime(NamedTuple):
+    """Activities of one thread over time.
+
+    `call` are the outermost API calls and `name` the codes of their names; `queue_full` is the time
+    within these calls that they waited for room in the launch queue; `off_cpu` is time off the CPU.
+    The intervals of each activity are disjoint and in order.
+    """
+
+    call: Intervals
+    name: RowNumbers
+    queue_full: Intervals
+    off_cpu: Intervals
+
+
+class CpuPieces(NamedTuple):
+    """Pieces of the idle times given to `cut`; `row` is the place of the piece's among these."""
+
+    row: RowNumbers
+    start: Integers
+    end: Integers
+    activity: RowNumbers
+
+
+def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Integers) -> CpuPieces:
+    """Idle times of one device, given in order, cut by what their thread did.
+
+    From `queued` on, the work of each is in flight. `range_edges` are times at which ranges begin
+    or end: there it is cut, too.
+    """
+    changes = [*thread.call, *thread.queue_full, *thread.off_cpu, range_edges]
+    changes = [each[intervals.inside(idle, each)] for each in changes]
+    queued = np.clip(queued, idle.start, idle.end)
+    # A stable sort merges what is in order.
+    times = np.sort(np.concatenate([*idle, queued, *changes]), kind="stable")
+    start, end = times[:-1], times[1:]
+    kept = (start < end) & intervals.inside(idle, start)
+    start, end = start[kept], end[kept]
+    row = row_numbers(np.searchsorted(idle.start, start, side="right") - 1)
+    activity = constant(OUTSIDE_CUDA, len(start), np.int32).copy()
+    activity[intervals.inside(thread.off_cpu, start)] = OFF_CPU
+    calling = intervals.inside(thread.call, start)
+    call = np.searchsorted(thread.call.start, start[calling], side="right") - 1
+    activity[calling] = thread.name[call]
+    activity[intervals.inside(thread.queue_full, start)] = QUEUE_FULL
+    activity[start >= queued[row]] = IN_FLIGHT
+    return CpuPieces(row, start, end, activity)
 
 
 def _thread_time(trace: Trace, thread: int) -> ThreadTime:

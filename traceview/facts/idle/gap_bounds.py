@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups, intervals
+from traceview import groups
 from traceview.facts.operations.cuda_api import ApiCalls, CallKind, api_calls
 from traceview.facts.operations.operations import Operations, operations
 from traceview.intervals import Timed
@@ -86,7 +86,6 @@ class GapLaunches:
     known: Mask
     issued_ns: Integers
     queued_ns: Integers
-    returned_ns: Integers
     thread: Array
     process: Array
 
@@ -103,7 +102,7 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
     if not known.any():
         thread = np.full(len(gaps), -1, np.int64)
         start = gaps.start_ns
-        return GapLaunches(call, known, start, start, start, thread, process)
+        return GapLaunches(call, known, start, start, thread, process)
     row = np.where(known, call, call[known][0])
     issued, returned = calls.start_ns[row], calls.end_ns[row]
     first_start = np.full(len(calls), np.iinfo(np.int64).max)
@@ -116,29 +115,6 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
         known=known,
         issued_ns=issued,
         queued_ns=np.where(copies, issued, np.maximum(started, issued)),
-        returned_ns=returned,
         thread=calls.thread[row],
         process=process,
     )
-
-
-def time_in_calls(
-    gaps: GapBounds, launches: GapLaunches, calls: ApiCalls, chosen: Mask
-) -> Integers:
-    """Time of each gap that its launching thread spent in the chosen API calls, in ns."""
-    rows = np.flatnonzero(chosen)
-    spans = calls.start_ns[rows], calls.end_ns[rows]
-    return time_on_thread(gaps, launches, calls.thread[rows], *spans)
-
-
-def time_on_thread(
-    gaps: GapBounds, launches: GapLaunches, thread: Array, start: Integers, end: Integers
-) -> Integers:
-    """Time of each gap that intervals on its launching thread cover, in ns."""
-    result = np.zeros(len(gaps), np.int64)
-    for number in groups.different(thread):
-        rows = np.flatnonzero(launches.known & (launches.thread == number))
-        own = thread == number
-        covered = intervals.union(start[own], end[own])
-        result[rows] = intervals.overlap(covered, gaps.start_ns[rows], gaps.end_ns[rows])
-    return result

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -150,8 +150,25 @@ class Gaps(IdleTime):
         return len(groups.different(self.gap[chosen]))
 
     def take(self, chosen: Array) -> Gaps:
-        """The gaps selected by a mask or by row numbers."""
+        """The parts selected by a mask or by row numbers."""
         return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    def whole(self) -> Gaps:
+        """One row per gap: its first start and last end, and its cause with most of its time.
+
+        The other columns are those of the longest part with that cause.
+        """
+        if not len(self):
+            return self
+        gap = groups.group(self.gap)
+        by_cause = groups.group(self.gap, self.cause)
+        of_cause = groups.sums(by_cause, self.idle_ns)[by_cause.ids]
+        order = np.lexsort((np.arange(len(self)), -self.idle_ns, -of_cause, gap.ids))
+        main = order[np.flatnonzero(groups.opens(gap.ids[order]))]
+        start, end = self.start_ns[gap.first].copy(), self.end_ns[gap.first].copy()
+        np.minimum.at(start, gap.ids, self.start_ns)
+        np.maximum.at(end, gap.ids, self.end_ns)
+        return replace(self.take(main), start_ns=start, end_ns=end)
 
     def steady_idle_ns(self, device: int) -> int:
         """Idle time of a device that a longer run repeats."""

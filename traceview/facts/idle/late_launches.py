@@ -7,10 +7,8 @@ from dataclasses import fields
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.cpu_activity import cpu_activity
-from traceview.facts.idle.gap_parts import IN_FLIGHT, OUTSIDE_CUDA
+from traceview.facts.idle.cpu_activity import IN_FLIGHT, OUTSIDE_CUDA, cpu_activity
 from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.site_sums import site_sums
 from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import range_tree
 from traceview.records import record
@@ -83,6 +81,11 @@ class LateIdle:
 
 @fact
 def late_idle(trace: Trace) -> LateIdle:
+    return late_idle_in(trace, np.flatnonzero(gaps(trace).cause == LAUNCH_LATE))
+
+
+def late_idle_in(trace: Trace, rows: Integers) -> LateIdle:
+    """The same of some rows of gaps."""
     every, tree = gaps(trace), range_tree(trace)
     threads, processes = trace.threads, trace.processes
     # Main threads of processes whose program is Python.
@@ -91,24 +94,29 @@ def late_idle(trace: Trace) -> LateIdle:
     ).astype(bool)[threads["process"]]
     python &= threads["thread_id"] == processes["process_id"][threads["process"]]
     steady, some = ~every.one_time, []
-    for parts in cpu_activity(trace, np.flatnonzero(every.cause == LAUNCH_LATE)):
-        # All gaps of a batch are those of one device and thread.
-        gap, thread = parts.gap[0], int(every.thread[parts.gap[0]])
-        patterns = tree.pattern_of_paths(tree.path_of_ranges(parts.range))
-        sites = groups.group(patterns, parts.activity)
-        of_sites = site_sums(sites, parts, steady)
+    for pieces in cpu_activity(trace, rows):
+        # All pieces of a batch are of one device and thread.
+        row = pieces.row[0]
+        thread, often = int(every.thread[row]), steady[pieces.row]
+        patterns = tree.pattern_of_paths(tree.path_of_ranges(pieces.range))
+        sites = groups.group(patterns, pieces.activity)
+        gap, steady_ns = every.gap[pieces.row], np.where(often, pieces.duration_ns, 0)
+        steady_ns = groups.sums(sites, steady_ns)
+        once = groups.sums(sites, (~often).astype(np.int64)) > 0
         # Thread −1 is that of gaps whose launch is not recorded.
         in_python = thread >= 0 and python[thread]
         some.append(
             LateIdle(
-                device=constant(every.device[gap], sites.size, np.int64),
+                device=constant(every.device[row], sites.size, np.int64),
                 pattern=patterns[sites.first],
-                activity=parts.activity[sites.first],
-                **of_sites._asdict(),
-                python_ns=of_sites.steady_ns if in_python else 0 * of_sites.steady_ns,
+                activity=pieces.activity[sites.first],
+                gaps=groups.distinct(sites, gap),
+                time_ns=groups.sums(sites, pieces.duration_ns),
+                steady_ns=steady_ns,
+                steady_gaps=groups.distinct(sites, np.where(often, gap, -1)) - once,
+                python_ns=steady_ns if in_python else 0 * steady_ns,
             )
         )
-    # Batches are disjoint sets of gaps, so their sums by site add up.
     device, pattern, activity, *sums = (
         np.concatenate([np.zeros(0, np.int64), *(getattr(one, column.name) for one in some)])
         for column in fields(LateIdle)

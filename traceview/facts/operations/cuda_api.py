@@ -75,6 +75,10 @@ _RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
 )
 
 
+POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
+"""Calls that allocate from a pool, or free into it."""
+
+
 def classify(name: str) -> CallKind:
     """Kind of the CUDA or HIP call of that name."""
     return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
@@ -123,10 +127,7 @@ def graph_launch_calls(trace: Trace) -> Mask:
 @fact_without_ranges
 def pool_calls(trace: Trace) -> Mask:
     """True for the API calls that allocate from a pool of CUDA's, or free to it."""
-    names = trace.recorded("api_calls").texts("name")
-    return names.matching(
-        re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)").match
-    )
+    return trace.recorded("api_calls").texts("name").matching(POOLS.match)
 
 
 @fact_without_ranges

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview.analyses.gpu_idle import line_sites, starvation
+from traceview.analyses.gpu_idle import accidents, edits, line_sites, starvation
 from traceview.analyses.gpu_idle.findings import details, remedies, sentences
 from traceview.analyses.gpu_idle.findings.cpu_parts import (
     CpuPart,
@@ -25,15 +25,15 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
     opening_sentence,
 )
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.facts.idle.late_launches import LateSite, late_idle
-from traceview.facts.idle.lines import IdleSamples
+from traceview.facts.idle.late_launches import LateSite, late_idle_in
+from traceview.facts.idle.lines import IdleSamples, lines_of
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.hosts import gpu_cells
 from traceview.facts.ranges.selection import selected_calls
-from traceview.findings import SEVERITIES, Finding, Severity, severity_of
-from traceview.tables import Mask
+from traceview.findings import SEVERITIES, Edit, Finding, Severity, severity_of
+from traceview.tables import Array, Mask
 from traceview.trace import Trace
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT, SLEEP
 from traceview.vocabulary.causes import ALLOCATION, CAUSES, LAUNCH_LATE, SYNC_DRAIN
@@ -54,29 +54,49 @@ def by_cause(trace: Trace) -> Iterator[Finding]:
 
 
 def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
-    """The finding for steady gaps of one cause, if they are worth one."""
+    """The findings for steady idle time of one cause: on what comes seldom, then on the rest."""
     device, idle_ns = most_idle(trace, steady)
-    span_ns = steady_spans_ns(trace).get(device, 0)
-    if severity_of(idle_ns, span_ns) is None:
+    if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = steady & (gaps(trace).device == device)
+    for accident in accidents.of_cause(trace, device, cause):
+        yield _once(trace, accident, idle_ns)
+        own[accident.gaps] = False
+    rest = LostIdle(device, own, int(gaps(trace).idle_ns[own].sum()))
+    yield from _habit(trace, cause, rest, steady & (gaps(trace).device != device))
+
+
+def _habit(trace: Trace, cause: int, whole: LostIdle, others: Mask) -> Iterator[Finding]:
+    """The findings for idle time of one cause on one GPU; `others` is that of other GPUs."""
+    device, own, idle_ns = whole
+    span_ns = steady_spans_ns(trace)[device]
+    if severity_of(idle_ns, span_ns) is None:
+        return
     parts = CpuParts((), line_sites.samples_of(trace, own))
     if cause == LAUNCH_LATE:
         parts = cpu_parts(trace, parts.rest, span_ns)
     lost, lost_by_rest = lost_times(gaps(trace), parts, device, own)
     for part, lost_by_part in zip(parts.parts, lost, strict=True):
         yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
-    rest_ns = idle_ns - parts.time_ns
-    severity = severity_of(rest_ns, span_ns)
-    if severity is None:
-        return
-    idle = LostIdle(device, own, rest_ns)
-    wording = opening_sentence(
-        trace, idle, remedies.lost_by(trace, cause), remedies.action_for(trace, cause)
-    )
+    idle = LostIdle(device, own, idle_ns - parts.time_ns)
+    if severity := severity_of(idle.idle_ns, span_ns):
+        finding = _rest(trace, cause, idle, parts, severity, others)
+        yield replace(finding, lost=lost_by_rest)
+
+
+def _rest(
+    trace: Trace, cause: int, idle: LostIdle, parts: CpuParts, severity: Severity, others: Mask
+) -> Finding:
+    """The finding for idle time of one cause without the parts that have findings of their own."""
+    device, own, idle_ns = idle
+    rows = np.flatnonzero(own)
+    action = remedies.action_for(trace, cause)
+    if cause == ALLOCATION:
+        action = remedies.allocation_remedy(trace, rows)
+    wording = opening_sentence(trace, idle, remedies.lost_by(trace, cause), action)
     sentences.add_not_counted(wording, parts.by_doing())
-    line = line_sites.longest_line(trace, parts.rest, rest_ns)
-    site = late_idle(trace).longest(device) if cause == LAUNCH_LATE else None
+    line = line_sites.longest_line(trace, parts.rest, idle_ns)
+    site = late_idle_in(trace, rows).longest(device) if cause == LAUNCH_LATE else None
     if line:
         sentences.add_line(wording, trace, line, cause)
     elif site and not parts.parts:
@@ -85,14 +105,15 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[Finding]:
     severity = sentences.add_details(wording, trace, cause, own, severity, by_line=line is not None)
     if cause == LAUNCH_LATE:
         severity = _behind_data(wording, trace, device, severity, parts)
-    sentences.add_other_gpus(wording, trace, steady & ~own)
-    shown = _shown(trace, device, cause, parts.rest, line)
-    finding = gap_finding(trace, severity, wording, idle, shown)
-    yield replace(
+    sentences.add_other_gpus(wording, trace, others)
+    finding = gap_finding(
+        trace, severity, wording, idle, _shown(trace, device, cause, parts.rest, line)
+    )
+    return replace(
         finding,
         subject=line.subject() if line else finding.subject,
-        lost=lost_by_rest,
-        general=not _names_one_place(trace, cause, site, line, rest_ns),
+        edit=_edit(trace, cause, rows, parts.rest, line, site),
+        general=not _names_one_place(trace, cause, site, line, idle_ns),
     )
 
 
@@ -144,7 +165,40 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> Finding:
     if part.doing == SLEEP:
         # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
         finding = replace(finding, saving="at-least")
-    return replace(finding, subject=line.subject()) if line else finding
+    edit = edits.remove_pauses(trace, np.flatnonzero(within), samples)
+    return replace(finding, subject=line.subject() if line else finding.subject, edit=edit)
+
+
+def _edit(
+    trace: Trace,
+    cause: int,
+    rows: Array,
+    samples: IdleSamples,
+    line: line_sites.LineSite | None,
+    site: LateSite | None,
+) -> Edit | None:
+    """The remedy of a finding as an edit: CPU work goes, or what the cause asks for."""
+    if cause == LAUNCH_LATE and is_other_work(trace, line, site):
+        at_line = samples.take(lines_of(trace, samples) == line.number) if line else None
+        return edits.remove_pauses(trace, rows, at_line)
+    return edits.of_cause(trace, cause, rows)
+
+
+def _once(trace: Trace, accident: accidents.Accident, whole_ns: int) -> Finding:
+    """The finding for few long calls or pauses. A share of each step would not be its own."""
+    every, device, cause, rows = gaps(trace), accident.device, accident.cause, accident.gaps
+    own = np.zeros(len(every), bool)
+    own[rows] = True
+    idle = LostIdle(device, own, int(every.idle_ns[rows].sum()))
+    wording = sentences.of_accident(trace, accident, idle, whole_ns)
+    shown = _shown(trace, device, cause, line_sites.samples_of(trace, own), None)
+    # What came seldom may not come again.
+    finding = gap_finding(trace, "medium", wording, idle, shown)
+    if len(accident.calls):
+        edit = edits.usual_calls(trace, accident.calls, accident.usual_ns)
+    else:
+        edit = edits.remove_pauses(trace, rows)
+    return replace(finding, share_of_step_pct=None, edit=edit)
 
 
 def _shown(

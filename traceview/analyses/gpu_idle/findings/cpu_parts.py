@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import intervals
-from traceview.analyses.gpu_idle import line_sites
+from traceview.analyses.gpu_idle import accidents, line_sites
 from traceview.facts.idle.gaps import Gaps, gaps, steady_spans_ns
-from traceview.facts.idle.late_launches import LateSite, late_idle
+from traceview.facts.idle.late_launches import LateSite, late_idle_in
 from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.ranges import origins, ranges
@@ -140,10 +140,12 @@ def does_other_work(trace: Trace, device: int) -> bool:
     """
     every = gaps(trace)
     own = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
+    own &= ~accidents.in_accidents(trace)
     idle_ns, span_ns = int(every.idle_ns[own].sum()), steady_spans_ns(trace)[device]
     parts = cpu_parts(trace, line_sites.samples_of(trace, own), span_ns)
     if 2 * parts.time_ns > idle_ns:
         return True
     line = line_sites.longest_line(trace, parts.rest, idle_ns - parts.time_ns)
-    site = None if parts.parts else late_idle(trace).longest(device)
+    rows = np.flatnonzero(own)
+    site = None if parts.parts else late_idle_in(trace, rows).longest(device)
     return is_other_work(trace, line, site)

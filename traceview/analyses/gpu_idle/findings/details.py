@@ -9,13 +9,18 @@ import numpy as np
 from traceview import groups
 from traceview.facts.idle.gaps import Gaps, every_gap, gaps
 from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations.cuda_graphs import cuda_graphs
+from traceview.facts.operations.operations import operations
 from traceview.facts.ranges.ranges import attribute, attributed_operations, range_tree
-from traceview.tables import Integers, Mask
+from traceview.tables import Array, Integers, Mask
 from traceview.trace import Trace
 
 STANDS_OUT, _FEW = 0.75, 3
 # A free stream takes a few microseconds to start the next work.
 LONG_NS = 100_000
+MANY = 3
+"""Fewer times, something that was not recorded may have held the work back once."""
 
 
 class BackToBack(NamedTuple):
@@ -32,6 +37,27 @@ def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
     idle = gaps.idle_ns[own]
     median = round(float(np.median(idle))) if len(idle) else None
     return BackToBack(len(idle), int(idle.sum()), median)
+
+
+def in_graphs(trace: Trace, chosen: Mask) -> Mask:
+    """The chosen gaps that lie between two nodes of one launch of a CUDA graph."""
+    every, ops = gaps(trace), operations(trace)
+    result: Mask = chosen & cuda_graphs(trace).node[every.after]
+    result &= ops.call[every.before] == ops.call[every.after]
+    return result & (ops.call[every.after] >= 0)
+
+
+def started_late(trace: Trace, held: Mask) -> Integers:
+    """How long after its launch the work of held-back gaps began, where its stream was free.
+
+    Only other programs on the GPU, or the driver, can hold it up then.
+    """
+    every, ops = gaps(trace), operations(trace)
+    rows = np.flatnonzero(held & (every.call >= 0))
+    behind = every.behind[rows]
+    free = (behind < 0) | (ops.end_ns[behind] <= every.issued_ns[rows])
+    rows = rows[free]
+    return every.end_ns[rows] - every.queued_ns[rows]
 
 
 def held_back(gaps: Gaps, chosen: Mask) -> Mask:
@@ -69,17 +95,41 @@ def longest_launch_site(trace: Trace, chosen: Mask) -> Site | None:
 
 def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
     """The synchronization with most idle time after it, and the range in which it was called."""
-    every, waited = gaps(trace), waits(trace)
+    every = gaps(trace)
     rows = np.flatnonzero(chosen)
     each = groups.group(every.wait[rows])
     idle = groups.sums(each, every.idle_ns[rows])
     most = int(np.argmax(idle))
-    wait = every.wait[rows[each.first[most]]]
-    one, tree = slice(wait, wait + 1), range_tree(trace)
-    place = attribute(trace, waited.thread[one], waited.process[one], waited.start_ns[one])
-    path = int(place.path(tree)[0])
-    api = str(trace.api_calls.texts("name")[int(waited.call[wait])])
-    return Site(api, tree.paths[path] if path >= 0 else None, int(idle[most]))
+    call = int(waits(trace).call[every.wait[rows[each.first[most]]]])
+    name, path = _called(trace, np.array([call]))
+    tree, where = range_tree(trace), int(path[0])
+    api = str(trace.api_calls.texts("name").values[int(name[0])])
+    return Site(api, tree.paths[where] if where >= 0 else None, int(idle[most]))
+
+
+def longest_call_site(trace: Trace, chosen: Mask) -> Site | None:
+    """The call that threads spent most of the idle time in, and the range pattern around it."""
+    every, tree = gaps(trace), range_tree(trace)
+    rows = np.flatnonzero(chosen & (every.within >= 0))
+    if not len(rows):
+        return None
+    name, path = _called(trace, every.within[rows])
+    pattern = tree.pattern_of_paths(path)
+    each = groups.group(pattern, name)
+    idle = groups.sums(each, every.idle_ns[rows])
+    most = int(np.argmax(idle))
+    row = int(each.first[most])
+    api = str(trace.api_calls.texts("name").values[int(name[row])])
+    where = int(pattern[row])
+    return Site(api, tree.patterns[where] if where >= 0 else None, int(idle[most]))
+
+
+def _called(trace: Trace, call: Array) -> tuple[Array, Array]:
+    """The name of some API calls, as a code, and the range path around them."""
+    calls, table = api_calls(trace), trace.api_calls
+    place = attribute(trace, calls.thread[call], table["process"][call], calls.start_ns[call])
+    path: Array = place.path(range_tree(trace))
+    return table.texts("name").codes[call], path
 
 
 class LoneGap(NamedTuple):

@@ -13,16 +13,17 @@ from traceview.analyses.gpu_idle.findings.cpu_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.lines import IdleSamples
+from traceview.facts.operations.cuda_api import POOLS
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.frameworks import framework, terms
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.samples import leaves_at, leaves_in, stacks_through
 from traceview.facts.steps.steps import pace
-from traceview.tables import Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU
-from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, UNKNOWN
+from traceview.vocabulary.causes import ALLOCATION, CAUSES, GRAPH_LAUNCH, UNKNOWN
 
 _OPEN_EARLIER = (
     "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
@@ -43,6 +44,31 @@ HELD_BACK = (
     "process on this GPU, work that was launched before the recording or is missing in it, or a "
     "driver that sends launches late (Windows, WSL, virtual GPUs) can hold it back."
 )
+SHARED_GPU = (
+    "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
+    "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
+)
+IN_GRAPH = (
+    "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
+    "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
+)
+BLOCKED = (
+    "Find out what blocks these calls: code that is loaded when a kernel is first launched "
+    "(CUDA_MODULE_LOADING=EAGER loads it at the start), a lock that another thread holds in the "
+    "driver, or a full launch queue."
+)
+CALL_BEFORE = "Make this call before or after the loop."
+_RETRIES = (
+    "Use less memory at the peak (a smaller batch, fewer tensors kept alive), and set "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room, gave its "
+    "cached memory back (cudaFree) and asked for new."
+)
+_KEEP_POOL = (
+    "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
+    "at each synchronization (cudaMemPoolSetAttribute, cudaMemPoolAttrReleaseThreshold)."
+)
+_DEVICE_MEMORY = re.compile(r"(cudaMalloc|hipMalloc|cuMemAlloc(_v2)?)$")
+_FREES = re.compile(r"(cudaFree|hipFree|cuMemFree(_v2)?)$")
 NODES = (
     " The graphs were recorded node by node, which makes each graph launch several times as long."
 )
@@ -77,6 +103,30 @@ def _do_elsewhere(trace: Trace) -> str:
     if len(pace(trace).timed):
         return "take the CPU work between launches out of the loop"
     return "do the CPU work between launches earlier or later"
+
+
+def allocation_remedy(trace: Trace, rows: Array) -> str:
+    """The remedy for idle time in allocating calls, by the calls that took most of it."""
+    every, names = gaps(trace), trace.recorded("api_calls").texts("name")
+    rows = rows[every.within[rows] >= 0]
+    code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
+
+    def time_in(wanted: re.Pattern[str]) -> int:
+        return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
+
+    total_ns = int(idle_ns.sum())
+    if len(code) and 2 * time_in(POOLS) > total_ns:
+        return _KEEP_POOL
+    allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
+    # Only its allocator frees device memory in the middle of a PyTorch program.
+    if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
+        return _RETRIES
+    return action_for(trace, ALLOCATION)
+
+
+LEAST_OF_RETRIES = 0.1
+"""Calls that free and calls that allocate both take this part: 64 and 36 % where PyTorch's
+allocator retries (pytorch/pytorch#104509)."""
 
 
 SLOTS: Mapping[str, Callable[[Trace], str]] = {

@@ -7,19 +7,23 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.analyses.gpu_idle.accidents import Accident
 from traceview.analyses.gpu_idle.findings import cpu_parts, details, remedies
-from traceview.analyses.gpu_idle.findings.gap_finding import Wording
+from traceview.analyses.gpu_idle.findings.gap_finding import LostIdle, Wording, opening_sentence
+from traceview.analyses.gpu_idle.gap_evidence import operation_name
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.analyses.wording import AS_WHOLE, inside
-from traceview.facts.idle.gap_parts import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
+from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.late_launches import LateSite
+from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.cuda_graphs import cuda_graphs
 from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
-from traceview.tables import Cell, Mask, Table
+from traceview.tables import Array, Cell, Mask, Table
 from traceview.trace import Trace
+from traceview.trace.schema.gpu_work import UNIFIED
 from traceview.vocabulary.activities import ACTIVITIES
 from traceview.vocabulary.causes import (
     CAUSES,
@@ -140,6 +144,38 @@ def add_details(
     return max(severity, "medium", key=SEVERITIES.index) if in_doubt else severity
 
 
+def of_accident(trace: Trace, accident: Accident, idle: LostIdle, whole_ns: int) -> Wording:
+    """Message and remedy for idle time in few calls that took far longer than usual, or pauses."""
+    every, calls = gaps(trace), api_calls(trace)
+    longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
+    if not len(accident.calls):
+        action = remedies.if_repeated(trace, remedies.take_out(trace), accident.cause)
+        lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
+        wording = opening_sentence(trace, idle, lost, action)
+        wording.add(" The longest took {each_ns}", each_ns=int(every.idle_ns[longest]))
+    else:
+        call = int(accident.calls[np.argmax(calls.duration_ns[accident.calls])])
+        launches = calls.does[call] == CallKind.LAUNCH
+        action = remedies.action_for(trace, accident.cause)
+        if accident.cause == LAUNCH_LATE:
+            action = remedies.CALL_BEFORE
+        action = remedies.if_repeated(trace, action, accident.cause)
+        what = "before CUDA graphs" if accident.cause == GRAPH_LAUNCH else "waiting for launches"
+        lost = f"of {{whole_ns}} {what}, each in one {{call}}"
+        action = remedies.BLOCKED if launches else action
+        wording = opening_sentence(trace, idle, lost, action)
+        wording.add(
+            " It took {each_ns}",
+            call=str(trace.api_calls.texts("name")[call]),
+            each_ns=round(float(np.median(calls.duration_ns[accident.calls]))),
+        )
+        if launches:
+            wording.add(" for {operation}", operation=operation_name(trace, every.after[longest]))
+    usual = "; {usual_ns} is usual." if accident.usual_ns else "."
+    wording.add(usual, whole_ns=whole_ns, usual_ns=accident.usual_ns)
+    return wording
+
+
 def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
     """Add the host functions that streams waited for, if they took a good part of the idle time."""
     host_ns, calls = in_host_functions(trace, own)
@@ -175,6 +211,8 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
     every, idle_ns = gaps(trace), int(wording.values["idle_ns"] or 0)
     held = details.held_back(every, own)
     held_ns = int(every.idle_ns[held].sum())
+    if 2 * held_ns >= idle_ns and _add_started_late(wording, trace, held, held_ns):
+        return True
     if 2 * held_ns >= idle_ns:
         all_of_it = held_ns == idle_ns
         what = "All of it was in gaps" if all_of_it else "{held_ns} of that was in {held_gaps:gap}"
@@ -189,6 +227,18 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
             _add_call_site(wording, trace, DEPENDENCY, held)
         wording.remedy = remedies.HELD_BACK
         return True
+    in_graphs = details.in_graphs(trace, own)
+    if 2 * int(every.idle_ns[in_graphs].sum()) >= idle_ns:
+        inside = details.back_to_back(every, in_graphs)
+        whole = wording.values["gaps"] == inside.gaps
+        wording.add(
+            _back_to_back(whole, "nodes of one CUDA graph"),
+            same_stream_idle_ns=inside.idle_ns,
+            same_stream_gaps=inside.gaps,
+            same_stream_median_ns=inside.median_ns,
+        )
+        wording.remedy = remedies.IN_GRAPH
+        return True
     steps = details.back_to_back(every, own)
     if steps.gaps:
         wording.add(
@@ -202,8 +252,31 @@ def _add_queued(wording: Wording, trace: Trace, own: Mask) -> bool:
     return False
 
 
-def _back_to_back(all_of_it: bool) -> str:
-    between = "between consecutive operations of one stream"
+def _add_started_late(wording: Wording, trace: Trace, held: Mask, held_ns: int) -> bool:
+    """Add that the GPU was free and yet started launched work late, if that happened each time."""
+    late_ns = details.started_late(trace, held)
+    migrates = any(str(each).startswith(UNIFIED) for each in _directions(trace))
+    if len(late_ns) < details.MANY or 2 * len(late_ns) <= int(held.sum()) or migrates:
+        return False
+    all_of_it = held_ns == wording.values["idle_ns"]
+    what = "In all of them" if all_of_it else "In {held_gaps} of them, {held_ns} in all,"
+    wording.add(
+        f" {what} the stream was free, and the GPU began the work only {{started_ns}} after its "
+        "launch (median).",
+        held_ns=held_ns,
+        held_gaps=gaps(trace).count(held),
+        started_ns=round(float(np.median(late_ns))),
+    )
+    wording.remedy = remedies.SHARED_GPU
+    return True
+
+
+def _directions(trace: Trace) -> Array:
+    return trace.recorded("copies").texts("direction").values
+
+
+def _back_to_back(all_of_it: bool, of: str = "operations of one stream") -> str:
+    between = f"between consecutive {of}"
     if all_of_it:
         return f" All of it was {between}, {{same_stream_median_ns}} per gap (median)."
     counted = "({same_stream_gaps:gap}, median {same_stream_median_ns})"
@@ -256,15 +329,13 @@ def _is_divided(wording: Wording) -> bool:
 
 def _add_call_site(wording: Wording, trace: Trace, cause: int, own: Mask) -> None:
     """Add the call and range with most idle time: those of the wait before it, or of the launch."""
-    drained = cause == SYNC_DRAIN
-    site = (
-        details.longest_wait_site(trace, own)
-        if drained
-        else details.longest_launch_site(trace, own)
-    )
+    site, what = details.longest_launch_site(trace, own), "came before work launched by {call}"
+    if cause == SYNC_DRAIN:
+        site, what = details.longest_wait_site(trace, own), "followed {call}"
+    elif CAUSES[cause].on_cpu and (called := details.longest_call_site(trace, own)):
+        site, what = called, "was in {call}"
     if site is None:
         return
-    what = "followed {call}" if drained else "came before work launched by {call}"
     where = "" if site.range_path is None else inside(trace, site.range_path, "range_path")
     wording.add_part(
         "call_idle_ns",

@@ -1,0 +1,178 @@
+"""Remedies as edits: what a replay says they save, for programs whose answer is known."""
+
+import numpy as np
+import pytest
+
+from tests.analyses.single_answer import ask
+from tests.build import Export
+from traceview.analyses.gpu_idle import accidents, edits
+from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.facts.dependencies.forecast import model
+from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.lines import IdleSamples
+from traceview.trace import Trace
+from traceview.vocabulary.causes import (
+    ALLOCATION,
+    DEPENDENCY,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    SYNC_DRAIN,
+)
+
+US = 1_000
+STEPS = 20
+SYNC = "cudaStreamSynchronize_v3020"
+
+
+def program(step) -> Export:
+    """Steps in ranges of their own; `step(export, number, now)` returns when it ends."""
+    export, now = Export(), 0
+    for number in range(STEPS):
+        end = step(export, number, now)
+        export.range(f"step_{number}", now, end)
+        now = end
+    return export
+
+
+def kernel(export: Export, now: int, length: int, took: int = 5 * US) -> int:
+    """A kernel launched now, which starts 10 µs after the begin of a call of 5 µs."""
+    start = now + max(10 * US, took)
+    export.launch((now, now + took), (start, start + length))
+    return now + took
+
+
+def rows_of(trace: Trace, cause: int):
+    every = gaps(trace)
+    return np.flatnonzero((every.cause == cause) & ~every.one_time)
+
+
+def saved_us(trace: Trace, edit) -> float:
+    """What an edit saves per step, in µs: of 19 steps 18 have steady gaps, which it is about."""
+    return model(trace).saved_ns(edit) / US * 19 / 18
+
+
+def short_kernels(export: Export, number: int, now: int) -> int:
+    for place in range(10):
+        kernel(export, now + 20 * US * place, 5 * US)
+    return now + 200 * US
+
+
+def test_launches_of_a_step_become_one(tmp_path):
+    """Ten kernels of 5 µs take 200 µs; back to back, 1 µs apart, they take 60 µs."""
+    trace = program(short_kernels).load(tmp_path)
+
+    edit = edits.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+
+    # All work of the step goes with the first kernel of it, that of the first step too.
+    assert saved_us(trace, edit) * 18 / 19 == pytest.approx(140, abs=1)
+
+
+def test_what_follows_a_wait_is_not_launched_before_it(tmp_path):
+    """Five kernels, a wait, and five more: two launches, and the wait between them."""
+
+    def step(export: Export, number: int, now: int) -> int:
+        for place in range(5):
+            kernel(export, now + 20 * US * place, 5 * US)
+        export.sync(SYNC, now + 90 * US, now + 98 * US)
+        for place in range(5):
+            kernel(export, now + 100 * US + 20 * US * place, 5 * US)
+        export.sync(SYNC, now + 190 * US, now + 198 * US)
+        return now + 200 * US
+
+    trace = program(step).load(tmp_path)
+
+    edit = edits.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+
+    # Each half of 100 µs: the launch (10), five kernels and pauses (29), the way back from the wait
+    # (3) and to the next launch (2): 44 µs.
+    assert saved_us(trace, edit) == pytest.approx(2 * (100 - 44), abs=12)
+
+
+def test_calls_in_the_loop_are_not_made(tmp_path):
+    def step(export: Export, number: int, now: int) -> int:
+        export.call("cudaMalloc_v3020", now, now + 100 * US)
+        return kernel(export, now + 100 * US, 5 * US) + 15 * US
+
+    trace = program(step).load(tmp_path)
+
+    assert saved_us(trace, edits.of_cause(trace, ALLOCATION, rows_of(trace, ALLOCATION))) == (
+        pytest.approx(100, abs=0.1)
+    )
+    assert edits.of_cause(trace, MODULE_LOAD, rows_of(trace, MODULE_LOAD)) is None
+
+
+def test_a_wait_is_not_waited_for(tmp_path):
+    """A kernel of 100 µs, the way back from its wait (5), 25 µs of Python and a launch (10)."""
+
+    def step(export: Export, number: int, now: int) -> int:
+        kernel(export, now, 100 * US)
+        export.sync(SYNC, now + 10 * US, now + 115 * US)
+        return now + 140 * US
+
+    trace = program(step).load(tmp_path)
+
+    edit = edits.of_cause(trace, SYNC_DRAIN, rows_of(trace, SYNC_DRAIN))
+
+    # The next kernel then follows 1 µs behind.
+    assert saved_us(trace, edit) == pytest.approx(140 - 101, abs=1)
+
+
+def long_pauses(export: Export, number: int, now: int) -> int:
+    return kernel(export, now + 300 * US, 5 * US) + 15 * US
+
+
+def test_cpu_work_between_launches_goes(tmp_path):
+    """300 µs of CPU work, and 20 µs for the launch and the rest of the pause."""
+    trace = program(long_pauses).load(tmp_path)
+    rows = rows_of(trace, LAUNCH_LATE)
+
+    # All of the thread's time outside of calls: what is left are calls of 5 µs, and the kernels,
+    # of 5 µs and 1 µs apart.
+    assert saved_us(trace, edits.remove_pauses(trace, rows)) == pytest.approx(320 - 6, abs=1)
+    finding, _ = ask(ANALYSIS, program(long_pauses), tmp_path).findings
+    assert finding.edit is not None
+    assert saved_us(trace, finding.edit) == pytest.approx(320 - 6, abs=1)
+
+
+def test_of_samples_only_their_share_goes(tmp_path):
+    trace = program(long_pauses).load(tmp_path)
+    rows = rows_of(trace, LAUNCH_LATE)
+    half = IdleSamples(
+        rows,
+        np.zeros(len(rows), np.int64),
+        gaps(trace).idle_ns[rows] // 2,
+        np.zeros(len(rows), np.uint8),
+        np.ones(len(rows), bool),
+    )
+
+    edit = edits.remove_pauses(trace, rows, half)
+
+    assert saved_us(trace, edit) == pytest.approx(315 / 2, abs=1)
+
+
+def test_a_call_that_blocked_takes_the_usual_time(tmp_path):
+    """One call of 20 ms in 20 steps, of which 19 follow another one."""
+
+    def step(export: Export, number: int, now: int) -> int:
+        for place in range(5):
+            took = 20_000 * US if (number, place) == (12, 3) else 5 * US
+            now = kernel(export, now, 5 * US, took) + 15 * US
+        return now
+
+    trace = program(step).load(tmp_path)
+    [accident] = accidents.of_cause(trace, 0, LAUNCH_LATE)
+    assert accident.usual_ns == 5 * US
+
+    edit = edits.usual_calls(trace, accident.calls, accident.usual_ns)
+
+    assert saved_us(trace, edit) == pytest.approx(19_995 / 18, abs=1)
+    once, often = ask(ANALYSIS, program(step), tmp_path).findings
+    assert "each in one cudaLaunchKernel. It took 20.0 ms for k; 5.00 µs is usual." in once.message
+    assert saved_us(trace, once.edit) == saved_us(trace, edit)
+    assert often.message.startswith("The GPU sat idle for 1.40 ms (93 gaps)")
+
+
+def test_a_dependency_has_no_edit(tmp_path):
+    trace = program(short_kernels).load(tmp_path)
+
+    assert edits.of_cause(trace, DEPENDENCY, rows_of(trace, LAUNCH_LATE)) is None
