@@ -27,6 +27,7 @@ from traceview.findings import (
     LostTime,
     forecast,
     severity_of,
+    share_pct,
 )
 from traceview.intervals import Intervals
 from traceview.records import record
@@ -123,10 +124,14 @@ def ranked(
         if isinstance(outcome, Result)
         for finding in outcome.findings
     ]
+    whole_ns, per_ns = 0, 0.0
+    if model and steady_ns and any(row.finding.edit for row in findings):
+        whole_ns, per_ns = _whole(model(), loops[0].step_ns if loops else 0, steady_ns)
+        findings = [_replayed(row, model(), per_ns * steady_ns / whole_ns) for row in findings]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
-    if model and steady_ns and any(row.finding.edit for row in in_order):
-        in_order = _planned(in_order, model(), loops[0].step_ns if loops else 0, steady_ns)
+    if model and steady_ns and whole_ns:
+        in_order = _planned(in_order, model(), whole_ns, per_ns, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     forecasts = []
     for place, row in enumerate(in_order):
@@ -146,12 +151,44 @@ def ranked(
     return tuple(forecasts)
 
 
+def _replayed(row: RankedFinding, model: Model, times: float) -> RankedFinding:
+    """A finding whose edit was not replayed yet, with what that saves; `times` that of the model.
+
+    Its severity follows from that, unless it is a note.
+    """
+    finding = row.finding
+    if not finding.edit or finding.error_ns is not None or not finding.share_of_step_pct:
+        return row
+    replayed = model.forecast(finding.edit)
+    saved_ns = round(max(replayed.saved_ns, 0) * times)
+    span_ns = 100 * finding.time_at_stake_ns / finding.share_of_step_pct
+    severity = finding.severity
+    if severity != "info":
+        severity = severity_of(saved_ns, round(span_ns)) or "info"
+    return replace(
+        row,
+        finding=replace(
+            finding,
+            severity=severity,
+            time_at_stake_ns=min(saved_ns, round(span_ns)),
+            share_of_step_pct=share_pct(saved_ns, round(span_ns)),
+            saving="about",
+            error_ns=round(replayed.error_ns * times),
+        ),
+    )
+
+
 def _planned(
-    in_order: Sequence[RankedFinding], model: Model, step_ns: int, steady_ns: int
+    in_order: Sequence[RankedFinding],
+    model: Model,
+    whole_ns: int,
+    per_ns: float,
+    steady_ns: int,
 ) -> list[RankedFinding]:
     """The findings, those with edits by what they win in the plan.
 
-    `step_ns` is the time of a step of the report, 0 without steps, `steady_ns` the steady time.
+    The plan begins with `whole_ns`, of which a ns of the model is `per_ns`; `steady_ns` is the
+    steady time.
     """
     chosen = [
         at
@@ -161,7 +198,6 @@ def _planned(
     replays = min(MOST_REPLAYS, MOST_ITEMS_REPLAYED // max(len(model.graph), 1))
     most = next((n for n in range(len(chosen), 0, -1) if n * (n + 1) <= 2 * replays), 1)
     edits = {at: edit for at in chosen[:most] if (edit := in_order[at].finding.edit)}
-    whole_ns, per_ns = _whole(model, step_ns, steady_ns)
     result = list(in_order)
     errors = {at: (in_order[at].finding.error_ns or 0) * whole_ns / steady_ns for at in edits}
     for at, won in _greedy(model, edits, errors, whole_ns, per_ns):
@@ -296,7 +332,8 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 
 def _likely_ns(finding: Finding) -> float:
     """The time that acting on a finding is likely to save."""
-    return finding.time_at_stake_ns * (REACH if finding.general else 1.0)
+    bound = finding.general and finding.error_ns is None
+    return finding.time_at_stake_ns * (REACH if bound else 1.0)
 
 
 def _rank(ranked: RankedFinding, times: float = 1.0) -> tuple[int, bool, float]:

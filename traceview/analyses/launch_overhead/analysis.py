@@ -28,9 +28,7 @@ from traceview.facts.operations.operations import (
 )
 from traceview.facts.queue import QueueFull, queue_full
 from traceview.facts.ranges import ranges, selection
-from traceview.facts.savings import call_savings
 from traceview.findings import Evidence, Finding, severity_of, share_pct
-from traceview.rules.engine import severity_of_part
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import (
     Cell,
@@ -296,7 +294,6 @@ def _findings(
     few = 2 * long.idle_ns > most_ns
     if few:
         values.update(long_calls=len(long.calls), long_ns=long.idle_ns, least_ns=OWN_WORK_NS)
-        saving = call_savings.of_long_launches(trace, long.calls)
         longest = int(np.argmax(np.where(long.part, every.idle_ns, -1)))
         values.update(api=trace.api_calls.texts("name")[int(every.within[longest])])
         kernel = _kernel(trace, int(every.after[longest]))
@@ -306,26 +303,21 @@ def _findings(
             " {long_ns} of that passed in {long_calls:call} of more than {least_ns}, where a "
             f"launch takes some 5 µs: {{api}}{', the longest before {kernel}' if kernel else ''}."
         )
-    else:
-        saving = call_savings.of_launches(trace, device, int(every.idle_ns[late].sum()))
-    saved_ns = saving.saved_ns if saving else most_ns
     fewer = f"Launch less often: {framework_wording.fewer_launches(trace)}."
     window = int(every.start_ns[longest]), int(every.end_ns[longest])
     return (
         Finding(
-            severity_of_part(saved_ns, most_ns, span_ns) or "info",
+            # gpu-idle says what to do, and what that wins.
+            "info",
             template,
             _LONG_CALLS if few else fewer,
-            saved_ns,
+            most_ns,
             gpu_subject(trace, device),
             Evidence(values, "calls", {"api": names[most_exposed]}, *window),
-            share_pct(saved_ns, span_ns),
+            share_pct(most_ns, span_ns),
             CAUSE_NAMES[LAUNCH_LATE],
             lost_time.lost_in(every, long.part if few else late),
             general=not few,
-            saving="about" if saving else "at-most",
-            edit=saving.edit if saving else None,
-            error_ns=saving.error_ns if saving else None,
         ),
     )
 

@@ -18,16 +18,13 @@ from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.long_launches import long_launches
-from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
-from traceview.facts.savings import call_savings
-from traceview.facts.savings.call_savings import CallSaving
 from traceview.facts.steps.steps import steps, steps_ahead
 from traceview.findings import Evidence, Finding, share_pct
 from traceview.rules.gpus import gpu_name, gpu_subject
-from traceview.tables import Cell, Mask
+from traceview.tables import Cell
 from traceview.trace import Trace
 from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
 
@@ -127,8 +124,6 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         template += " It sits idle for {idle_ns} because of that."
         values["idle_ns"] = idle_ns
     copies, action = _advice(trace, device, verdict, values)
-    saving = _saving(trace, device, verdict, own)
-    saved_ns = saving.saved_ns if saving else idle_ns
     template += (
         f"{copies} Operations wait {{queue_wait_median_ns}} in the queue (median), and at most "
         f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} "
@@ -140,38 +135,17 @@ def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Find
         "info",
         template,
         action,
-        saved_ns,
+        idle_ns,
         gpu_subject(trace, device),
         Evidence(values, "devices", shown, *_window(trace, device, verdict)),
-        share_pct(saved_ns, span_ns) if saved_ns else None,
-        work=lost_time.lost_in(every, own) if saved_ns else None,
-        saving="about" if saving else "at-most",
-        edit=saving.edit if saving else None,
-        error_ns=saving.error_ns if saving else None,
+        share_pct(idle_ns, span_ns) if idle_ns else None,
+        work=lost_time.lost_in(every, own) if idle_ns else None,
     )
 
 
 def _words_of(cause: int) -> str:
     """What follows `sits idle for 20 % of the time, mostly`."""
     return CAUSES[cause].idle or CAUSES[cause].lost
-
-
-def _saving(trace: Trace, device: int, verdict: str, own: Mask) -> CallSaving | None:
-    """What the program gains by the remedy; `own` are the gaps of the verdict's cause.
-
-    None where the remedy is to look for what else the CPU does.
-    """
-    every = gaps(trace)
-    if verdict == "sync-drained":
-        calls = groups.different(waits(trace).call[every.wait[own]])
-        return call_savings.of_waits(trace, calls)
-    if verdict != "launch-bound" or waits_for_data(trace, device):
-        return None
-    if holds_up(trace, device):
-        return call_savings.of_long_launches(trace, long_launches(trace)[device].calls)
-    if does_other_work(trace, device) or waits_for_results(trace, device):
-        return None
-    return call_savings.of_launches(trace, device, int(every.idle_ns[own].sum()))
 
 
 def holds_up(trace: Trace, device: int) -> bool:

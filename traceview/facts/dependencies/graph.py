@@ -103,9 +103,10 @@ class Dependencies:
     """The graph of a recording, or of the part that was launched in a window of time.
 
     Items 0 to `calls` - 1 are the rows `call` of api_calls, by thread and start, `thread` that of
-    each; the others are the rows `operation` of operations. `own_ns` is how long an item takes once
-    all that it waits for is done. `begin` are the edges that an item begins behind, `finish` those
-    that a call returns behind. `launch` is the call that launched each operation, −1 if unknown.
+    each and `does` its kind; the others are the rows `operation` of operations. `own_ns` is how
+    long an item takes once all that it waits for is done. `begin` are the edges that an item begins
+    behind, `finish` those that a call returns behind. `launch` is the call that launched each
+    operation, −1 if unknown.
     """
 
     calls: int
@@ -113,6 +114,7 @@ class Dependencies:
     operation: RowNumbers
     item_of_call: RowNumbers
     thread: Array
+    does: Array
     start_ns: Integers
     end_ns: Integers
     own_ns: Integers
@@ -273,6 +275,7 @@ class _Builder:
             self.operation,
             self.item_of_call,
             self.thread,
+            self.does,
             self.start,
             self.end,
             own,

@@ -16,12 +16,17 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
+from traceview.facts.operations.cuda_api import CallKind
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 
 LONG = 10
 """Times the median from which on a call or a pause has another reason than a launch: the first
 launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/data/launches)."""
+LONG_NS = 1_000_000
+"""A thread that stays longer in a call or outside of calls does something other than launch: see
+facts.idle.causes.OWN_WORK_NS."""
+_OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP)
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
 
@@ -112,10 +117,11 @@ class Changed:
     def launch_at_once(self, operation: Array, group: Array) -> None:
         """The operations of each group are launched by its first call, as by one CUDA graph.
 
-        All that the launching threads did between the first and the last launch of a group goes,
-        but for waits: they wait as long.
+        The ordinary work of launching between the first and the last launch of a group goes. Waits
+        stay, and so do allocations, loads of code, and calls and pauses longer than `LONG_NS`.
         """
         graph = self.graph
+        does, calls = graph.does, slice(0, graph.calls)
         launch = graph.begin.kind == Edge.LAUNCH
         call_of = np.full(len(graph), -1, np.int64)
         call_of[graph.begin.of[launch]] = graph.begin.on[launch]
@@ -133,9 +139,13 @@ class Changed:
         start = graph.start_ns[: graph.calls]
         at = np.searchsorted(begins, start, side="right") - 1
         between = threads & (at >= 0) & (start <= ends[np.maximum(at, 0)]) & ~leader
-        others = np.flatnonzero(between)
-        self.own_ns[others] = 0
-        self.scale_pause(others, 0.0)
+        between &= ~np.isin(does, _OTHER_WORK)
+        self.own_ns[np.flatnonzero(between & (self.own_ns[calls] <= LONG_NS))] = 0
+        edges = graph.begin
+        pause = np.isin(edges.kind, (Edge.THREAD, Edge.HAND_OVER))
+        pause &= (self.begin_ns > 0) & (self.begin_ns <= LONG_NS)
+        pause[pause] = between[edges.of[pause]]
+        self.begin_ns[pause] = 0
         chosen = self._of(graph.begin, operation) & launch
         self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], graph.latency_ns)
         follows = self._of(graph.begin, operation) & (graph.begin.kind == Edge.STREAM)

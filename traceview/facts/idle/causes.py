@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.dependencies import blame
+from traceview.facts.dependencies import blame, replay
 from traceview.facts.dependencies.blame import Part
 from traceview.facts.dependencies.graph import Dependencies, build, dependencies
 from traceview.facts.idle import lost_work
@@ -54,7 +54,7 @@ from traceview.vocabulary import causes
 
 LAZY_LOAD_NS = 200_000
 """A first launch that lasts longer than this loads code; later launches take some 5 µs."""
-OWN_WORK_NS = 1_000_000
+OWN_WORK_NS = replay.LONG_NS
 """A thread that stays longer outside of CUDA, or in one call, does something other than launch.
 From the return of `loss.item()` to the first launch of the next step the Python of a training loop
 takes 0.2 to 0.5 ms, and the GPU does not sit idle for it where nothing waits (measured with and
