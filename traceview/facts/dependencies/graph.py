@@ -27,13 +27,14 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, intervals
 from traceview.compiled import library
 from traceview.facts.operations import operations as work
 from traceview.facts.operations.blocking_calls import waits
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.joins import match
 from traceview.facts.queue import queue_full
+from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.trace import Trace, fact_without_ranges
@@ -154,6 +155,17 @@ class Dependencies:
         return row_numbers(items[order])
 
 
+@record
+class Walked:
+    """Walks from operations (rows) back to the begin of the idle time before them.
+
+    `idle` is the idle time of any GPU: calls outside of it are beyond all walks.
+    """
+
+    operation: RowNumbers
+    idle: Intervals
+
+
 @fact_without_ranges
 def dependencies(trace: Trace) -> Dependencies:
     """The graph of the whole recording."""
@@ -164,13 +176,13 @@ def build(
     trace: Trace,
     since_ns: int | None = None,
     until_ns: int | None = None,
-    only: RowNumbers | None = None,
+    walked: Walked | None = None,
 ) -> Dependencies:
     """The graph of the calls from `since_ns` to before `until_ns`, and of what they launched.
 
-    With `only` no other operations than these have edges, for walks that begin at them.
+    With `walked` it has what those walks can reach.
     """
-    return _Builder(trace, since_ns, until_ns, only).graph()
+    return _Builder(trace, since_ns, until_ns, walked).graph()
 
 
 @record
@@ -205,13 +217,17 @@ class _Builder:
         trace: Trace,
         since_ns: int | None,
         until_ns: int | None,
-        only: RowNumbers | None,
+        walked: Walked | None,
     ) -> None:
         self.trace = trace
         calls, ops = api_calls(trace), work.operations(trace)
-        rows = np.arange(len(calls))
         inside = _between(calls.start_ns, since_ns, until_ns)
-        rows = rows if inside is None else rows[inside]
+        reached = inside
+        if walked:
+            reached = intervals.overlap(walked.idle, calls.start_ns, calls.end_ns) > 0
+            launching = ops.call[walked.operation]
+            reached[launching[launching >= 0]] = True
+        rows = np.arange(len(calls)) if reached is None else np.flatnonzero(reached)
         rows = rows[groups.order_of(picked(calls.thread, rows))]
         thread, end = picked(calls.thread, rows), picked(calls.end_ns, rows)
         opens = groups.opens(thread)
@@ -231,11 +247,9 @@ class _Builder:
             assert known is not None
             chosen = np.flatnonzero(np.where(ops.call >= 0, launched >= 0, known))
         self.operation = row_numbers(chosen)
-        self.wanted = np.ones(len(chosen), bool)
-        if only is not None:
-            wanted = np.zeros(len(ops), bool)
-            wanted[only] = True
-            self.wanted = wanted[chosen]
+        self.wanted = np.full(len(chosen), walked is None)
+        if walked:
+            self.wanted[walked.operation] = True
         self.ops = ops
         self.launch = picked(launched, chosen).astype(np.int32)
         self.calls = len(self.call)
@@ -243,12 +257,10 @@ class _Builder:
         self.end = np.concatenate([calls.end_ns[self.call], ops.end_ns[chosen]])
         self.stream, self.process = ops.stream[chosen], picked(ops.process, chosen)
         self.op_start, self.op_end = self.start[self.calls :], self.end[self.calls :]
-        none = np.iinfo(np.int64).min
-        self.launched_ns = (
-            np.where(self.launch >= 0, self.start[np.maximum(self.launch, 0)], none)
-            if self.calls
-            else np.full(len(chosen), none)
-        )
+        self.launched_ns = np.full(len(chosen), np.iinfo(np.int64).min)
+        call = picked(ops.call, chosen)
+        by_call = np.flatnonzero(call >= 0)
+        self.launched_ns[by_call] = calls.start_ns[call[by_call]]
         self.of: list[Array] = []
         self.on: list[Array] = []
         self.lag: list[Array] = []
@@ -325,6 +337,9 @@ class _Builder:
 
     def _nodes(self, expected: Array) -> None:
         """Edges between nodes of one graph launch on different streams."""
+        launched = self.launch[self.launch >= 0]
+        if not len(launched) or np.bincount(launched).max() < 2:
+            return
         order = np.lexsort((self.op_start, self.launch))
         same = (self.launch[order][1:] == self.launch[order][:-1]) & (self.launch[order][1:] >= 0)
         if not same.any():

@@ -19,7 +19,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.dependencies import blame, replay
 from traceview.facts.dependencies.blame import Part
-from traceview.facts.dependencies.graph import Dependencies, build, dependencies
+from traceview.facts.dependencies.graph import Dependencies, Walked, build, dependencies
 from traceview.facts.idle import lost_work
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
@@ -128,14 +128,17 @@ def idle_parts(trace: Trace) -> blame.IdleParts:
 
 @fact_without_ranges
 def idle_graph(trace: Trace) -> Dependencies:
-    """The graph that gaps are walked back along.
-
-    That of a long recording of one GPU has only what the work that ended a gap waited for.
-    """
-    ops, after = operations(trace), gap_bounds(trace).after
-    if len(ops) <= WHOLE_GRAPH or len(operations_by_device(trace)) > 1:
+    """The graph that gaps are walked back along; of a long recording what such walks can reach."""
+    ops, gaps = operations(trace), gap_bounds(trace)
+    if len(ops) <= WHOLE_GRAPH:
         return dependencies(trace)
-    return build(trace, only=row_numbers(after))
+    idle = intervals.union(gaps.start_ns, gaps.end_ns)
+    ends = np.zeros(len(ops), bool)
+    ends[gaps.after] = True
+    if len(operations_by_device(trace)) > 1:
+        # What one GPU waited for may have run on another.
+        ends |= intervals.overlap(idle, ops.start_ns, ops.end_ns) > 0
+    return build(trace, walked=Walked(row_numbers(np.flatnonzero(ends)), idle))
 
 
 _IN_CALLS = (Part.LAUNCH, Part.CALL, Part.TAIL)
