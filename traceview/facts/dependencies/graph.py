@@ -302,41 +302,45 @@ class _Builder:
 
     def _operations(self) -> None:
         by_stream = groups.order_of(self.stream)
-        previous = np.full(len(by_stream), -1, np.int64)
-        previous[by_stream[1:]] = np.where(
+        behind = np.full(len(by_stream), -1, np.int64)
+        behind[by_stream[1:]] = np.where(
             groups.opens(self.stream[by_stream])[1:], -1, by_stream[:-1]
         )
-        self.previous = previous
-        behind = previous >= 0
-        since = self.op_start - self.op_end[np.maximum(previous, 0)]
-        launched = self.launch >= 0
-        held = self.op_start - self.launched_ns
-        with np.errstate(over="ignore"):
-            idle = launched & (~behind | (self.op_end[np.maximum(previous, 0)] < self.launched_ns))
-        first = np.ones(len(previous), bool)
-        first[1:] = self.launch[1:] != self.launch[:-1]
+        of = np.flatnonzero(self.wanted)
+        on, start, launched_ns = behind[of], self.op_start[of], self.launched_ns[of]
+        follows, launched = on >= 0, self.launch[of] >= 0
+        free_ns = np.where(follows, self.op_end[np.maximum(on, 0)], _NEVER)
+        held = start - launched_ns
+        idle = launched & (free_ns < launched_ns)
+        first = np.ones(len(of), bool)
+        first[1:] = self.launch[of[1:]] != self.launch[of[1:] - 1]
         sample = idle & first & (held < 10 * LATENCY_NS) & (held >= 0)
         self.latency = _usual(held[sample], LATENCY_NS)
         # Work that came no later than its launch takes does not show the pitch of its stream.
-        queued = behind & launched & ~idle & (held > self.latency)
+        queued = follows & launched & ~idle & (held > self.latency)
+        since = start - free_ns
         self.pitch = _usual(since[queued & (since <= 2 * PITCH_NS) & (since >= 0)], PITCH_NS)
-        rows = np.flatnonzero(behind & self.wanted)
+        rows = np.flatnonzero(follows)
         lag = np.full(len(rows), self.pitch)
         # Work launched on an idle stream did not wait for it.
-        self.add(rows + self.calls, previous[rows] + self.calls, lag, Edge.STREAM, idle[rows])
-        rows = np.flatnonzero(launched & self.wanted)
-        call = self.launch[rows]
+        self.add(of[rows] + self.calls, on[rows] + self.calls, lag, Edge.STREAM, idle[rows])
+        rows = np.flatnonzero(launched)
         lag = np.full(len(rows), self.latency)
-        self.add(rows + self.calls, call, lag, Edge.LAUNCH)
-        stream = behind & ~idle
-        expected = np.where(stream, self.op_end[np.maximum(previous, 0)] + self.pitch, _NEVER)
-        expected = np.maximum(expected, np.where(launched, self.launched_ns + self.latency, _NEVER))
-        self._nodes(expected)
+        self.add(of[rows] + self.calls, self.launch[of[rows]], lag, Edge.LAUNCH)
+        expected = np.full(len(self.operation), _NEVER)
+        stream = np.where(follows & ~idle, free_ns + self.pitch, _NEVER)
+        launch = np.where(launched, launched_ns + self.latency, _NEVER)
+        expected[of] = np.maximum(stream, launch)
+        if len(of) == len(self.operation):
+            self._nodes(expected)
         self._events(expected)
         self._held(expected)
 
     def _nodes(self, expected: Array) -> None:
-        """Edges between nodes of one graph launch on different streams."""
+        """Edges between nodes of one graph launch on different streams.
+
+        Walks do without: what ended last before a gap is where they end.
+        """
         launched = self.launch[self.launch >= 0]
         if not len(launched) or np.bincount(launched).max() < 2:
             return
@@ -356,7 +360,7 @@ class _Builder:
         rows = np.flatnonzero(~begins)
         of, on = order[rows], before[rows]
         fits = (self.stream[of] != self.stream[on]) & (self.op_end[on] <= self.op_start[of])
-        fits &= self.wanted[of] & (self.op_end[on] + self.pitch > expected[of])
+        fits &= self.op_end[on] + self.pitch > expected[of]
         of, on = of[fits], on[fits]
         self.add(of + self.calls, on + self.calls, np.full(len(of), self.pitch), Edge.GRAPH)
         expected[of] = self.op_end[on] + self.pitch
@@ -733,4 +737,5 @@ def _usual(values: Array, otherwise: int) -> int:
     Among short kernels launched one by one most starts are late by their launch, so that a median
     would take that for the pitch of the stream.
     """
-    return int(np.quantile(values, 0.1)) if len(values) else otherwise
+    place = len(values) // 10
+    return int(np.partition(values, place)[place]) if len(values) else otherwise
