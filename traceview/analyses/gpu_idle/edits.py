@@ -11,9 +11,8 @@ import numpy as np
 from traceview import groups
 from traceview.facts.dependencies.blame import Part
 from traceview.facts.dependencies.forecast import model
-from traceview.facts.dependencies.graph import dependencies
 from traceview.facts.dependencies.replay import Changed
-from traceview.facts.idle.causes import idle_parts
+from traceview.facts.idle.causes import idle_graph, idle_parts
 from traceview.facts.idle.gap_bounds import gap_bounds
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.lines import IdleSamples
@@ -145,7 +144,7 @@ def _calls_in(trace: Trace, rows: Array) -> Array:
 
 def _parts_in(trace: Trace, rows: Array, kinds: tuple[Part, ...]) -> tuple[Array, Integers]:
     """The API calls of the parts of gaps of these kinds, and the row of gaps that each is in."""
-    every, parts, graph = gaps(trace), idle_parts(trace), dependencies(trace)
+    every, parts, graph = gaps(trace), idle_parts(trace), idle_graph(trace)
     own = np.flatnonzero(np.isin(parts.kind, kinds) & groups.isin(parts.gap, every.gap[rows]))
     device = gap_bounds(trace).device[parts.gap[own]]
     row = np.full(len(own), -1, np.int64)
