@@ -20,7 +20,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.dependencies import graph as dependencies
-from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
+from traceview.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.facts.operations.cuda_api import api_calls
 from traceview.facts.operations.operations import operations
@@ -193,6 +193,9 @@ class Model:
         """
         graph, edges = self.graph, self.graph.begin
         inferred = np.isin(edges.kind, list(_GUESSED)) & (edges.on >= 0)
+        # Work that began at once when other work ended, and had to wait for an event, waited for it.
+        since_ns = graph.start_ns[edges.of] - graph.end_ns[edges.on]
+        inferred &= (edges.kind != Edge.EVENT) | (since_ns > NEAR_NS)
         held = np.zeros(len(graph), bool)
         held[edges.of[inferred]] = True
         rows = np.flatnonzero(held[edges.of] & (edges.on >= 0))

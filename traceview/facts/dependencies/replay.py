@@ -26,7 +26,7 @@ launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/dat
 LONG_NS = 1_000_000
 """A thread that stays longer in a call or outside of calls does something other than launch: see
 facts.idle.causes.OWN_WORK_NS."""
-_OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD, CallKind.LOOK_UP)
+_OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD)
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
 
