@@ -1,4 +1,4 @@
-"""Replayed forecasts beside what remedies won, alone and together, on an H200 (docs/accuracy.md)."""
+"""Replayed forecasts beside what remedies won, alone and together (docs/accuracy.md)."""
 
 from __future__ import annotations
 

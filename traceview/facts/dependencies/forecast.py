@@ -193,7 +193,7 @@ class Model:
         """
         graph, edges = self.graph, self.graph.begin
         inferred = np.isin(edges.kind, list(_GUESSED)) & (edges.on >= 0)
-        # Work that began at once when other work ended, and had to wait for an event, waited for it.
+        # Work that had to wait for an event, and began when other work ended, waited for that.
         since_ns = graph.start_ns[edges.of] - graph.end_ns[edges.on]
         inferred &= (edges.kind != Edge.EVENT) | (since_ns > NEAR_NS)
         held = np.zeros(len(graph), bool)
