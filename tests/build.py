@@ -42,7 +42,7 @@ from traceview.tables import Column
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import KERNELS_TABLE, packed
-from traceview.trace.schema.program import KERNEL_CODE
+from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]
 HOST = 1

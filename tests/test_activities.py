@@ -3,8 +3,8 @@
 import pytest
 
 from traceview.ranks.figures import Place
-from traceview.ranks.result.findings import activity_of_rank
-from traceview.render.base.colors import TIMELINE
+from traceview.ranks.job_findings import activity_of_rank
+from traceview.render.base.code import TIMELINE
 from traceview.vocabulary.activities import ACTIVITY_NAMES
 
 OF_SAMPLES = sorted({*ACTIVITY_NAMES} - {"off-cpu"})

@@ -11,9 +11,9 @@ from tests.build import Export
 from traceview.bench.tuning import TuningCache
 from traceview.headless import client
 from traceview.outputs import cache_folder, private_file
-from traceview.recorders import export as exports
+from traceview.recorders import nsys as exports
 from traceview.trace.load import load
-from traceview.trace.scrub.environment import remove_environment
+from traceview.trace.scrub.facts import remove_environment
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

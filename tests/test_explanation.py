@@ -5,7 +5,7 @@ import pytest
 from traceview.analyses import ALL
 from traceview.errors import InputError
 from traceview.explanation import explained, explanations
-from traceview.render.terminal.explanation import render_explanation
+from traceview.render.explanation import render_explanation
 
 
 @pytest.mark.parametrize("explanation", explanations(), ids=lambda each: each.name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
 from traceview import groups
-from traceview.tables import parts
+from traceview.tables import arrays
 
 small = st.integers(-3, 5)
 wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])
@@ -113,7 +113,7 @@ def test_rows_in_the_order_of_small_numbers(values):
 def test_the_order_of_rows_is_seen_across_parts(pairs, rows_each):
     keys = [np.array([pair[i] for pair in pairs], np.int64) for i in range(2)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parts, "_PART", rows_each)
+        patched.setattr(arrays, "_PART", rows_each)
         assert groups.in_order(*keys) == (pairs == sorted(pairs))
         counted = groups.frequencies(keys[0] + 3, 9)
     assert counted.tolist() == [sum(each == n - 3 for each, _ in pairs) for n in range(9)]

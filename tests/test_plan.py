@@ -7,10 +7,10 @@ import pytest
 
 from tests.facts.dependencies.test_savings import program, steady
 from traceview.analyses.base import Result
+from traceview.facts import savings
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed
-from traceview.facts.operations.operations import operations
-from traceview.facts.savings import gains
+from traceview.facts.operations import operations
 from traceview.findings import Finding
 from traceview.ranking import plan, ranked
 from traceview.render.report.document import plan_text
@@ -33,7 +33,7 @@ def planned(trace, **edits):
 
 def faster(trace, factor):
     less = (operations(trace).duration_ns[steady(trace)] * (1 - 1 / factor)).astype(np.int64)
-    return gains.of_operations(trace, steady(trace), less).edit
+    return savings.of_operations(trace, steady(trace), less).edit
 
 
 def launches_at_once(changed: Changed) -> None:

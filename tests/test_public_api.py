@@ -17,7 +17,7 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.ranks.jobs import Shape, a_job
 from tests.render.report.test_html import Page
 from traceview.analyses.base import Result
-from traceview.api import reports
+from traceview.api import traces
 from traceview.errors import InputError, OutputExistsError, ToolNotFoundError
 from traceview.findings import Evidence, Finding, Subject
 from traceview.tables import Column, Table
@@ -110,7 +110,7 @@ def test_importing_traceview_or_asking_for_help_loads_no_numpy():
 
 
 def test_analyze_has_real_keyword_arguments():
-    hints = typing.get_type_hints(traceview.analyze, {**vars(reports), **typing_names()})
+    hints = typing.get_type_hints(traceview.analyze, {**vars(traces), **typing_names()})
     assert hints["return"] is traceview.Report
     assert "kwargs" not in hints
     for name in set(hints) - {"return"}:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from traceview.api.edits import what_if
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
-    from traceview.api.reports import analyze, analyze_ranks
-    from traceview.api.traces import convert, export, load, scrub
+    from traceview.api.traces import analyze, analyze_ranks, convert, export, load, scrub
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
     from traceview.edits.answer import WhatIfReport
@@ -83,8 +82,7 @@ _HOMES = {
     "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),
-    "traceview.api.reports": ("analyze", "analyze_ranks"),
-    "traceview.api.traces": ("convert", "export", "load", "scrub"),
+    "traceview.api.traces": ("analyze", "analyze_ranks", "convert", "export", "load", "scrub"),
     "traceview.bench.operation": ("Operation",),
     "traceview.comparison.comparison": ("RunComparison",),
     "traceview.findings": ("Finding",),

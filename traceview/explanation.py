@@ -6,11 +6,12 @@ import inspect
 import sys
 
 from traceview.analyses import ALL
-from traceview.analyses.base import Analysis, TableSpec
+from traceview.analyses.base import Analysis
 from traceview.analyses.verdict import SCOREBOARD, Verdict, scoreboard, verdict
 from traceview.analyses.verdict.verdict import limit_of
 from traceview.errors import InputError, suggestion
 from traceview.records import record
+from traceview.tables import TableSpec
 from traceview.trace.schema import TABLES
 
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from traceview.compiled import library
 from traceview.compiled.library import address
 from traceview.tables import MOST_ROWS, Array, Integers, Mask, RowNumbers, row_numbers
-from traceview.tables.parts import in_order as in_order
-from traceview.tables.parts import overlapping_parts as overlapping_parts
-from traceview.tables.parts import parts as parts
+from traceview.tables.arrays import in_order as in_order
+from traceview.tables.arrays import overlapping_parts as overlapping_parts
+from traceview.tables.arrays import parts as parts
 
 NO_ROWS = np.zeros(0, np.int32)
 _FEW = 4

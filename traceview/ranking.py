@@ -17,7 +17,7 @@ from traceview.analyses import trace_health
 from traceview.analyses.base import Result, Skipped
 from traceview.facts.dependencies.forecast import Model
 from traceview.facts.dependencies.replay import Edit
-from traceview.facts.steps.warm_up import steady_operations
+from traceview.facts.steps.steps import steady_operations
 from traceview.findings import (
     LOW,
     SEVERITIES,

@@ -13,15 +13,15 @@ import numpy as np
 from traceview import analyses as registered
 from traceview import display, stages
 from traceview.analyses.base import Analysis, Failed
-from traceview.analyses.lost_time import time_of
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.parts import loop_times
+from traceview.analyses.wording import time_of
 from traceview.errors import InputError, suggestion
+from traceview.facts import copies, kernel_classes, launches
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.idle import causes, gaps
-from traceview.facts.kernel_labels import kernel_labels
-from traceview.facts.operations import blocking_calls, concurrency, copies, exposure, kernel_classes
-from traceview.facts.queue import queue_full, queue_wait_ns
+from traceview.facts.kernel_classes import kernel_labels
+from traceview.facts.launches import queue_full, queue_wait_ns
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
@@ -35,11 +35,11 @@ THREADS = 2
 STARTED_WITH_STEPS: tuple[Fact[object], ...] = (
     causes.idle_parts,
     causes.find_drains,
-    concurrency.shared_ns,
+    copies.shared_ns,
     queue_wait_ns,
-    exposure.compute_time,
+    copies.compute_time,
     queue_full,
-    blocking_calls.waits,
+    launches.waits,
     kernel_labels,
     gaps.busy_by_process,
     copies.outer_migrations,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from traceview.errors import InputError
 
 if TYPE_CHECKING:
-    from traceview.headless.signatures.notation import Value
+    from traceview.headless.signatures import Value
     from traceview.inspect.target_report import PtxReport
 
 __all__ = ["assert_kernel", "assert_widths"]
@@ -52,7 +52,7 @@ def assert_kernel(
     from dataclasses import replace
 
     from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures.notation import as_written
+    from traceview.headless.signatures import as_written
     from traceview.inspect.expectations import judge, parse_all, unmet
     from traceview.inspect.target_report import inspect_function, inspect_target
 

@@ -23,7 +23,7 @@ import torch
 
 from kernels import flash_attention, flash_attention_backward, low_precision_matmul, matmul
 from traceview.bench import benchmark
-from traceview.bench.correctness import compare, flatten
+from traceview.bench.case import compare, flatten
 
 Run = Callable[[], Any]
 

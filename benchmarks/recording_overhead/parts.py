@@ -27,12 +27,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceview.errors import TraceviewError
-from traceview.recorders import gathering
 from traceview.recorders.nsys import ATTEMPTS, find
 from traceview.recorders.options import (
     Abilities,
     RecordOptions,
     abilities,
+    environment,
     profile_command,
 )
 
@@ -133,12 +133,12 @@ def run(way: str, steps: int, able: Abilities | None) -> dict[str, float]:
             "--steps",
             str(steps),
         ]
-        added = gathering.environment(options, Path(folder, "gathered"), sample_python=sample)
+        added = environment(options, Path(folder, "gathered"), sample_python=sample)
         if able and way != PLAIN:
             command = profile_command(find(), able, options, Path(folder, "out"), command)
-        environment = {**os.environ, **added, "TMPDIR": folder}
+        variables = {**os.environ, **added, "TMPDIR": folder}
         for _ in range(ATTEMPTS):
-            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            done = subprocess.run(command, capture_output=True, text=True, env=variables)
             lines = [line for line in done.stdout.splitlines() if line.startswith(FIGURES)]
             if lines:
                 break

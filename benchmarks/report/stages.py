@@ -75,7 +75,7 @@ def measure(path: str) -> dict[str, Any]:
         from traceview import report
         from traceview.analyses import ALL
         from traceview.memory import keep_freed_memory
-        from traceview.render.terminal.screen import render_screen
+        from traceview.render.screen import render_screen
 
         keep_freed_memory()
     with clock.stage("read"):

@@ -7,8 +7,8 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.communication.analysis import ANALYSIS, known_rates
-from traceview.facts.collectives.transfers import kind_of_kernel
+from traceview.analyses.communication import ANALYSIS, known_rates
+from traceview.facts.collectives import kind_of_kernel
 from traceview.findings import Subject
 from traceview.tables import NULL
 

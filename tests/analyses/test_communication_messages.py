@@ -7,8 +7,8 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.facts.collectives.transfers import transfers
+from traceview.analyses.communication import ANALYSIS
+from traceview.facts.collectives import transfers
 
 KERNELS = {
     "ncclAllReduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from tests.build import Export
-from traceview.analyses import framework_wording as wording
-from traceview.facts.operations.frameworks import terms
+from traceview.analyses import wording as wording
+from traceview.facts.kernel_classes import terms
 
 FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),

@@ -6,9 +6,8 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.memory.analysis import ANALYSIS
-from traceview.facts.memory.growth import growth_of
-from traceview.facts.memory.levels import running_level
+from traceview.analyses.memory import ANALYSIS
+from traceview.facts.memory import growth_of, running_level
 
 US, MB = 1000, 1_000_000
 

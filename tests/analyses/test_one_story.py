@@ -14,8 +14,8 @@ from tests.places import DATA, REPOSITORY
 from traceview import intervals
 from traceview.analyses.base import Result
 from traceview.analyses.verdict.parts import steady_parts
-from traceview.comparison.extraction.parts import AT_START, idle_parts
-from traceview.comparison.extraction.window import run_window, window_work
+from traceview.comparison.parts import AT_START, idle_parts
+from traceview.comparison.window import run_window, window_work
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace

@@ -8,9 +8,9 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.base import Skipped
-from traceview.analyses.roofline.analysis import ANALYSIS
-from traceview.analyses.roofline.points import RooflinePoint
-from traceview.facts.work.declarations import declaration
+from traceview.analyses.roofline import ANALYSIS
+from traceview.analyses.roofline_points import RooflinePoint
+from traceview.facts.work.from_ranges import declaration
 from traceview.facts.work.kernel_work import DECLARED, MEASURED, PTX
 from traceview.facts.work.peaks import Peak
 from traceview.findings import Subject

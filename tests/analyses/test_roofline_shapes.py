@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.analyses.roofline import analysis
+from traceview.analyses import roofline
 from traceview.trace.load import load
 
 ONE_PRODUCT = 2 * 4096 * 2048 * 8192
@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def rows(unpack):
-    return list(analysis.compute(load(unpack("shapes"))).tables["kernels"].rows())
+    return list(roofline.compute(load(unpack("shapes"))).tables["kernels"].rows())
 
 
 def test_products_have_the_flop_of_their_shapes(rows):

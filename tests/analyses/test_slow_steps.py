@@ -9,8 +9,8 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.test_steps import MS, figures, loop
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.steps.analysis import ANALYSIS
-from traceview.analyses.steps.reasons import Reason, reason_clause, step_reasons
+from traceview.analyses.steps import ANALYSIS
+from traceview.analyses.steps_findings import Reason, reason_clause, step_reasons
 from traceview.facts.idle.step_parts import COMPUTING, IDLE, OWN_WORK, PARTS
 from traceview.findings import Subject, filled
 from traceview.trace.load import load

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION  # noqa: E402 (needs torch)
 from traceview.bench import BenchRequest, Version, measure  # noqa: E402
-from traceview.bench.correctness import compare, flatten, map_tensors, poison_free_memory  # noqa: E402
+from traceview.bench.case import compare, flatten, map_tensors, poison_free_memory  # noqa: E402
 from traceview.errors import InputError  # noqa: E402
 
 

@@ -167,7 +167,7 @@ def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
 
 def test_a_declared_range_reaches_the_text(monkeypatch):
     from kernels.gelu import OPERATION
-    from traceview.facts.work.declarations import parse_declaration
+    from traceview.facts.work.from_ranges import parse_declaration
 
     texts = []
     push = torch.cuda.nvtx.range_push

@@ -9,7 +9,7 @@ import pytest
 
 import traceview
 from tests.render.example_report import a_long_report, a_report
-from traceview.api.reports import AnalysisOptions
+from traceview.api.traces import AnalysisOptions
 from traceview.cli import run
 from traceview.cli.report import print_summary
 from traceview.timeline.timeline import timeline
@@ -27,7 +27,7 @@ def asked(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(traceview, "load", lambda path: path)
-    monkeypatch.setattr("traceview.api.reports.analyzed", analyze)
+    monkeypatch.setattr("traceview.api.traces.analyzed", analyze)
     return calls
 
 
@@ -68,7 +68,7 @@ def test_tables_are_computed_where_something_shows_them(monkeypatch, tmp_path, o
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(traceview, "load", lambda path: path)
-    monkeypatch.setattr("traceview.api.reports.analyzed", analyze)
+    monkeypatch.setattr("traceview.api.traces.analyzed", analyze)
     assert run(["report", "run.sqlite", *options]) == 0
     assert computed == [shows]
 
@@ -158,7 +158,7 @@ def test_the_timeline_of_a_page_is_drawn_once(monkeypatch, tmp_path, unpack):
         drawn.append(trace.path)
         return timeline(trace, most)
 
-    monkeypatch.setattr("traceview.render.timeline.document.timeline", timeline_of)
+    monkeypatch.setattr("traceview.render.timeline.timeline", timeline_of)
     page = tmp_path / "page.html"
     assert run(["report", str(unpack("mlp_sync")), "--html", str(page)]) == 0
     assert len(drawn) == 1
@@ -169,7 +169,7 @@ def test_a_bug_in_the_timeline_is_reported_once(monkeypatch, tmp_path, capsys, u
     def broken(trace, most):
         raise KeyError("bug")
 
-    monkeypatch.setattr("traceview.render.timeline.document.timeline", broken)
+    monkeypatch.setattr("traceview.render.timeline.timeline", broken)
     path = str(unpack("mlp_sync"))
     assert run(["report", path, "--html", str(tmp_path / "page.html")]) == 1
     said = capsys.readouterr().err
@@ -316,7 +316,7 @@ def test_a_real_recording_restricted_to_a_step_counts_less(unpack, capsys):
 
 def test_all_rows_are_written_where_they_are_asked_for(asked, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
-        "traceview.api.reports.analyzed", lambda *given, **options: a_long_report(10_001)
+        "traceview.api.traces.analyzed", lambda *given, **options: a_long_report(10_001)
     )
     for options, rows in ([], 10_000), (["--all-rows"], 10_001):
         assert run(["report", "run.sqlite", "--json", *options]) == 0

@@ -19,7 +19,7 @@ from tests.ranks.simulated_figures import recordings
 from tests.render.schemas.strictness import validator
 from traceview import cli
 from traceview.ranks.execution import reading
-from traceview.ranks.execution.outcome import attempt
+from traceview.ranks.execution.task import attempt
 
 RANKS = 4
 LATE = 2

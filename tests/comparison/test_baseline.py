@@ -9,8 +9,8 @@ import traceview
 from tests.comparison.runs import run
 from tests.places import DATA
 from traceview.cli import run as run_cli
-from traceview.comparison.extraction import figures_of
 from traceview.comparison.inputs import baseline_text, is_baseline, read_baseline
+from traceview.comparison.run_figures import figures_of
 from traceview.errors import ComparisonRefusedError, OutputExistsError, TraceFormatError
 
 RECORDING = DATA / "mlp_sync.sqlite.xz"

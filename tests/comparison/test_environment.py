@@ -6,7 +6,7 @@ from tests.build import Export
 from tests.comparison.sides import a_part, a_run
 from tests.places import REPOSITORY
 from traceview.comparison.environment import check_comparable, environment_differences
-from traceview.comparison.extraction.environment import environment_of
+from traceview.comparison.run_figures import environment_of
 from traceview.errors import ComparisonRefusedError
 from traceview.trace.load import load
 

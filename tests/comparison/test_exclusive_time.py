@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from traceview import intervals
-from traceview.comparison.extraction.window import exclusive_ns
+from traceview.comparison.window import exclusive_ns
 from traceview.intervals import Intervals
 
 

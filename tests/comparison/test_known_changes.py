@@ -10,7 +10,7 @@ import pytest
 from tests.places import DATA, REPOSITORY, TESTS
 from tests.recordings.test_shipped import PRIVATE
 from traceview.comparison.decomposition import compare_runs
-from traceview.comparison.extraction import figures_of
+from traceview.comparison.run_figures import figures_of
 from traceview.trace.load import load
 
 KEYS = tomllib.loads((TESTS / "comparison" / "keys.toml").read_text())

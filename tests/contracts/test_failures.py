@@ -22,13 +22,13 @@ from traceview.facts.steps.inferred import with_steps
 from traceview.ranks import answer
 from traceview.ranks.answer import job_report
 from traceview.ranks.execution import task
-from traceview.ranks.execution.inputs import RankFile
+from traceview.ranks.execution.task import RankFile
 from traceview.render.markdown import render_markdown
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import report_document
 from traceview.render.report.html import render_html
 from traceview.render.report.text import render_text
-from traceview.render.terminal.screen import render_screen
+from traceview.render.screen import render_screen
 
 RECORDING = DATA / "mlp_sync.sqlite.xz"
 

@@ -6,7 +6,7 @@ import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export, process_id
 from traceview.analyses import ALL, gpu_idle, kernel_share, run_ahead, sync_stalls
-from traceview.facts.operations.operations import first_launches, operations
+from traceview.facts.operations import first_launches, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.steps.steps import steps
 

@@ -16,7 +16,7 @@ from tests.places import REPOSITORY
 from tests.render.schemas.strictness import validator
 from traceview.render.report.document import tiles
 from traceview.render.report.json import render_json
-from traceview.render.terminal.screen import MOST_LINES, render_screen
+from traceview.render.screen import MOST_LINES, render_screen
 from traceview.report import Report
 
 FOREIGN = sorted((REPOSITORY / "tests/data/foreign").glob("*.sqlite.xz"))

@@ -26,7 +26,7 @@ PIECE_BYTES, CALLS_PER_PIECE = 1 << 20, 400
 COUNT = """
 import sys, threading
 import traceview
-from traceview.render.terminal.screen import render_screen
+from traceview.render.screen import render_screen
 
 calls = 0
 

@@ -14,7 +14,7 @@ import pytest
 from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from tests.recorders.fake_nsys import traceview
-from traceview.analyses.steps import analysis
+from traceview.analyses import steps
 from traceview.trace.load import load
 
 WORKLOADS = REPOSITORY / "workloads"
@@ -209,7 +209,7 @@ def recorded_series(torch_and_nvtx, nsys, tmp_path_factory):
     words = ("record", "--backtrace", "none", "run.py", WORKLOADS, json.dumps(RECORDED))
     done = traceview(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
-    return analysis.compute(load(folder / "run.sqlite")).tables
+    return steps.compute(load(folder / "run.sqlite")).tables
 
 
 @pytest.mark.programs

@@ -7,7 +7,7 @@ from tests.build import Export
 from tests.edits.programs import copying, gpu_bound, launch_bound, synchronizing, us
 from tests.oracles.nsys_stats import H200
 from traceview.errors import InputError
-from traceview.facts.work.declarations import declaration
+from traceview.facts.work.from_ranges import declaration
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, find_gaps, join_launches
-from traceview.facts.operations.blocking_calls import Waits
-from traceview.facts.operations.cuda_api import ApiCalls, CallKind
-from traceview.facts.operations.operations import Kind, Operations
+from traceview.facts.launches import Waits
+from traceview.facts.operations import ApiCalls, CallKind, Kind, Operations
 from traceview.tables import Integers
 
 Span = tuple[int, int]

@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.hardware import limits_of, occupancy
-from traceview.hardware.waves import Waves, waves_of
+from traceview.hardware.occupancy import Waves, waves_of
 
 
 @pytest.mark.parametrize(

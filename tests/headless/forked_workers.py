@@ -23,7 +23,7 @@ import pytest
 
 from tests.headless.fork_server import NUMBER
 from traceview.headless import client
-from traceview.headless.request import Request
+from traceview.headless.compile_options import Request
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "TRITON", "CUDA", "XLA_")

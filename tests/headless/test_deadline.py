@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from traceview.headless.request import Deadline
+from traceview.headless.compile_options import Deadline
 
 pytestmark = pytest.mark.programs
 

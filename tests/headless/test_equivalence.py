@@ -6,10 +6,9 @@ import importlib.util
 import pytest
 
 from tests.places import TRITON_KERNELS
-from traceview.headless.change import Change
-from traceview.headless.compile_options import CompileOptions
+from traceview.headless.compile_options import Change, CompileOptions
 from traceview.headless.recompile import Recompiler
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.programs
 

@@ -15,9 +15,8 @@ from tests.headless.fork_server import NUMBER
 from tests.places import TRITON_KERNELS
 from traceview.errors import TraceviewError
 from traceview.headless import client
-from traceview.headless.compile_options import CompileOptions
-from traceview.headless.request import Request
-from traceview.inspect.targets.python import compile_python
+from traceview.headless.compile_options import CompileOptions, Request
+from traceview.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None,

@@ -8,10 +8,9 @@ import pytest
 import traceview
 from traceview.errors import TraceviewError
 from traceview.headless import client
-from traceview.headless.change import Change
-from traceview.headless.compile_options import CompileOptions
+from traceview.headless.compile_options import Change, CompileOptions
 from traceview.headless.recompile import Recompiler, changed_arguments
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 from traceview.ptx.model import Argument
 
 pytestmark = pytest.mark.programs

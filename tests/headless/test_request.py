@@ -2,8 +2,7 @@
 
 import pytest
 
-from traceview.headless.compile_options import CompileOptions
-from traceview.headless.request import Request
+from traceview.headless.compile_options import CompileOptions, Request
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from tests.inspect.rules.written_ptx import need
 from traceview.errors import TraceviewError
 from traceview.findings import Finding
 from traceview.hardware import limits_of
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
 from traceview.headless.recompile import changed_arguments
-from traceview.headless.signatures.notation import argument
-from traceview.inspect.kernel import inspect
+from traceview.headless.signatures import argument
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.recompilations import Recompile
+from traceview.inspect.target_report import inspect
 from traceview.ptx.model import Argument, Compiled
 
 

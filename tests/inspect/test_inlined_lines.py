@@ -5,7 +5,7 @@ import json
 import traceview
 from tests.inspect.retried import allow
 from tests.ptx.compiled_kernels import FILE, HEADER, a_line
-from traceview.inspect.source_text import helper_lines, inlined_text
+from traceview.inspect.kernel_report import helper_lines, inlined_text
 from traceview.ptx.model import Instruction, SourceLine
 from traceview.ptx.parser import parse_ptx
 from traceview.render.kernels.json import render_ptx_json

@@ -7,7 +7,7 @@ from traceview.inspect import launched_widths as module
 from traceview.inspect.launched_widths import LEFT_OUT, main_width, running_widths
 from traceview.ptx.model import Compiled
 from traceview.toolchain import tools as programs
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ptx.compiled_kernels import a_line, an_access
-from traceview.inspect.sass_vs_ptx import differences, stores_of_tensor_maps
-from traceview.ptx.elements_per_thread import elements_per_thread, pointee_bits
+from traceview.inspect.recompilations import differences, stores_of_tensor_maps
+from traceview.ptx.accesses import elements_per_thread, pointee_bits
 from traceview.ptx.model import Argument, Function, Instruction
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.inspect.source_text import excerpts
+from traceview.inspect.kernel_report import excerpts
 from traceview.ptx.model import SourceLine
 
 

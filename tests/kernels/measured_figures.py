@@ -5,7 +5,7 @@ import json
 import torch
 
 import kernels
-from traceview.bench.loading import error_line
+from traceview.bench.operation import error_line
 from traceview.errors import InputError
 
 REFUSED = {

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from traceview.bench import Operation, Version
-from traceview.bench.correctness import clone_tensors, compare, is_modified, reference_outputs
+from traceview.bench.case import clone_tensors, compare, is_modified, reference_outputs
 
 SHAPES = {
     # Nine tiles of rows are a second group of tiles; and nothing is square.

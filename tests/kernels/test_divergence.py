@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 from traceview.toolchain.listings import code_of
 
 pytestmark = pytest.mark.programs

@@ -6,9 +6,9 @@ import pytest
 
 from tests.places import REPOSITORY
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
+from traceview.inspect.target_report import inspect
 from traceview.ptx.model import Access
 
 pytest.importorskip("torch")

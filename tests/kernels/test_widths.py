@@ -4,7 +4,7 @@ import pytest
 
 from tests.places import REPOSITORY
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 from traceview.ptx.accesses import accesses
 from traceview.ptx.parser import parse_ptx
 

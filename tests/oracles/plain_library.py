@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from traceview.compiled import library
-from traceview.trace.kineto.scan.scanner import ScanStop
+from traceview.trace.kineto.scanner import ScanStop
 
 Array = np.ndarray[Any, Any]
 PLAIN: dict[str, Callable[..., Any]] = {}

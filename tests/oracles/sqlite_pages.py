@@ -18,9 +18,8 @@ import numpy.typing as npt
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.tables.packed_texts import PackedTexts
-from traceview.trace.sqlite.columns import DeclinedError, Piece
-from traceview.trace.sqlite.decoder import Chunk, WantedColumn
-from traceview.trace.sqlite.row_reader import Kind
+from traceview.trace.sqlite.page_reader import Chunk, WantedColumn
+from traceview.trace.sqlite.row_reader import DeclinedError, Kind, Piece
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

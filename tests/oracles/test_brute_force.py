@@ -20,11 +20,11 @@ from tests.examples import examples
 from tests.export_file import SCHEMAS
 from tests.oracles import brute_force
 from traceview.analyses import memory_copies, run_ahead
+from traceview.analyses import sync_stalls as sync_stalls
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.analyses.sync_stalls import analysis as sync_stalls
 from traceview.facts.idle.gaps import gaps
-from traceview.facts.waits.stalls import stalls
+from traceview.facts.waits import stalls
 from traceview.tables import Table
 from traceview.trace import Selection, Trace
 from traceview.trace.load import load

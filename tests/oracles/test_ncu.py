@@ -13,7 +13,7 @@ import pytest
 
 from tests.places import DATA
 from traceview.analyses.wave_quantization import analysis
-from traceview.facts.waves.configurations import configurations
+from traceview.facts.launch_configurations import configurations
 from traceview.hardware import limits_of, occupancy
 from traceview.trace.load import load
 

@@ -9,7 +9,7 @@ from tests.inspect.rules.written_ptx import ARCHES
 from tests.oracles.other_ptx_readers import need_pyptx, opcodes_line_by_line, opcodes_of_pyptx
 from tests.places import TRITON_KERNELS
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 from traceview.ptx.accesses import accesses, instruction_mix, tensor_ops
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx

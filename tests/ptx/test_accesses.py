@@ -3,8 +3,8 @@
 import pytest
 
 from traceview.ptx.accesses import FAMILIES, TensorOp, accesses, instruction_mix, tensor_ops
+from traceview.ptx.lexer import family
 from traceview.ptx.model import SourceLine
-from traceview.ptx.opcodes import family
 from traceview.ptx.parser import parse_ptx
 
 

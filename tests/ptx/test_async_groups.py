@@ -2,11 +2,11 @@
 
 import pytest
 
-from traceview.ptx.async_groups import async_waits
+from traceview.ptx.accesses import async_waits
 from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.parser import parse_ptx
+from traceview.ptx.ttgir.operations import pipeline_buffers
 from traceview.ptx.ttgir.parser import parse_ttgir
-from traceview.ptx.ttgir.pipeline_buffers import pipeline_buffers
 
 COPY = "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;"
 MMA = "fma.rn.f32 %f1, %f2, %f3, %f1;"

@@ -4,8 +4,8 @@ import pytest
 
 from tests.ptx.compiled_kernels import HEADER
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.target import kernels_of
-from traceview.ptx.demangle import plain_name, short_name
+from traceview.inspect.targets import kernels_of
+from traceview.ptx.producers import plain_name, short_name
 
 
 @pytest.mark.parametrize(

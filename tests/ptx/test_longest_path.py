@@ -5,10 +5,9 @@ import random
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.accesses import accesses
-from traceview.ptx.addresses.provenance import Provenance
-from traceview.ptx.elements_per_thread import elements_per_thread
-from traceview.ptx.longest_path import Passes, heaviest
+from traceview.ptx.accesses import accesses, elements_per_thread
+from traceview.ptx.addresses.slicing import Provenance
+from traceview.ptx.instruction_mix import Passes, heaviest
 from traceview.ptx.loops import Jump
 from traceview.ptx.model import Function, Instruction
 from traceview.ptx.parser import parse_ptx

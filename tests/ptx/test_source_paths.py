@@ -2,9 +2,9 @@
 
 import pytest
 
+from traceview.ptx.disassembly import parse
 from traceview.ptx.model import SourceLine, source_path
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.sass.disassembly import parse
 from traceview.ptx.stages import stage_lines
 
 PATH = "/home/josé/日本.py"

@@ -10,8 +10,8 @@ from traceview.findings import field_names
 from traceview.ranks.answer import job_facts, job_report
 from traceview.ranks.critical_path import critical_path
 from traceview.ranks.figures import ALL_GATHER, Place, RankCollectives, WorkPart
+from traceview.ranks.job_facts import bus_rate
 from traceview.ranks.matching import match_ranks
-from traceview.ranks.result.group_rows import bus_rate
 from traceview.ranks.tables import TABLES
 
 TRAIN = Place("/job/train.py", 7, "step")

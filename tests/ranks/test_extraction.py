@@ -9,10 +9,10 @@ import pytest
 from tests.build import Export
 from tests.places import DATA
 from traceview import load
-from traceview.facts.collectives.transfers import transfers
+from traceview.facts.collectives import transfers
 from traceview.facts.idle.gaps import busy
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import ALL_REDUCE, KINDS
+from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.vocabulary.causes import CAUSE_NAMES
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -10,10 +10,10 @@ from tests.ranks.hand_made import MS, SLEEP, Call, Made, job, late_in_every_thir
 from traceview import units
 from traceview.ranks.answer import job_facts, job_report
 from traceview.ranks.job import PARTS
+from traceview.ranks.job_facts import loading_in_steps
 from traceview.ranks.lateness import excess
 from traceview.ranks.matching import match_ranks
-from traceview.ranks.result.facts import loading_in_steps
-from traceview.ranks.result.rank_rows import pattern_of
+from traceview.ranks.rank_rows import pattern_of
 from traceview.render.ranks.document import ranked_findings
 
 

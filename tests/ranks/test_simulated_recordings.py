@@ -13,8 +13,8 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
 from tests.ranks.simulated_jobs import with_straggler
 from tests.ranks.simulation import LAUNCH_NS
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.figures import RankFigures
+from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.trace.load import load
 from traceview.vocabulary.causes import CAUSE_NAMES
 

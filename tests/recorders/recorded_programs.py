@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.headless.forked_python import run_script
-from traceview.recorders import gathering
+from traceview.recorders import options
 from traceview.recorders.options import RecordOptions
 
 KERNEL = """
@@ -42,7 +42,7 @@ LINE_OF_DEF = (
 
 def environment(folder: Path, **changes: str) -> dict[str, str]:
     """As `traceview record` sets it, with caches of Triton's and Inductor's beside the folder."""
-    added = gathering.environment(RecordOptions(sync_sites=False, annotate="off"), folder)
+    added = options.environment(RecordOptions(sync_sites=False, annotate="off"), folder)
     caches = {
         "TRITON_CACHE_DIR": str(folder.parent / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "inductor"),

@@ -9,7 +9,7 @@ import pytest
 import traceview
 from tests.headless.forked_python import run_script
 from traceview.errors import OutputExistsError
-from traceview.trace.schema.ranges import OPERATORS
+from traceview.trace.schema import OPERATORS
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow

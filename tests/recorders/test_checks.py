@@ -10,7 +10,7 @@ from traceview.cli.doctor import command
 from traceview.compiled import library
 from traceview.recorders import check_machine
 from traceview.recorders import nsys as nsys_tool
-from traceview.toolchain import processes
+from traceview.toolchain import tools
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 
@@ -20,9 +20,9 @@ def machine(tmp_path, monkeypatch):
     """A machine with nothing but what a test puts there; gives the checks by name."""
     monkeypatch.delenv(nsys_tool.NAMED_BY, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    real_which = processes.shutil.which
+    real_which = tools.shutil.which
     monkeypatch.setattr(
-        processes.shutil, "which", lambda name: None if name == "nsys" else real_which(name)
+        tools.shutil, "which", lambda name: None if name == "nsys" else real_which(name)
     )
     return lambda: {check.name: check for check in check_machine(tmp_path)}
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.recorders import environment
+from traceview.recorders import checks
 
 
 def test_versions_of_the_python_that_runs_the_script():
-    found = environment.python_versions(Path(sys.executable))
+    found = checks.python_versions(Path(sys.executable))
     assert found["python"] == platform.python_version()
     assert found["numpy"] == version("numpy")
 
 
 def test_no_python_no_versions(tmp_path):
-    assert environment.python_versions(None) == {}
-    assert environment.python_versions(fake_nsys.script(tmp_path / "python", "exit 1")) == {}
+    assert checks.python_versions(None) == {}
+    assert checks.python_versions(fake_nsys.script(tmp_path / "python", "exit 1")) == {}
 
 
 def test_the_gpu_and_its_driver(tmp_path, monkeypatch):
@@ -29,9 +29,9 @@ def test_the_gpu_and_its_driver(tmp_path, monkeypatch):
         tmp_path / "nvidia-smi", "echo 'NVIDIA H200, 580.159.04'; echo 'NVIDIA L4, 580'"
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert environment.gpu_versions() == {"gpu": "NVIDIA H200, NVIDIA L4", "driver": "580.159.04"}
+    assert checks.gpu_versions() == {"gpu": "NVIDIA H200, NVIDIA L4", "driver": "580.159.04"}
     fake_nsys.script(tmp_path / "nvidia-smi", "echo 'NVIDIA-SMI has failed, sorry'; exit 9")
-    assert environment.gpu_versions() == {}
+    assert checks.gpu_versions() == {}
 
 
 SMI = """
@@ -57,7 +57,7 @@ def smi(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("smi")
 def test_the_state_of_all_gpus_from_an_old_driver():
-    assert environment.gpu_state("after") == {
+    assert checks.gpu_state("after") == {
         "sm_clock_mhz_after": "1980,345",
         "memory_clock_mhz_after": "3201,3201",
         "power_limit_w_after": "700.00,650.00",
@@ -72,17 +72,17 @@ def test_the_state_of_all_gpus_from_an_old_driver():
 @pytest.mark.parametrize("visible", ["0", "GPU-a"])
 def test_the_state_of_the_gpus_that_the_program_sees(monkeypatch, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    state = environment.gpu_state("before")
+    state = checks.gpu_state("before")
     assert state["sm_clock_mhz_before"] == "1980"
     assert state["power_w_before"] == "174.32"
     assert state["other_processes_before"] == "2"
-    assert "other_processes_before" not in environment.gpu_state("before", processes=False)
+    assert "other_processes_before" not in checks.gpu_state("before", processes=False)
 
 
 @pytest.mark.usefixtures("smi")
 def test_no_gpu_visible_no_state(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert environment.gpu_state("before") == {}
+    assert checks.gpu_state("before") == {}
 
 
 @pytest.mark.parametrize(
@@ -90,23 +90,23 @@ def test_no_gpu_visible_no_state(monkeypatch):
 )
 def test_an_nvidia_smi_that_fails_or_hangs_says_nothing(tmp_path, monkeypatch, body):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(environment, "_STATE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(checks, "_STATE_TIMEOUT_S", 0.2)
     if body:
         fake_nsys.script(tmp_path / "nvidia-smi", body)
     started = time.monotonic()
-    assert environment.gpu_state("before") == {}
+    assert checks.gpu_state("before") == {}
     assert time.monotonic() - started < 30
 
 
 def test_the_commit_and_whether_it_was_changed(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("1\n")
-    assert environment.git_commit(script) == {}
+    assert checks.git_commit(script) == {}
     who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "x"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    clean = environment.git_commit(script)
+    clean = checks.git_commit(script)
     assert len(clean["git_commit"]) == 40
     assert clean["git_dirty"] == "no"
     script.write_text("2\n")
-    assert environment.git_commit(script)["git_dirty"] == "yes"
+    assert checks.git_commit(script)["git_dirty"] == "yes"

@@ -9,7 +9,7 @@ import pytest
 import traceview
 from tests.recorders import fake_nsys
 from traceview.errors import ToolNotFoundError, TraceFormatError
-from traceview.recorders import export, export_report
+from traceview.recorders import export_report, nsys
 from traceview.recorders.nsys import ATTEMPTS
 
 
@@ -86,7 +86,7 @@ def test_two_at_once(tmp_path, counting, cache):
 
 
 def test_the_oldest_go_when_the_cache_is_full(tmp_path, counting, cache, monkeypatch):
-    monkeypatch.setattr(export, "CACHE_BYTES", 2_500)
+    monkeypatch.setattr(nsys, "CACHE_BYTES", 2_500)
     paths = []
     for number in range(3):
         source = tmp_path / f"{number}.nsys-rep"

@@ -9,10 +9,10 @@ import traceview as package
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
 from tests.recorders.recorded_programs import KERNEL, LINE_OF_DEF
-from traceview.ptx.sass import cubin as cubin_file
-from traceview.recorders import gathering
+from traceview.ptx import cubin as cubin_file
+from traceview.recorders import options
 from traceview.recorders.options import RecordOptions
-from traceview.toolchain.nvdisasm import disassemble
+from traceview.toolchain.listings import disassemble
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import KERNELS_TABLE, unpacked
 
@@ -151,13 +151,13 @@ def test_a_program_without_triton_has_an_empty_table(environment, tmp_path):
 def test_what_the_hooks_noted_is_said(tmp_path):
     (tmp_path / "started").touch()
     (tmp_path / "notes.txt").write_text("".join(f"kernels: {n}\n" for n in (1, 1, 2, 3, 4, 5)))
-    said = gathering.remarks(RecordOptions(), tmp_path, [sys.executable])
+    said = options.remarks(RecordOptions(), tmp_path, [sys.executable])
     assert said == ["kernels: 1", "kernels: 2", "kernels: 3", "2 more warnings of this kind"]
 
 
 def test_nothing_is_added_where_nothing_is_wanted(tmp_path):
     none = RecordOptions(kernels=False, sync_sites=False, annotate="off")
-    assert gathering.environment(none, tmp_path / "g") == {}
+    assert options.environment(none, tmp_path / "g") == {}
     assert not (tmp_path / "g").exists()
 
 

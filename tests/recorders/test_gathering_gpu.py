@@ -9,7 +9,7 @@ import pytest
 
 import traceview as package
 from tests.recorders.fake_nsys import traceview
-from traceview.facts.code.gathered import gathered_code
+from traceview.facts.code import gathered_code
 from traceview.trace.load import load
 
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from tests.recorders import fake_nsys
 from traceview.errors import ToolNotFoundError
 from traceview.recorders import nsys as nsys_tool
 from traceview.recorders.nsys import Broken, find, probe
-from traceview.toolchain import processes
+from traceview.toolchain import tools
 
 IMPORTER = "host/host-linux-x64/QdstrmImporter"
 
@@ -18,7 +18,7 @@ def bare_machine(monkeypatch, tmp_path):
     """No nsys on PATH, and none named."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv(nsys_tool.NAMED_BY, raising=False)
-    monkeypatch.setattr(processes.shutil, "which", lambda _: None)
+    monkeypatch.setattr(tools.shutil, "which", lambda _: None)
 
 
 def test_none_at_all(tmp_path):
@@ -45,7 +45,7 @@ def test_a_named_one_goes_before_all_others(tmp_path, monkeypatch):
 
 def test_a_broken_one_is_passed_over(tmp_path, monkeypatch):
     broken = fake_nsys.script(tmp_path / "nsys", "exit 1")
-    monkeypatch.setattr(processes.shutil, "which", lambda _: str(broken))
+    monkeypatch.setattr(tools.shutil, "which", lambda _: str(broken))
     fake_nsys.nsys(tmp_path / "usr/local/cuda-13.0/bin/nsys")
     assert find(tmp_path).path == tmp_path / "usr/local/cuda-13.0/bin/nsys"
 
@@ -71,8 +71,8 @@ def test_what_is_wrong_is_said(tmp_path, body, reason):
 
 def test_one_that_hangs(tmp_path, monkeypatch):
     hangs = fake_nsys.script(tmp_path / "nsys", "exec /bin/sleep 60")
-    run_briefly = functools.partial(processes.run_process, timeout_s=0.2)
-    monkeypatch.setattr(processes, "run_process", run_briefly)
+    run_briefly = functools.partial(tools.run_process, timeout_s=0.2)
+    monkeypatch.setattr(tools, "run_process", run_briefly)
     assert "is broken (it did not end within 0.2 s)" in probe(hangs).reason
 
 

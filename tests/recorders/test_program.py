@@ -7,7 +7,7 @@ import pytest
 
 from tests.recorders import fake_nsys
 from traceview.errors import InputError
-from traceview.recorders.program import command_of, python_of, script_of
+from traceview.recorders.job import command_of, python_of, script_of
 
 
 @pytest.fixture

@@ -11,14 +11,17 @@ import pytest
 
 from tests.build import HOST, Export, process_id
 from tests.recorders import fake_nsys
-from traceview.recorders import gathering
 from traceview.recorders.nsys import Nsys
-from traceview.recorders.options import Abilities, RecordOptions, abilities, profile_command
-from traceview.recorders.source_tables import write_source_tables
-from traceview.recorders.written_tables import write_python_samples
+from traceview.recorders.options import (
+    Abilities,
+    RecordOptions,
+    abilities,
+    environment,
+    profile_command,
+)
+from traceview.recorders.written_tables import write_python_samples, write_source_tables
 from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import SAMPLES
-from traceview.trace.nsys.sample_clock import SampleClock
+from traceview.trace.nsys.added_tables import SAMPLES, SampleClock
 from traceview.trace.scrub.scrubber import scrub
 
 PROGRAM = """
@@ -44,7 +47,7 @@ def run(folder, end=""):
     script = folder.parent / "program.py"
     script.write_text(PROGRAM.format(end=end))
     options = RecordOptions(kernels=False, sync_sites=False)
-    added = gathering.environment(options, folder, sample_python=True)
+    added = environment(options, folder, sample_python=True)
     done = subprocess.run(
         [sys.executable, script], env={**os.environ, **added}, capture_output=True, text=True
     )

@@ -5,8 +5,8 @@ import pytest
 from tests.build import Export
 from tests.recorders.fake_nsys import traceview
 from tests.recorders.test_recording import environment  # noqa: F401 (a fixture)
-from traceview.recorders import source_tables
-from traceview.recorders.source_tables import AROUND, MOST_LINES, write_source_tables
+from traceview.recorders import written_tables
+from traceview.recorders.written_tables import AROUND, MOST_LINES, write_source_tables
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub
 
@@ -74,7 +74,7 @@ def test_indentation_stays_and_what_cannot_be_printed_goes(tmp_path):
         pytest.param(None, id="missing"),
         pytest.param(PROGRAM.replace("line_3 = 3", "other = 3"), id="changed"),
         pytest.param("line_1 = 1\n", id="shorter"),
-        pytest.param(PROGRAM + "#" * source_tables.MOST_BYTES, id="large"),
+        pytest.param(PROGRAM + "#" * written_tables.MOST_SOURCE_BYTES, id="large"),
         pytest.param("# coding: nonsense\n" + PROGRAM, id="encoding"),
     ],
 )

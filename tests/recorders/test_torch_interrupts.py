@@ -11,7 +11,7 @@ import pytest
 
 import traceview
 from tests.recorders import torch_programs as programs
-from traceview.recorders.interrupts import StopSignals
+from traceview.recorders.nsys import StopSignals
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow

@@ -14,10 +14,10 @@ from tests.places import REPOSITORY
 from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
 from traceview import analyze, cli
-from traceview.recorders import interrupts, torch_recording
+from traceview.recorders import nsys, torch_recording
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
 from traceview.recorders.options import RecordOptions
-from traceview.trace.schema.ranges import OPERATORS
+from traceview.trace.schema import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.programs
@@ -34,7 +34,7 @@ def record(tmp_path, monkeypatch, capfd):
 
     The program is a fork of a Python that has imported PyTorch, which the hooks do not notice.
     """
-    monkeypatch.setattr(interrupts, "subprocess", Forking())
+    monkeypatch.setattr(nsys, "subprocess", Forking())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACEVIEW_NSYS", "/nowhere/nsys")
 
@@ -155,7 +155,7 @@ def test_steps_samples_and_the_run_are_there(record):
 
 
 def test_a_program_that_compiles_nothing_does_not_import_the_compiler(record, monkeypatch):
-    monkeypatch.setattr(interrupts, "subprocess", subprocess)
+    monkeypatch.setattr(nsys, "subprocess", subprocess)
     seen = "print('torch._inductor' in sys.modules, torch._inductor.config is not None)"
     done, path = record(f"{programs.GRADIENTS}\nstep()\n{seen}\n")
     assert done.stdout.startswith("False True\n"), done.stderr

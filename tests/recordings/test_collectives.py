@@ -8,8 +8,8 @@ import pytest
 
 from tests.places import DATA
 from traceview import load
-from traceview.analyses.communication.analysis import ANALYSIS
-from traceview.facts.collectives.transfers import transfers
+from traceview.analyses.communication import ANALYSIS
+from traceview.facts.collectives import transfers
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 
 # Calls of collectives.py: kind, and the larger buffer and the bus bytes by the size it names.

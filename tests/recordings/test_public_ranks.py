@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 from tests.places import DATA
-from traceview.ranks.clocks import align_clocks
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
+from traceview.ranks.clocks import align_clocks, matched_communicators
 from traceview.ranks.figures import KINDS, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.matching import match_ranks
-from traceview.ranks.waits import matched_communicators
+from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.trace.load import load
 
 PUBLIC = Path(os.environ.get("TRACEVIEW_PUBLIC_RANKS", "/nowhere"))

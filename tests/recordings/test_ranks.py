@@ -13,8 +13,8 @@ import pytest
 
 from tests.places import DATA
 from traceview.ranks.answer import job_report
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import JobReport
+from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.trace.load import load
 
 NAMES = ("ddp_sleep", "expert_parallel", "moe", "pipeline", "symmetric")

@@ -11,8 +11,7 @@ import traceview
 from tests.conftest import RATE_RECORDINGS
 from tests.places import DATA
 from traceview.analyses.base import Result
-from traceview.facts.work.from_metrics import from_metrics
-from traceview.facts.work.kernel_work import kernel_work
+from traceview.facts.work.kernel_work import from_metrics, kernel_work
 from traceview.trace.load import load
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.places import DATA, REPOSITORY
-from traceview.analyses.sync_stalls import analysis
+from traceview.analyses import sync_stalls
 from traceview.trace.load import load
 
 RECORDING = DATA / "sync_sites.sqlite.xz"
@@ -45,7 +45,7 @@ def trace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sites(trace):
-    rows = list(analysis.compute(trace).tables["sites"].rows())
+    rows = list(sync_stalls.compute(trace).tables["sites"].rows())
     return [{**row, "call_site": Path(row["call_site"] or "").name} for row in rows]
 
 

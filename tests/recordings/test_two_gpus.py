@@ -5,9 +5,9 @@ from collections import defaultdict
 import pytest
 
 from traceview.analyses import memory_copies, run_ahead
+from traceview.analyses import sync_stalls as sync_stalls
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.analyses.sync_stalls import analysis as sync_stalls
 from traceview.trace.load import load
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from tests.build import Export
 from traceview.findings import Subject, filled
-from traceview.rules.engine import FindingRule, TimeClaim, findings
-from traceview.rules.kernels import faster
+from traceview.rules import FindingRule, TimeClaim, faster, findings
 
 MS = 1_000_000
 SLOW = "void slow_transpose<float>(float*)"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.places import DATA
 from traceview.analyses import ALL
-from traceview.serve.brevity import MOST_SENT, UNTRUSTED
+from traceview.serve.answers import MOST_SENT, UNTRUSTED
 from traceview.serve.folder import MOST_FILES, ServedFolder
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed")
@@ -92,8 +92,7 @@ def test_every_tool_marks_its_answer_as_data_and_keeps_it_short(tools):
 
 
 def test_a_folder_of_long_names_can_be_listed(tmp_path):
-    from traceview.serve.answers import Answers
-    from traceview.serve.brevity import sent
+    from traceview.serve.answers import Answers, sent
 
     for number in range(600):
         (tmp_path / f"{number:03}{'n' * 240}.sqlite").touch()

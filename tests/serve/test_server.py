@@ -15,9 +15,9 @@ import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.analyses import ALL
 from traceview.errors import InputError
-from traceview.serve.answers import Answers
-from traceview.serve.brevity import (
+from traceview.serve.answers import (
     MOST_CHARACTERS,
+    Answers,
     compact,
     fitted,
     kernels_of,

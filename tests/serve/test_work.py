@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from traceview.errors import InputError
-from traceview.serve.work import Work
+from traceview.serve.folder import Work
 
 
 class Gate:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.timeline.test_tracks import track_of
 from traceview import intervals
-from traceview.timeline.levels import densest, in_runs, single, within
+from traceview.timeline.timeline import densest, in_runs, single, within
 from traceview.timeline.tracks import Track
 
 lengths = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=40)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.tables import Texts, object_array
-from traceview.timeline.names import RowNames
+from traceview.timeline.tracks import RowNames
 
 texts = st.lists(st.none() | st.sampled_from(["a", "b", "", "c" * 5_000]), max_size=9)
 

@@ -3,11 +3,10 @@
 import random
 
 from tests.build import Export
-from traceview.facts.operations.operations import operations
-from traceview.facts.queue import rows_by_stream
-from traceview.timeline.names import RowNames
-from traceview.timeline.stream_lanes import launch_configurations, stream_lanes
-from traceview.timeline.tracks import Track, spread
+from traceview.facts.launches import rows_by_stream
+from traceview.facts.operations import operations
+from traceview.timeline.lanes import launch_configurations, stream_lanes
+from traceview.timeline.tracks import RowNames, Track, spread
 
 
 def test_streams_have_the_tracks_of_their_own_operations(tmp_path):

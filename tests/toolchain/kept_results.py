@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from traceview.toolchain import tools
-from traceview.toolchain.processes import ProcessResult
+from traceview.toolchain.tools import ProcessResult
 
 _run = tools.run
 
@@ -30,7 +30,7 @@ class KeptResults:
         arguments: Callable[[Path, Path], Sequence[str | Path]],
         source: bytes | None,
         suffix: str = "",
-        timeout_s: float = tools.TIMEOUT_S,
+        timeout_s: float = tools.COMPILE_TIMEOUT_S,
     ) -> ProcessResult:
         """Take the place of traceview.toolchain.tools.run."""
         is_of_test = path.is_relative_to(self._folder.parents[1])

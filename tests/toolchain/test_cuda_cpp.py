@@ -6,12 +6,12 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need, need_compiler
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.ptx.cubin import arch_of, resources
+from traceview.ptx.disassembly import accesses
 from traceview.ptx.model import SourceLine
-from traceview.ptx.sass.accesses import accesses
-from traceview.ptx.sass.cubin import arch_of, resources
 from traceview.toolchain import cuda_cpp
 from traceview.toolchain.cuda_cpp import compile_cuda
-from traceview.toolchain.nvdisasm import disassemble
+from traceview.toolchain.listings import disassemble
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 

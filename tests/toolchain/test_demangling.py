@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from traceview.toolchain import demangling
-from traceview.toolchain.demangling import demangled
+from traceview.toolchain import tools
+from traceview.toolchain.tools import demangled
 
 SYMBOLS = {
     "_Z5scaleIfLi1EEvPKT_PS0_fi": "void scale<float, 1>(float const*, float*, float, int)",
@@ -20,23 +20,23 @@ HOSTILE = ["_Z", "_Z99999x", "_ZN" * 900, "_Z1k" + "S_" * 300, "_Z; rm -rf x", "
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch):
-    monkeypatch.setattr(demangling, "_known", {})
+    monkeypatch.setattr(tools, "_known", {})
 
 
 def ways():
-    found = [tool for tool in demangling._TOOLS if shutil.which(tool)]
+    found = [tool for tool in tools._TOOLS if shutil.which(tool)]
     return [*found, "library"]
 
 
 @pytest.mark.parametrize("way", ways())
 def test_each_way_gives_the_name(way, monkeypatch):
     if way == "library":
-        command = [sys.executable, "-I", "-c", demangling._BY_LIBRARY]
+        command = [sys.executable, "-I", "-c", tools._BY_LIBRARY]
         if subprocess.run([*command, "_Z1kv"], capture_output=True).stdout != b"k()\n":
             pytest.skip("no C++ library here")
     else:
         command = [shutil.which(way)]
-    monkeypatch.setattr(demangling, "_commands", lambda: [command])
+    monkeypatch.setattr(tools, "_commands", lambda: [command])
     assert demangled([*SYMBOLS, "gelu_kernel", *HOSTILE]) == {
         **SYMBOLS,
         "gelu_kernel": "gelu_kernel",
@@ -57,5 +57,5 @@ def test_many_names_are_those_of_cxxfilt():
 
 
 def test_without_any_way_symbols_stay(monkeypatch):
-    monkeypatch.setattr(demangling, "_commands", lambda: [["/no/such/tool"]])
+    monkeypatch.setattr(tools, "_commands", lambda: [["/no/such/tool"]])
     assert demangled(SYMBOLS) == {symbol: symbol for symbol in SYMBOLS}

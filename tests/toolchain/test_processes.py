@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.toolchain import processes
-from traceview.toolchain.processes import ProcessResult, newest_first, run_process
+from traceview.toolchain import tools
+from traceview.toolchain.tools import ProcessResult, newest_first, run_process
 
 
 def test_output_status_folder_and_environment(tmp_path):
@@ -54,7 +54,7 @@ def _is_running(process_id):
         (ProcessResult(1, "out", "note: 1\n  Error: disk full\n"), "Error: disk full"),
         (ProcessResult(1, "first\nsecond", "\n"), "first"),
         (ProcessResult(2, " \n", ""), "it printed nothing and exited with status 2"),
-        (ProcessResult(1, "", "x" * 1000), "x" * processes.LONGEST_LINE),
+        (ProcessResult(1, "", "x" * 1000), "x" * tools.LONGEST_LINE),
     ],
 )
 def test_the_line_that_explains_a_failure(result, evidence):

@@ -8,9 +8,9 @@ import pytest
 
 from tests.inspect.rules.written_ptx import ARRAY, COPY, SERIALISED, SPILLING, kernel, need
 from traceview.errors import ToolNotFoundError, TraceviewError
-from traceview.ptx.sass.cubin import arch_of
+from traceview.ptx.cubin import arch_of
 from traceview.toolchain import tools
-from traceview.toolchain.ptxas import arch_for, assemble
+from traceview.toolchain.listings import arch_for, assemble
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.trace.kineto.traces import text, training
 from traceview.report import analyze
 from traceview.trace import Trace
 from traceview.trace.load import load
-from traceview.trace.stored.writer import write_trace
+from traceview.trace.stored_writer import write_trace
 
 LENGTH = 50_000_000
 SLACK = 100_000_000 + LENGTH // 100

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.build import Export
-from traceview.analyses.roofline.analysis import ANALYSIS
+from traceview.analyses.roofline import ANALYSIS
 from traceview.trace.load import load
-from traceview.trace.recording_options import RecordingOptions, recording_options
+from traceview.trace.model import RecordingOptions, recording_options
 
 
 def test_options_of_the_command_line(tmp_path):

@@ -3,7 +3,7 @@
 import re
 
 from tests.places import REPOSITORY
-from traceview.timeline.names import CLASSES, FIRST_KERNEL
+from traceview.timeline.tracks import CLASSES, FIRST_KERNEL
 from traceview.vocabulary import libraries
 from traceview.vocabulary.kernel_words import KernelClass, KernelOwner
 

@@ -30,10 +30,10 @@ from tests.build import Export
 from traceview.comparison.changes import changes
 from traceview.facts.idle import causes as rules
 from traceview.ranks.job import PARTS
-from traceview.ranks.result.findings import activity_of_rank
-from traceview.render.base.colors import color_class, colors_css
+from traceview.ranks.job_findings import activity_of_rank
+from traceview.render.base.code import color_class, colors_css
 from traceview.render.ranks.text import _LETTERS
-from traceview.timeline.names import CLASSES
+from traceview.timeline.tracks import CLASSES
 
 by_rules = rules.classify
 def classify(*given):

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from traceview.analyses.gpu_idle.findings.remedies import SLOTS
+from traceview.analyses.gpu_idle.remedies import SLOTS
 from traceview.vocabulary import activities, causes
-from traceview.vocabulary.limits import LOST
+from traceview.vocabulary.causes import LOST
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from traceview import display
 from traceview.findings import Finding
 from traceview.records import record
-from traceview.tables import Cell, Column, Table
+from traceview.tables import Cell, Table, TableSpec
 from traceview.trace import Trace
 from traceview.trace.schema import TABLES
 
@@ -76,35 +76,6 @@ class Chart:
     slope: str | None = None
     level: str | None = None
     most: int = 12
-
-
-@record
-class Keep:
-    """The rows of a long table to keep: those with the greatest, or least, values of a column."""
-
-    column: str
-    greatest: bool = True
-
-
-@record
-class TableSpec:
-    """The declaration of one result table: its name, the meaning of a row, its columns.
-
-    Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
-    terminal shows first, in that order. A table of `detail` is summed up by another one, so a
-    terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
-    twice. A document that shortens a long table keeps its first rows, or those of `keep`. A `rare`
-    table is shown only where it has rows; JSON always has it.
-    """
-
-    name: str
-    meaning: str
-    columns: tuple[Column, ...]
-    brief: tuple[str, ...]
-    detail: bool = False
-    adds: tuple[str, ...] = ()
-    keep: Keep | None = None
-    rare: bool = False
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,13 +1,32 @@
-"""Words that several analyses share: for recorders, CUDA graphs, ranges and warm-up."""
+"""What several analyses share: their words, remedies by framework, the time of a finding."""
 
 from __future__ import annotations
 
-from traceview import units
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from traceview import groups, intervals, units
+from traceview.facts.idle.gaps import Gaps, every_gap
+from traceview.facts.kernel_classes import framework, terms
+from traceview.facts.launches import cuda_graphs
+from traceview.facts.operations import Kind, kernel_operations, operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps.names import loop_names, steps_source
-from traceview.facts.steps.warm_up import operations_in_warm_up_ranges
+from traceview.facts.samples import stacks_through
+from traceview.facts.steps.steps import (
+    loop_names,
+    operations_in_warm_up_ranges,
+    steady_operations,
+    steps,
+    steps_source,
+    warm_up_end_ns,
+)
+from traceview.findings import Finding, LostTime
+from traceview.tables import Array, Mask
 from traceview.trace import Trace
-from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.trace.schema import TORCH_PROFILER
+from traceview.vocabulary.causes import LAUNCH_LATE
 
 
 def of_torch(trace: Trace) -> bool:
@@ -81,3 +100,181 @@ def warm_up_notes(trace: Trace) -> tuple[str, ...]:
         return ()
     launched = units.counted(many, "operation")
     return (f"{launched} launched in ranges named warm_up count as warm-up.",)
+
+
+_ONE_PROGRAM = "run several steps per call by jax.lax.scan"
+_MODULES = (
+    "hand the modules to nnx.cached_partial, which flattens them once instead of in every call, or "
+    + _ONE_PROGRAM
+)
+_CACHED = re.compile(r"/flax/nnx/graph(?:lib)?\.py::cache_args_wrapper$")
+_TRANSFORM = re.compile(r"/flax/nnx/transforms/\w+\.py::")
+_FLATTEN = re.compile(
+    r"/flax/nnx/(?:extract|graph(?:lib)?)\.py::"
+    # These call the transformed function.
+    r"(?!(?:cache_args_wrapper|update_context_manager_wrapper)$)"
+)
+_DISPATCH = re.compile(r"/jax/_src/pjit\.py::")
+_EXECUTED = re.compile(r"^XlaModule:#hlo_module=jit_")
+_FEW_PER_STEP = 4
+_COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
+_READS_BETWEEN = (
+    "batch, or read no values on the CPU in between, such as by .item() or x[mask], so that "
+    "torch.compile or a CUDA graph can hold the work"
+)
+_MANY_READS, _SOME_READS, _SEVERAL_READS = 0.05, 0.02, 4
+"""Per operation; or fewer per operation, and so many per step."""
+_GRAPHS = "put more of the step into its CUDA graphs, or batch"
+_SEQUENCES = "one nn.LSTM or nn.GRU for all time steps, not a cell for each"
+_STATIC_CACHE = (
+    "pass cache_implementation='static' to generate, which compiles the step into a CUDA graph, or "
+    "generate for more sequences at once"
+)
+_GENERATE = re.compile(r"/transformers/generation/utils\.py::_sample$")
+_UNROLLED = "replay a CUDA graph, or batch: cuDNN launches several kernels per time step"
+_CELLS = re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)\b")
+_RECURRENT = re.compile(r"elemWiseRNNcell|\b(?:LSTM|GRU|GENERIC)_elementWise_")
+_MANY_CELLS, _MOSTLY_CELLS = 0.02, 0.2
+UNROLL_LOOPS = (
+    "Let XLA fuse several iterations of the loop: lax.scan(…, unroll=8), or nn.RNN(…, unroll=8) in "
+    "flax."
+)
+
+
+def fewer_launches(trace: Trace) -> str:
+    """A remedy for many launches, of features that the program does not use yet."""
+    if framework(trace) == "jax" and _one_program_per_step(trace):
+        return _MODULES if _mostly(trace, _flattens_modules(trace)) else _ONE_PROGRAM
+    if framework(trace) != "torch":
+        return terms(trace).fewer_launches
+    graphs = cuda_graphs(trace)
+    if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
+        return _GRAPHS
+    if _reads_between(trace):
+        return _READS_BETWEEN
+    if is_compiled(trace):
+        return _COMPILED
+    if _mostly(trace, stacks_through(trace, _GENERATE)):
+        return _STATIC_CACHE
+    if _part(trace, _CELLS.search) > _MANY_CELLS:
+        return _SEQUENCES
+    return (
+        _UNROLLED
+        if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS
+        else terms(trace).fewer_launches
+    )
+
+
+def _reads_between(trace: Trace) -> bool:
+    """Whether steady steps read values on the CPU again and again between their launches."""
+    ops, start_ns = operations(trace), warm_up_end_ns(trace)
+    steady = ops.start_ns >= start_ns
+    copies = steady & (ops.kind == Kind.COPY)
+    down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
+    reads = int(np.count_nonzero(down))
+    fraction = reads / max(int(np.count_nonzero(steady)), 1)
+    several = reads >= _SEVERAL_READS * max(_steady_steps(trace), 1)
+    return fraction > _MANY_READS or (several and fraction > _SOME_READS)
+
+
+def _steady_steps(trace: Trace) -> int:
+    return int(np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace)))
+
+
+def _one_program_per_step(trace: Trace) -> bool:
+    """Whether XLA runs few programs per steady step and GPU.
+
+    Where its ranges were not recorded: whether a GPU waits for few launches in a step.
+    """
+    ranges, late = trace.recorded("ranges"), every_gap(trace)
+    names = ranges.texts("name")
+    own = names.isin([name for name in map(str, names.values) if _EXECUTED.search(name)])
+    if own.any():
+        number = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
+    else:
+        number = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
+    return bool(0 < number <= _FEW_PER_STEP * _steady_steps_by_gpu(trace))
+
+
+def _steady_steps_by_gpu(trace: Trace) -> int:
+    """The steady steps, each as many times as its process uses GPUs."""
+    all_steps, ops = steps(trace), operations(trace)
+    process = ops.process[groups.group(ops.process, ops.device).first]
+    gpus = np.bincount(process, minlength=len(trace.processes))
+    steady = all_steps.gpu_start_ns >= warm_up_end_ns(trace)
+    return int(gpus[all_steps.process[steady]].sum())
+
+
+def _flattens_modules(trace: Trace) -> Mask:
+    """True for the stacks in which a transform of flax.nnx flattens modules, or puts them together.
+
+    What is below jax.jit is traced, once; after nnx.cached_partial a call flattens little.
+    """
+    flattens = stacks_through(trace, _TRANSFORM) & stacks_through(trace, _FLATTEN)
+    return flattens & ~stacks_through(trace, _CACHED) & ~stacks_through(trace, _DISPATCH)
+
+
+def _mostly(trace: Trace, stacks: Mask) -> bool:
+    """Whether more than half of the samples after warm-up are of such stacks."""
+    samples = trace.recorded("python_samples")
+    stack = samples["stack"][samples["time_ns"] >= warm_up_end_ns(trace)]
+    return len(stack) > 0 and bool(stacks[stack].mean() > 0.5)
+
+
+def is_compiled(trace: Trace) -> bool:
+    """Whether more than a tenth of the kernels are TorchInductor's."""
+    return _part(trace, lambda name: name.startswith(_INDUCTOR)) > 0.1
+
+
+def has_recurrent_layers(trace: Trace) -> bool:
+    """Whether cuDNN's kernels of recurrent layers are among the frequent ones."""
+    return _part(trace, _RECURRENT.search) > _MANY_CELLS
+
+
+def _part(trace: Trace, of: Callable[[str], object]) -> float:
+    """The part of all kernels with such names."""
+    names = trace.recorded("kernels").texts("name")
+    own = [name for name in map(str, names.values) if of(name)]
+    return int(names.isin(own).sum()) / max(len(names), 1)
+
+
+_INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
+
+
+# The time that findings are about.
+#
+# With it a report detects findings about the same idle time, and computes how much is in steps.
+
+
+def lost_in(every: Gaps, chosen: Mask) -> LostTime | None:
+    """The chosen gaps of the device that idled longest in them; None without any."""
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return None
+    device = int(np.argmax(np.bincount(every.device[rows], every.idle_ns[rows])))
+    rows = rows[every.device[rows] == device]
+    return LostTime(device, intervals.union(every.start_ns[rows], every.end_ns[rows]))
+
+
+def work_time(trace: Trace, rows: Array) -> LostTime | None:
+    """The steady time of operations on the device where they take longest; None without any."""
+    ops = operations(trace)
+    rows = rows[steady_operations(trace)[rows]]
+    if not len(rows):
+        return None
+    device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
+    rows = rows[ops.device[rows] == device]
+    return LostTime(device, intervals.union(ops.start_ns[rows], ops.end_ns[rows]))
+
+
+def time_of(trace: Trace, finding: Finding) -> LostTime | None:
+    """The time that a finding is about: its own, else that of the kernel that it names."""
+    if finding.lost or finding.work or finding.subject.kind != "kernel":
+        return finding.lost or finding.work
+    kernels = trace.recorded("kernels")
+    chosen = kernels.texts("name").isin([finding.subject.name])
+    grid = str(finding.evidence.row.get("grid") or "").split("x")
+    if len(grid) == 3 and not finding.evidence.values.get("other_grids"):
+        for axis, side in zip("xyz", grid, strict=True):
+            chosen &= kernels[f"grid_{axis}"] == int(side)
+    return work_time(trace, kernel_operations(trace)[chosen])

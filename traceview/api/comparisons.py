@@ -12,7 +12,7 @@ from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.comparison.comparison import RunComparison
-    from traceview.comparison.gate import GateReport
+    from traceview.comparison.gate_rules import GateReport
     from traceview.comparison.inputs import Input
     from traceview.trace import Trace
 
@@ -50,7 +50,8 @@ def gate(
     ComparisonRefusedError where comparing makes no sense, unless `force`, and otherwise as `load`
     does.
     """
-    from traceview.comparison.gate import decide, read_config
+    from traceview.comparison.gate import decide
+    from traceview.comparison.gate_rules import read_config
     from traceview.comparison.inputs import side
 
     rules = read_config(Path(config))

@@ -36,8 +36,7 @@ def what_if(
     Raises InputError for an edit of another form or one that touches nothing, and for a recording
     without GPU work; otherwise as `load` does.
     """
-    from traceview.api.reports import AnalysisOptions, prepared
-    from traceview.api.traces import load
+    from traceview.api.traces import AnalysisOptions, load, prepared
     from traceview.edits.answer import replayed
     from traceview.edits.requests import parse_all
     from traceview.facts.steps.inferred import with_steps

@@ -11,8 +11,8 @@ from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
     from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures.notation import Value
-    from traceview.inspect.compare.comparison import Diff
+    from traceview.headless.signatures import Value
+    from traceview.inspect.comparison import Diff
     from traceview.inspect.target_report import PtxReport
 
 
@@ -68,7 +68,7 @@ def inspect_ptx(
     TraceviewError if a compiler fails.
     """
     from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures.notation import as_written
+    from traceview.headless.signatures import as_written
 
     options = CompileOptions(
         kernel=kernel,
@@ -117,9 +117,8 @@ def diff_ptx(
     common, and TraceviewError if one cannot be compiled.
     """
     from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures.notation import all_as_written
-    from traceview.inspect.compare.comparison import ComparedVersion, compare
-    from traceview.inspect.compare.versions import plan
+    from traceview.headless.signatures import all_as_written
+    from traceview.inspect.comparison import ComparedVersion, compare, plan
 
     options = {
         "kernel": kernel,
@@ -160,7 +159,7 @@ def _inspect(
     what_if: bool = False,
 ) -> PtxReport:
     from traceview.inspect.target_report import inspect_target
-    from traceview.inspect.targets.target import unused_options
+    from traceview.inspect.targets import unused_options
     from traceview.trace.load import is_trace
 
     unused = unused_options(str(target), options, what_if=what_if)

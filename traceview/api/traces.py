@@ -1,14 +1,20 @@
-"""Traces as files: load, convert, export, scrub."""
+"""Traces as files, and their reports: of one recording, or of a job of many ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceview.records import record
+
 if TYPE_CHECKING:
+    from traceview.ranks.job import JobReport
+    from traceview.report import Report
     from traceview.trace import Trace
     from traceview.trace.scrub.scrubber import ScrubReport
+
 
 _PERFETTO = (".pftrace", ".perfetto-trace")
 _WRITTEN = (".sqlite", *_PERFETTO, *(f"{suffix}.gz" for suffix in _PERFETTO))
@@ -38,7 +44,7 @@ def convert(trace: Trace | str | Path, out: str | Path, *, force: bool = False) 
     """
     from traceview.errors import InputError
     from traceview.outputs import check_trace_output, replacing, unpacked_name
-    from traceview.trace.stored.writer import write_trace
+    from traceview.trace.stored_writer import write_trace
 
     target = Path(out)
     if unpacked_name(target).endswith(_PERFETTO) and target.suffix not in (".xz", ".zst"):
@@ -105,3 +111,135 @@ def _exported(report: Path) -> Path:
 
     with unpacked_report(report) as plain:
         return export_report(plain)
+
+
+def analyze(
+    trace: Trace,
+    only: str | Sequence[str] = (),
+    *,
+    ranges: str | Sequence[str] = (),
+    exclude_ranges: str | Sequence[str] = (),
+    strict: bool = False,
+    peaks: str | Mapping[str, float] | Sequence[str] = (),
+    ncu: str | Path | None = None,
+    cubins: str | Path | Sequence[str | Path] = (),
+    tables: bool = True,
+) -> Report:
+    """Run all analyses on a trace, or `only` those named, and rank their findings.
+
+    Arguments:
+        trace: what `load` returns.
+        only: names of analyses, such as "gpu-idle".
+        ranges: globs over range names and paths; the report then covers only the work of the
+            instances of these ranges.
+        exclude_ranges: globs for ranges whose work is left out, such as warm-up steps.
+        strict: infer no range for work that a thread without ranges launched. By default it
+            belongs to the range that is open on the main thread.
+        peaks: figures of the GPU that replace those of the trace and the data sheets, such as
+            {"bandwidth": 4.8e12, "bf16": 989e12} or "bandwidth=4.8e12". Units are bytes/s and
+            FLOP/s; `traceview.hardware.rates.FIGURES` lists the names.
+        ncu: a report of Nsight Compute (.ncu-rep), or its CSV (`ncu --csv --page raw`), with the
+            bytes and FLOP that the same program's kernels moved and did, for "roofline".
+        cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
+            what nvcc built, for "load-widths".
+        tables: compute the tables of all answers now, on two threads. Otherwise the tables of an
+            answer are computed when they are first read, for programs that read only findings.
+
+    Raises InputError if `trace` is no Trace, a name or glob matches nothing, or a file has another
+    format, PtxSyntaxError if a .ptx file is damaged, and ToolNotFoundError if reading a cubin needs
+    a tool that is missing.
+    """
+    options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
+    return analyzed(trace, options, tables=tables)
+
+
+@record
+class AnalysisOptions:
+    """What to analyze of a recording, as `analyze` takes it: analyses, ranges, further input."""
+
+    only: str | Sequence[str] = ()
+    ranges: str | Sequence[str] = ()
+    exclude_ranges: str | Sequence[str] = ()
+    strict: bool = False
+    peaks: str | Mapping[str, float] | Sequence[str] = ()
+    ncu: str | Path | None = None
+    cubins: str | Path | Sequence[str | Path] = ()
+
+
+def analyzed(
+    trace: Trace,
+    options: AnalysisOptions,
+    *,
+    tables: bool,
+    beside: Callable[[Trace], None] | None = None,
+) -> Report:
+    """As `analyze`, with `beside` called for the prepared trace: see `report.analyze`."""
+    from traceview import report
+    from traceview.facts.ranges import selection
+    from traceview.facts.steps.inferred import with_steps
+    from traceview.trace import Selection
+
+    only, ranges, exclude_ranges = (
+        (names,) if isinstance(names, str) else tuple(names)
+        for names in (options.only, options.ranges, options.exclude_ranges)
+    )
+    trace = with_steps(prepared(trace, options), () if only else report.STARTED_WITH_STEPS)
+    if ranges or exclude_ranges:
+        trace = trace.but(selection=Selection(ranges, exclude_ranges))
+        selection.check(trace)
+    return report.analyze(trace, only, tables=tables, beside=beside)
+
+
+def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
+    """The trace with the further input of the options. Raises InputError if it is no Trace."""
+    from traceview.errors import InputError
+    from traceview.hardware import parse_figures
+    from traceview.trace import Trace
+
+    if not isinstance(trace, Trace):
+        raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
+    if options.strict:
+        trace = trace.but(strict=True)
+    if options.peaks:
+        trace = trace.but(peaks=parse_figures(options.peaks))
+    if options.ncu is not None:
+        from traceview.trace.ncu import read_counters
+        from traceview.trace.ncu_report import is_report, read_report
+
+        path = Path(options.ncu)
+        counters, remarks = (read_report if is_report(path) else read_counters)(path)
+        tables_read = {**trace.tables, "kernel_counters": counters}
+        trace = trace.but(tables=tables_read, warnings=(*trace.warnings, *remarks))
+    if cubins := options.cubins:
+        from traceview.facts.code import with_code
+        from traceview.inspect.targets import binary_kernels
+
+        files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
+        trace = with_code(trace, binary_kernels(files))
+    return trace
+
+
+def analyze_ranks(
+    recordings: str | Path | Sequence[str | Path],
+    *,
+    jobs: int | None = None,
+    dask: str | None = None,
+) -> JobReport:
+    """Analyze the ranks of one job side by side: who waits for whom, and why.
+
+    `recordings` are files as `load` takes them, folders and globs: one file per rank, or one with
+    several processes. Each is read in a process of its own, `jobs` at a time, by default as many as
+    there are cores, and as fit into memory. `dask` has the workers of a Dask cluster read them
+    where they see these paths: the address of its scheduler, the path of its scheduler file, or
+    "local" or "local:N" for a cluster of this machine, in a script that guards its main program
+    (`if __name__ == "__main__"`).
+
+    Recordings that cannot be read are listed in `failed` of the report; the other ranks are
+    analyzed. Raises InputError if there are no recordings, two are of one rank, or they are of
+    different jobs or profilers; TraceviewError if none can be read; ToolNotFoundError for `dask`
+    without the package.
+    """
+    from traceview.ranks.execution.reading import read_job
+
+    paths = [recordings] if isinstance(recordings, (str, Path)) else recordings
+    return read_job([str(path) for path in paths], jobs, dask)

@@ -3,16 +3,13 @@
 torch and triton are imported only by the functions that need them, when called.
 """
 
-from traceview.bench.bandwidth import Bandwidth, bandwidth
-from traceview.bench.comparison import BenchReport, VersionResult, measure
-from traceview.bench.describe import Description, TensorFacts, describe
-from traceview.bench.loading import load_operation
-from traceview.bench.operation import Operation, Version
+from traceview.bench.comparison import Bandwidth, BenchReport, VersionResult, bandwidth, measure
+from traceview.bench.growth import Axis, Fit, Sweep, fit, sweep
+from traceview.bench.measurement import Timing, benchmark
+from traceview.bench.operation import Operation, Version, load_operation
 from traceview.bench.plan import BenchRequest
-from traceview.bench.profiling import Profile, profile
+from traceview.bench.profiling import Description, Profile, TensorFacts, describe, profile
 from traceview.bench.program import ProgramSweep, sweep_program
-from traceview.bench.timing.growth import Axis, Fit, Sweep, fit, sweep
-from traceview.bench.timing.measurement import Timing, benchmark
 from traceview.bench.tuning import (
     BlockSizes,
     Candidate,

@@ -1,18 +1,162 @@
-"""What to measure: the user's request, completed by the operation's defaults."""
+"""What to measure, the request completed by the operation's defaults, and on which machine."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral
+from typing import Any
 
-from traceview.bench.machine import Machine
+from traceview import hardware
+from traceview.bench.growth import SIZE, Axis
+from traceview.bench.measurement import check_counts
 from traceview.bench.operation import Operation
-from traceview.bench.timing.growth import SIZE, Axis
-from traceview.bench.timing.measurement import check_counts
 from traceview.errors import InputError
-from traceview.inspect.targets.target import check_arch
+from traceview.inspect.targets import check_arch
 from traceview.records import record
+
+
+@record
+class Machine:
+    """Versions and the current GPU; None for what is missing or cannot be queried."""
+
+    gpu: str | None
+    compute_capability: str | None
+    sm_count: int | None
+    memory_bytes: int | None
+    l2_cache_bytes: int | None
+    driver_version: str | None
+    cuda_version: str | None
+    torch_version: str | None
+    triton_version: str | None
+    python_version: str
+    interpreter: bool
+    """Whether Triton kernels run in the interpreter."""
+
+    @property
+    def device(self) -> str:
+        """The device on which tensors are made: cuda or cpu."""
+        return "cuda" if self.gpu else "cpu"
+
+    @property
+    def arch(self) -> str | None:
+        """The architecture, such as sm_90."""
+        capability = self.compute_capability
+        return f"sm_{capability.replace('.', '')}" if capability else None
+
+
+def this_machine() -> Machine:
+    """Describe this machine; imports torch, if installed, to query the GPU."""
+    names = ("gpu", "compute_capability", "sm_count", "memory_bytes", "l2_cache_bytes")
+    gpu: dict[str, Any] = dict.fromkeys((*names, "driver_version", "cuda_version"))
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        gpu["cuda_version"] = torch.version.cuda
+        if torch.cuda.is_available():
+            device = torch.cuda.get_device_properties(torch.cuda.current_device())
+            gpu |= {
+                "gpu": device.name,
+                "compute_capability": f"{device.major}.{device.minor}",
+                "sm_count": device.multi_processor_count,
+                "memory_bytes": device.total_memory,
+                "l2_cache_bytes": device.L2_cache_size,
+                "driver_version": _driver(),
+            }
+    return Machine(
+        **gpu,
+        torch_version=_version("torch"),
+        triton_version=_version("triton"),
+        python_version=platform.python_version(),
+        interpreter=os.environ.get("TRITON_INTERPRET") == "1",
+    )
+
+
+def _driver() -> str | None:
+    """The driver's version as nvidia-smi shows it, from the library that nvidia-smi uses."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    if nvml.nvmlInit_v2():
+        return None
+    text = ctypes.create_string_buffer(96)
+    failed = nvml.nvmlSystemGetDriverVersion(text, len(text))
+    nvml.nvmlShutdown()
+    return None if failed else text.value.decode("ascii", "replace")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+_KINDS = {"float64": "fp64", "float32": "fp32", "int8": "int8"}
+_TENSOR_KINDS = {
+    "float64": "fp64-tensor",
+    "float32": "tf32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+    "int8": "int8",
+}
+
+
+def flop_kind(dtype: str, tensor_cores: bool) -> str:
+    """The peak rate, one of hardware.FLOP_KINDS, that applies to a data type.
+
+    On CUDA cores small types are computed in fp32, as the kernels here do.
+    """
+    return (_TENSOR_KINDS if tensor_cores else _KINDS).get(dtype, "fp32")
+
+
+@record
+class Peaks:
+    """Peak rates of the GPU; empty or None if no source has them."""
+
+    memory_bytes_per_s: float | None = None
+    flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    source: str | None = None
+
+    def peak_pct(
+        self, time_ns: float, moved: int, flop: int, kind: str
+    ) -> tuple[float | None, str | None]:
+        """Percent of peak, and what bounds it: `memory` or `compute`.
+
+        The bound is the one that would take longer at its peak. Both are None without a peak.
+        """
+        at_peak_ns = {}
+        if self.memory_bytes_per_s:
+            at_peak_ns["memory"] = moved / self.memory_bytes_per_s * 1e9
+        if kind in self.flop_per_s:
+            at_peak_ns["compute"] = flop / self.flop_per_s[kind] * 1e9
+        if not at_peak_ns or time_ns <= 0:
+            return None, None
+        bound = max(at_peak_ns, key=lambda name: at_peak_ns[name])
+        return 100 * at_peak_ns[bound] / time_ns, bound
+
+
+def peaks_of(machine: Machine, overrides: str | Iterable[str] | Mapping[str, float] = ()) -> Peaks:
+    """The peak rates of the machine's GPU, from `overrides` and else from its data sheet.
+
+    `overrides` are as `--peak` takes them. Raises InputError for an unknown name.
+    """
+    figures = hardware.parse_figures(overrides)
+    sheet = hardware.rates_of(machine.gpu, machine.sm_count)
+    bandwidth = figures.get("bandwidth") or (sheet.memory_bytes_per_s if sheet else None)
+    rates = dict(sheet.flop_per_s) if sheet else {}
+    rates |= {name: figures[name] for name in hardware.FLOP_KINDS if name in figures}
+    sources = [*(["--peak"] if figures else []), *([sheet.source] if sheet else [])]
+    return Peaks(bandwidth, rates, ", ".join(sources) or None)
 
 
 @record

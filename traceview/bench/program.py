@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from traceview.bench.loading import import_error_line
-from traceview.bench.machine import Machine, this_machine
-from traceview.bench.timing.clock import CpuClock
-from traceview.bench.timing.growth import Axis, Sweep, fit_timings
-from traceview.bench.timing.measurement import Timing
+from traceview.bench.clock import CpuClock
+from traceview.bench.growth import Axis, Sweep, fit_timings
+from traceview.bench.measurement import Timing
+from traceview.bench.operation import import_error_line
+from traceview.bench.plan import Machine, this_machine
 from traceview.errors import InputError
 from traceview.records import record
 

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.loading import broke_cuda, broken_cuda_error, error_line
-from traceview.bench.machine import Machine, this_machine
-from traceview.bench.timing.measurement import Timing, benchmark
+from traceview.bench.measurement import Timing, benchmark
+from traceview.bench.operation import broke_cuda, broken_cuda_error, error_line
+from traceview.bench.plan import Machine, this_machine
 from traceview.errors import InputError
 from traceview.outputs import cache_folder, private_file, private_folder
 from traceview.records import record

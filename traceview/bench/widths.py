@@ -15,9 +15,9 @@ from pathlib import Path
 from traceview.bench.operation import Operation, Version
 from traceview.errors import TraceviewError
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.targets.target import kernels_of
+from traceview.inspect.target_report import inspect
+from traceview.inspect.targets import kernels_of
 from traceview.ptx.model import Access, Compiled
 from traceview.records import record
 from traceview.vocabulary.amounts import WARP_THREADS
@@ -155,7 +155,7 @@ def main(path: str, size: str, dtype: str, *words: str) -> None:
     """Make the inputs on the fake GPU and call each version once."""
     import torch
 
-    from traceview.bench.loading import load_operation
+    from traceview.bench.operation import load_operation
 
     parameters = dict(word.split("=") for word in words if "=" in word)
     operation = load_operation(path).at(**{name: int(n) for name, n in parameters.items()})

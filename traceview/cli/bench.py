@@ -177,7 +177,7 @@ def command(
     and so on, several times each, in this process.
     """
     from traceview.bench import BenchRequest, describe, history, profile
-    from traceview.bench.loading import is_program
+    from traceview.bench.operation import is_program
 
     outputs = Outputs.of(operation.stem, output, json_=json_, kinds=("json",))
     profiles = [Path(path) for path in (flame, speedscope) if path]
@@ -237,10 +237,10 @@ def _time_program(
     warmup: int | None,
     outputs: Outputs,
 ) -> None:
+    from traceview.bench.growth import Axis
     from traceview.bench.program import sweep_program
-    from traceview.bench.timing.growth import Axis
-    from traceview.render.bench.json import render_program_json
-    from traceview.render.bench.text import render_program
+    from traceview.render.bench_json import render_program_json
+    from traceview.render.bench_text import render_program
 
     axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
     with progress(f"Running {program.name[:60]}") as show:
@@ -254,9 +254,9 @@ def _measure(
     path: Path, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
 ) -> BenchReport:
     from traceview.bench import load_operation, measure
+    from traceview.bench.growth import SIZE, Axis
     from traceview.bench.history import Measured, check_alike
-    from traceview.bench.machine import this_machine
-    from traceview.bench.timing.growth import SIZE, Axis
+    from traceview.bench.plan import this_machine
 
     with progress(f"Reading {path.name[:60]}") as show, redirect_stdout(sys.stderr):
         operation = load_operation(path)
@@ -276,9 +276,8 @@ def _put_report(
     difference: BenchDifference | None,
     outputs: Outputs,
 ) -> None:
-    from traceview.render.bench.json import render_bench_json
-    from traceview.render.bench.profile import render_profile
-    from traceview.render.bench.text import render_bench, render_difference
+    from traceview.render.bench_json import render_bench_json, render_profile
+    from traceview.render.bench_text import render_bench, render_difference
 
     def drawn(width: int, color: bool) -> str:
         text = render_bench(report, description=description, width=width, color=color)
@@ -306,7 +305,7 @@ def _put_report(
 def _put_profile(
     report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
 ) -> None:
-    from traceview.render.bench.profile import render_flame, render_speedscope
+    from traceview.render.bench_json import render_flame, render_speedscope
 
     if profiled is None:
         raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")

@@ -73,16 +73,16 @@ def peaks(
     _: click.Context, parameter: click.Parameter, figures: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Check the values of `--peak`, such as bandwidth=4.8e12."""
-    from traceview.hardware import overrides
+    from traceview.hardware import rates
 
     with misuse(parameter):
-        overrides.parse_figures(figures)
+        rates.parse_figures(figures)
     return figures
 
 
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
     """Raise BadParameter for a value that is not a GPU architecture."""
-    from traceview.inspect.targets.target import check_arch
+    from traceview.inspect.targets import check_arch
 
     with misuse(parameter):
         for arch in archs:

@@ -33,7 +33,7 @@ from traceview.cli.output import (
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
-    from traceview.inspect.compare.comparison import Diff
+    from traceview.inspect.comparison import Diff
     from traceview.inspect.expectations import Expectation
     from traceview.inspect.target_report import PtxReport
 
@@ -332,7 +332,7 @@ def _put(
     from traceview.inspect.expectations import judge, unmet
     from traceview.inspect.target_report import PtxReport
     from traceview.render.base.safe_text import visible
-    from traceview.render.kernels import formats
+    from traceview.render.kernels import text
 
     lines = []
     if expectations:
@@ -342,13 +342,11 @@ def _put(
         lines = unmet(report.verdicts)
     elif not outputs.stdout:
         print_text(
-            lambda width, color: formats.text(
-                report, views, width=width, color=color, details=details
-            )
+            lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
     if outputs.html:
-        write_file(outputs.html, formats.html(report, __version__))
-    outputs.put("json", lambda: formats.json(report, __version__))
+        write_file(outputs.html, text.html(report, __version__))
+    outputs.put("json", lambda: text.json(report, __version__))
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
         kernels = {verdict.kernel for verdict in report.verdicts}

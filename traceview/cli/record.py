@@ -173,8 +173,8 @@ def command(
     Each rank started by torchrun, mpirun or srun writes its own file, such as run.rank3.sqlite.
     """
     from traceview.recorders import RecordOptions, record, record_ranks
+    from traceview.recorders.job import module_command
     from traceview.recorders.options import nsys_only
-    from traceview.recorders.program import module_command
     from traceview.trace.rank_identity import launched_rank
 
     if options["steps"] and options["range_name"]:

@@ -15,8 +15,8 @@ import click
 
 import traceview
 from traceview import memory
-from traceview.api import reports
-from traceview.api.reports import AnalysisOptions
+from traceview.api import traces
+from traceview.api.traces import AnalysisOptions
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb, complete_analyses, complete_ranges
 from traceview.cli.output import (
@@ -32,8 +32,15 @@ from traceview.cli.output import (
     print_text,
     progress,
 )
-from traceview.cli.ranks import RanksRequest, check_tables, put_job
-from traceview.cli.report_outputs import ScreenOptions, check_outputs, print_report, put_report
+from traceview.cli.report_outputs import (
+    RanksRequest,
+    ScreenOptions,
+    check_outputs,
+    check_tables,
+    print_report,
+    put_job,
+    put_report,
+)
 from traceview.errors import suggestion
 from traceview.outputs import unpacked_name
 
@@ -249,7 +256,7 @@ def command(
     shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)
     if explain is not None:
         from traceview.explanation import explained
-        from traceview.render.terminal.explanation import render_explanation
+        from traceview.render.explanation import render_explanation
 
         explanation = explained(explain)
         print_text(
@@ -315,7 +322,7 @@ def _import_ahead(outputs: Outputs) -> None:
     with suppress(Exception):
         import_module("traceview.report")
         if not outputs.stdout:
-            import_module("traceview.render.terminal.screen")
+            import_module("traceview.render.screen")
         if outputs.json or outputs.stdout == "json":
             import_module("traceview.render.report.json")
         if outputs.html:
@@ -324,7 +331,7 @@ def _import_ahead(outputs: Outputs) -> None:
 
 def _draw_ahead(trace: Trace) -> None:
     """Draw the page's timeline, which needs no findings, while the analyses run."""
-    from traceview.render.timeline.document import timeline_view
+    from traceview.render.timeline import timeline_view
 
     # A failure is reported when the page is rendered.
     with suppress(Exception):
@@ -349,4 +356,4 @@ def _analyzed(
         trace = load()
         next_step("Analyzing")
         beside = _draw_ahead if outputs.html else None
-        return reports.analyzed(trace, options, tables=tables, beside=beside)
+        return traces.analyzed(trace, options, tables=tables, beside=beside)

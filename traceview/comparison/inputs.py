@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from traceview.comparison.environment import same_capture
-from traceview.comparison.extraction import figures_of
 from traceview.comparison.figures import RunFigures
+from traceview.comparison.run_figures import figures_of
 from traceview.errors import ComparisonRefusedError, TraceFormatError, unreadable
 from traceview.records import record
 from traceview.trace import Trace
-from traceview.trace.folder import USE_RECORDINGS, recordings_in
+from traceview.trace.load import USE_RECORDINGS, recordings_in
 
 # Baselines: the figures of several runs in one small JSON file, so that no recording is kept.
 

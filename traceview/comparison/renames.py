@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from traceview.comparison.figures import PartKey, RunFigures, SidePart, StepPart, part_key
-from traceview.facts.operations.kernel_classes import KernelClass
+from traceview.facts.kernel_classes import KernelClass
 from traceview.records import record
 
 # Alignment of two sequences: which elements of one correspond to which of the other.

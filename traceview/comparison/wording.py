@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from traceview import units
+from traceview import findings, units
 from traceview.comparison.comparison import (
     CountDifference,
     EnvironmentDifference,
@@ -14,7 +14,6 @@ from traceview.comparison.comparison import (
     RunComparison,
 )
 from traceview.comparison.figures import KernelShape
-from traceview.rules import sentences
 from traceview.vocabulary.causes import sits_idle
 
 PER_STEP = " per step"
@@ -186,7 +185,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
 
 
 def _filled(text: str, **values: str | int) -> str:
-    return sentences.sentence(text, values).format_map(values)
+    return findings.sentence(text, values).format_map(values)
 
 
 def _runs(calls: Fraction, time_ns: Fraction, per: str) -> str:

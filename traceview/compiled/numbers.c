@@ -1,4 +1,4 @@
-/* C code of tables/numbers.py: the values of integer columns numbered, where they have few distinct ones.
+/* C code of tables/arrays.py: the values of integer columns numbered, where they have few distinct ones.
  *
  * One pass with a hash table that stays in the cache, however far apart the values are. Knows
  * nothing of Python, and may run in several threads.

@@ -1,4 +1,4 @@
-/* C code of tables/packed_texts.py and facts/ranges/name_forms.py: texts numbered in order
+/* C code of tables/packed_texts.py and facts/ranges/origins.py: texts numbered in order
  * of appearance, picked and searched, digits in names zeroed, and numbers read.
  *
  * The texts are any bytes and are compared as such. The caller allocates all buffers and states

@@ -1,35 +1,177 @@
-"""Edits replayed one after the other: the time per step with each, its error, and what is left."""
+"""Edits replayed one after the other: the time per step with each, its error, and what then
+limits each GPU.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 
-from traceview import display
-from traceview.edits import gpu_work, launches, pauses, waits
-from traceview.edits.limits import GpuTime, gpu_time
+from traceview import display, groups, intervals
+from traceview.edits import cpu_time, gpu_work
 from traceview.edits.requests import KINDS, EditRequest
 from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
+from traceview.facts.dependencies.blame import IdleParts, Part, walk
 from traceview.facts.dependencies.forecast import Forecast, Model
-from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
+from traceview.facts.dependencies.replay import Changed, Edit, Times
+from traceview.facts.operations import operations
+from traceview.intervals import Intervals
 from traceview.records import record
+from traceview.tables import Array, Mask
 from traceview.trace import Trace
 from traceview.version import __version__
 
+# How busy each GPU is over the measured steps, and what it waits for the rest of the time.
+#
+# Computed from the times of a replay, edited or not, by walking each idle gap back along the
+# graph.
+
+IdleReason = Literal[
+    "cpu", "calls", "synchronization", "hand-over", "gpu-latency", "other-gpu", "unexplained"
+]
+_REASON: Mapping[Part, IdleReason] = {
+    Part.LAUNCH: "calls",
+    Part.CALL: "calls",
+    Part.HOST: "cpu",
+    Part.TAIL: "synchronization",
+    Part.WAKE: "hand-over",
+    Part.PITCH: "gpu-latency",
+    Part.OTHER: "other-gpu",
+    Part.HELD: "unexplained",
+    Part.UNKNOWN: "unexplained",
+}
+
+
+@record
+class GpuTime:
+    """The time per step of a GPU, the mean of the GPUs that work in it: busy, and idle by reason.
+
+    Of the idle time `inferred_ns` is found along edges that no recorder holds.
+    """
+
+    step_ns: float
+    busy_ns: float
+    idle_ns: Mapping[str, float]
+    inferred_ns: float
+
+    @property
+    def busy_pct(self) -> float:
+        return 100 * self.busy_ns / self.step_ns if self.step_ns else 0.0
+
+    @property
+    def inferred_pct(self) -> float:
+        """Of the idle time."""
+        idle = self.step_ns - self.busy_ns
+        return 100 * self.inferred_ns / idle if idle > 0 else 0.0
+
+
+def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
+    """The time of the GPUs in a replay with these changes."""
+    graph = _replayed(model.graph, changed, times)
+    window = _windows(model, times)
+    device = operations(model.trace).device[graph.operation]
+    used = groups.different(device[model.last - graph.calls])
+    idle = dict.fromkeys(_REASON.values(), 0.0)
+    inferred = _inferred(graph)
+    busy = along_inferred = 0.0
+    for number in used.tolist():
+        items = np.flatnonzero(device == number) + graph.calls
+        covered = intervals.union(times.start_ns[items], times.end_ns[items])
+        busy += intervals.intersection(covered, window).total()
+        parts = _parts(graph, items, covered)
+        length = intervals.overlap(window, parts.start_ns, parts.end_ns)
+        for kind, time in enumerate(np.bincount(parts.kind, length, len(Part)).tolist()):
+            idle[_REASON[Part(kind)]] += time
+        along_inferred += float(length[_behind_inferred(parts, inferred)].sum())
+    # Loops of several threads overlap: then a step is longer than its part of the window.
+    step_ns = float(model.durations(times).mean())
+    share = step_ns / (max(window.total(), 1) * max(len(used), 1))
+    idle_ns: dict[str, float] = {reason: time * share for reason, time in idle.items() if time}
+    # A GPU without work at the ends of a window idles there for no known reason.
+    rest = step_ns - busy * share - sum(idle_ns.values())
+    if round(rest) > 0:
+        idle_ns["unexplained"] = idle_ns.get("unexplained", 0.0) + rest
+    return GpuTime(step_ns, busy * share, idle_ns, along_inferred * share)
+
+
+def _replayed(graph: Dependencies, changed: Changed, times: Times) -> Dependencies:
+    """The graph as if the replay had been recorded."""
+    return replace(
+        graph,
+        start_ns=times.start_ns,
+        end_ns=times.end_ns,
+        own_ns=changed.own_ns,
+        begin=replace(graph.begin, lag_ns=changed.begin_ns),
+        finish=replace(graph.finish, lag_ns=changed.finish_ns),
+    )
+
+
+def _windows(model: Model, times: Times) -> Intervals:
+    """The time of the measured steps, or of the run."""
+    ends, follows = times.end_ns[model.last], model.follows
+    if not len(follows):
+        first, last = int(times.start_ns.min(initial=0)), int(ends.max(initial=0))
+        return Intervals(np.array([first]), np.array([max(last, first)]))
+    end = np.full(len(follows), np.iinfo(np.int64).min)
+    np.maximum.at(end, model.step, ends)
+    opens = np.flatnonzero(~follows)
+    lasts = np.append(opens[1:], len(follows)) - 1
+    until = np.array([end[a : b + 1].max() for a, b in zip(opens, lasts, strict=True)])
+    return intervals.union(end[opens], until)
+
+
+def _parts(graph: Dependencies, items: Array, covered: Intervals) -> IdleParts:
+    """What held up the work behind each gap between the work of a GPU."""
+    gap = intervals.gaps(covered)
+    running = items[graph.end_ns[items] > graph.start_ns[items]]
+    running = running[np.argsort(graph.start_ns[running], kind="stable")]
+    after = running[np.searchsorted(graph.start_ns[running], gap.end)]
+    return walk(graph, gap.start.copy(), gap.end.copy(), after.astype(np.int32))
+
+
+def _inferred(graph: Dependencies) -> Mask:
+    """True for the items whose start is explained by inferred edges alone."""
+    edges, latest = graph.begin, np.full(len(graph), np.iinfo(np.int64).min)
+    on = np.maximum(edges.on, 0)
+    ready = np.where(edges.kind == Edge.LAUNCH, graph.start_ns[on], graph.end_ns[on]) + edges.lag_ns
+    ready[edges.on < 0] = np.iinfo(np.int64).min
+    np.maximum.at(latest, edges.of, ready)
+    binding = (ready == latest[edges.of]) & (edges.on >= 0)
+    inferred = np.isin(edges.kind, list(INFERRED))
+    result = groups.marked(edges.of[binding & inferred], len(graph))
+    result[edges.of[binding & ~inferred]] = False
+    return result
+
+
+def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
+    """True for the parts that were reached along an inferred edge, on the way back from the work.
+
+    A launch or call has come to the item by then; what waited along an edge is a part of its own.
+    """
+    along = np.isin(parts.kind, (Part.HOST, Part.WAKE, Part.PITCH))
+    crossed = along & (parts.item >= 0) & np.append(inferred, False)[parts.item]
+    before = np.cumsum(crossed)
+    opens = groups.opens(parts.gap)
+    first = np.maximum.accumulate(np.where(opens, np.arange(len(opens)), 0))
+    result: Mask = before > (before - crossed)[first]
+    return result
+
+
 APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {
     "kernel": gpu_work.kernels,
-    "no-sync": waits.no_sync,
-    "graph": launches.graph,
-    "cpu": pauses.cpu,
+    "no-sync": cpu_time.no_sync,
+    "graph": gpu_work.graph,
+    "cpu": cpu_time.cpu,
     "copy": gpu_work.copies,
     "link": gpu_work.link,
     "gpu": gpu_work.gpu,
-    "no-recorder": launches.no_recorder,
+    "no-recorder": gpu_work.no_recorder,
 }
 """What finds the items of each kind of edit."""
 assert APPLY.keys() == KINDS.keys()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from traceview import units
-from traceview.edits.answer import EditOutcome, WhatIfReport
-from traceview.edits.limits import GpuTime
+from traceview.edits.answer import EditOutcome, GpuTime, WhatIfReport
 from traceview.edits.scope import AppliedEdit
 
 REASONS: Mapping[str, str] = {

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.facts.code import compilers
-from traceview.facts.operations.blocking_calls import waits
+from traceview.facts import code
+from traceview.facts.launches import waits
 from traceview.findings import Subject
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
-from traceview.trace.program_files import is_library
+from traceview.trace.model import is_library
 from traceview.vocabulary import activities
 
 # The compiler that each sampled Python stack shows at work.
@@ -23,7 +23,7 @@ from traceview.vocabulary import activities
 class CompilerFrames(NamedTuple):
     """The outermost compiler frame of each stack, one row per stack.
 
-    `row` is the frame's row in python_frames, `tool` an index into `compilers.TOOLS`; both are −1
+    `row` is the frame's row in python_frames, `tool` an index into `code.TOOLS`; both are −1
     for a stack without such a frame.
     """
 
@@ -36,7 +36,7 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
     """The compiler frame of each stack; none where the compiler is being imported or shut down."""
     frames = trace.recorded("python_frames")
     files, stack = frames.texts("file"), frames["stack"]
-    known = np.array([compilers.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
+    known = np.array([code.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
     tool = known[files.codes]
     result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
     # Frames come by stack, innermost first, so the last assignment leaves the outermost one.
@@ -45,9 +45,9 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
     outermost = np.full(len(result), -1, np.int64)
     outermost[stack[rows]] = rows
     functions = frames.texts("function")
-    idle = functions.isin([name for name in functions.values if compilers.IDLE.match(str(name))])
+    idle = functions.isin([name for name in functions.values if code.IDLE.match(str(name))])
     result[(outermost >= 0) & idle[outermost]] = -1
-    importing = [str(name) for name in files.values if compilers.IMPORTS in str(name)]
+    importing = [str(name) for name in files.values if code.IMPORTS in str(name)]
     imports = np.flatnonzero(files.isin(importing))
     result[stack[imports[imports > outermost[stack[imports]]]]] = -1
     return CompilerFrames(result, np.where(result >= 0, outermost, -1))

@@ -1,14 +1,21 @@
 """Limits and rates of GPUs by compute capability and product, each with its source."""
 
-from traceview.hardware.limits import KNOWN_CAPABILITIES, SmLimits, limits_of
-from traceview.hardware.occupancy import Limiter, Occupancy, occupancy
-from traceview.hardware.overrides import FIGURES, parse_figures
+from traceview.hardware.occupancy import (
+    KNOWN_CAPABILITIES,
+    Limiter,
+    Occupancy,
+    SmLimits,
+    limits_of,
+    occupancy,
+)
 from traceview.hardware.rates import (
+    FIGURES,
     FLOP_KINDS,
     Part,
     Rates,
     geforce_factors,
     lanes_of,
+    parse_figures,
     part_of,
     rates_of,
 )

@@ -25,7 +25,7 @@ from typing import Any
 
 from traceview import errors
 from traceview.errors import ToolNotFoundError, TraceviewError
-from traceview.headless.request import Deadline, Request
+from traceview.headless.compile_options import Deadline, Request
 from traceview.headless.run_script import STOP
 from traceview.headless.worker.recompile_server import RAN, READY, STARTED
 from traceview.outputs import cache_folder, private_file, private_folder

@@ -6,9 +6,9 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError
 from traceview.hardware import limits_of
+from traceview.headless import signatures
 from traceview.headless.compile_error import in_words
 from traceview.headless.compile_options import CompileOptions
-from traceview.headless.signatures import notation
 from traceview.headless.worker.event_log import source_of
 from traceview.headless.worker.jit_functions import Jitted, compile_for, jitted_in
 from traceview.ptx.model import Argument, Compiled
@@ -23,12 +23,12 @@ def compile_function(function: Any, options: CompileOptions, arch: str) -> Compi
     """
     jitted = _jitted(function)
     if options.signature is None:
-        remedy = f"pass signature={notation.EXAMPLE}"
+        remedy = f"pass signature={signatures.EXAMPLE}"
         raise InputError(f"{jitted.name} does not say the types of its arguments", remedy)
     configuration = jitted.configurations[0]
     constexprs = dict(configuration.constexprs) | options.constexpr_values
-    whole = notation.is_whole(options.signature, jitted.parameters)
-    arguments = notation.bind(options.signature, jitted.parameters, {} if whole else constexprs)
+    whole = signatures.is_whole(options.signature, jitted.parameters)
+    arguments = signatures.bind(options.signature, jitted.parameters, {} if whole else constexprs)
     launch = dict(configuration.options) | options.launch_options
     try:
         from triton.backends.compiler import GPUTarget

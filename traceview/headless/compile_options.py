@@ -1,11 +1,15 @@
-"""Options of compiling kernels, from the command line to the worker process."""
+"""What a worker process is asked: compile options, changes to a kernel, the script to run."""
 
 from __future__ import annotations
 
+import json
+import math
+import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import asdict, field
+from typing import Literal
 
-from traceview.headless.signatures.notation import Value, value_of
+from traceview.headless.signatures import Value, value_of
 from traceview.records import record
 
 MOST_CONFIGS = 4
@@ -99,3 +103,108 @@ class CompileOptions:
         """num_warps and num_stages, as far as they are set."""
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         return {name: value for name, value in options.items() if value is not None}
+
+
+# Whether a kernel computes the same results with other constexprs.
+
+
+@record
+class Equivalence:
+    """Whether results stay the same with a change, and how that is known or why it is not.
+
+    `grid` is the grid that the changed launch needs, if the program passes a fixed one.
+    """
+
+    verdict: Literal["same", "differs", "unknown"]
+    detail: str
+    grid: tuple[int, int, int] | None = None
+
+
+@record
+class Change:
+    """A change that a recompilation makes; everything else stays as it was.
+
+    `divisible` names arguments to assume divisible by 16. `constexprs` turns arguments into
+    compile-time constants. `max_registers` limits registers per thread (maxnreg). `resizes` says
+    that the constexprs get other values, which may change what is computed.
+    """
+
+    divisible: tuple[str, ...] = ()
+    constexprs: tuple[tuple[str, int], ...] = ()
+    num_warps: int | None = None
+    num_stages: int | None = None
+    max_registers: int | None = None
+    resizes: bool = False
+
+    @property
+    def tunes(self) -> bool:
+        """Whether it changes the kernel, and not only what the compiler knows of its arguments."""
+        return bool(self.constexprs or self.num_warps or self.num_stages or self.max_registers)
+
+    @property
+    def description(self) -> str:
+        """The change as text, such as `n divisible by 16, num_warps=1`."""
+        parts = [f"{' and '.join(self.divisible)} divisible by 16"] if self.divisible else []
+        parts += [f"{name}={value}" for name, value in self.constexprs]
+        parts += [f"num_warps={self.num_warps}"] if self.num_warps else []
+        parts += [f"num_stages={self.num_stages}"] if self.num_stages else []
+        parts += [f"maxnreg={self.max_registers}"] if self.max_registers else []
+        return ", ".join(parts)
+
+
+# The time limit that all trials of one invocation share.
+
+
+@record
+class Deadline:
+    """A moment on the monotonic clock in seconds, which all processes of a machine share."""
+
+    at_s: float = math.inf
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The moment `seconds` from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; 0 once it has passed."""
+        return max(0.0, self.at_s - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether it has passed, so that no more work is to begin."""
+        return self.left_s <= 0.0
+
+    def shared(self, among: int) -> Deadline:
+        """The end of the first of `among` equal parts of the time left."""
+        return Deadline.after(self.left_s / max(among, 1)) if math.isfinite(self.at_s) else self
+
+    def no_sooner_than(self, seconds: float) -> Deadline:
+        """This moment, or `seconds` from now if that is later."""
+        return Deadline(max(self.at_s, time.monotonic() + seconds))
+
+
+@record
+class Request:
+    """A script or module to run, and how to compile its kernels.
+
+    One of `file` and `module` is set. `capability` is the compute capability of the fake GPU, such
+    as "9.0". `began_s` is when the time for the answer began, on the monotonic clock.
+    """
+
+    file: str | None
+    module: str | None
+    capability: str
+    options: CompileOptions
+    began_s: float = field(default_factory=time.monotonic)
+
+    def to_json(self) -> str:
+        """The request as one JSON object."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The request that `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(**{**fields, "options": CompileOptions(**fields["options"])})

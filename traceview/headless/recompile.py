@@ -15,9 +15,8 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import TimeUpError, TraceviewError
-from traceview.headless.change import Change, Equivalence
 from traceview.headless.client import Worker
-from traceview.headless.request import Deadline
+from traceview.headless.compile_options import Change, Deadline, Equivalence
 from traceview.ptx.model import Argument, Compiled
 
 COMPARISON_S = 4.0

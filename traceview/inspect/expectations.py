@@ -22,9 +22,9 @@ from traceview.errors import InputError, suggestion
 from traceview.findings import shortened
 from traceview.inspect.kernel_report import KernelReport, line_name
 from traceview.inspect.rules.global_memory import full_width_bits
-from traceview.ptx.addresses.provenance import Provenance
-from traceview.ptx.demangle import plain_name
+from traceview.ptx.addresses.slicing import Provenance
 from traceview.ptx.model import Access, Kind, Level
+from traceview.ptx.producers import plain_name
 from traceview.records import record
 
 BYTES = {"": 1, "b": 1, "byte": 1, "bytes": 1, "kb": 1000, "kib": 1024}

@@ -8,24 +8,21 @@ from dataclasses import replace
 from functools import cached_property
 
 from traceview.hardware import Occupancy
-from traceview.inspect.kernel_report import Difference
-from traceview.inspect.occupancy import SmCount
-from traceview.inspect.recompilations import Recompilations
-from traceview.inspect.sass_vs_ptx import (
+from traceview.inspect.kernel_report import Difference, SmCount
+from traceview.inspect.recompilations import (
     Place,
+    Recompilations,
     by_place,
     differences,
     place_of,
     stores_of_tensor_maps,
 )
-from traceview.ptx.accesses import TensorOp, tensor_ops
-from traceview.ptx.addresses.provenance import Array, Provenance
+from traceview.ptx.accesses import AsyncWait, TensorOp, async_waits, tensor_ops
 from traceview.ptx.addresses.request_costs import RequestCosts
-from traceview.ptx.addresses.slicing import Origin, together
-from traceview.ptx.async_groups import AsyncWait, async_waits
+from traceview.ptx.addresses.slicing import Array, Origin, Provenance, together
 from traceview.ptx.instruction_mix import InstructionMix, instruction_mix
 from traceview.ptx.model import Access, Compiled, Instruction, SourceLine
-from traceview.ptx.ttgir.layout_conversions import LayoutConversion, layout_conversions
+from traceview.ptx.ttgir.operations import LayoutConversion, layout_conversions
 from traceview.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.ptx.ttgir.vector_limit import scalar_accesses
 from traceview.records import record

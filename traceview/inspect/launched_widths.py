@@ -16,11 +16,11 @@ from traceview.inspect.rules import ranked
 from traceview.inspect.rules.engine import advice_by
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 from traceview.ptx import accesses as ptx_accesses
-from traceview.ptx.addresses.thread_traffic import Traffic, traffic_of
+from traceview.ptx import disassembly as sass_accesses
+from traceview.ptx.addresses.request_costs import Traffic, traffic_of
 from traceview.ptx.model import Access, Compiled, Kind, Level, SourceLine
-from traceview.ptx.sass import accesses as sass_accesses
 from traceview.records import record
-from traceview.toolchain import listings, nvdisasm
+from traceview.toolchain import listings
 
 _LOADS: tuple[Kind, ...] = ("load", "async-copy")
 _STORES: tuple[Kind, ...] = ("store",)
@@ -103,8 +103,8 @@ def _all_of(kernels: Sequence[Compiled]) -> list[RunningWidths]:
     if not kernels:
         return result
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for first in range(0, len(kernels), nvdisasm.MOST_KEPT):
-            some = kernels[first : first + nvdisasm.MOST_KEPT]
+        for first in range(0, len(kernels), listings.MOST_KEPT):
+            some = kernels[first : first + listings.MOST_KEPT]
             list(pool.map(_disassembled, {kernel.cubin for kernel in some if kernel.cubin}))
             result.extend(map(_widths, some))
     return result
@@ -112,7 +112,7 @@ def _all_of(kernels: Sequence[Compiled]) -> list[RunningWidths]:
 
 def _disassembled(cubin: bytes) -> None:
     try:
-        nvdisasm.text_of(cubin)
+        listings.text_of(cubin)
     except TraceviewError:
         # It is raised again, and noted, where the text is read.
         return

@@ -14,10 +14,9 @@ from itertools import combinations, product
 
 from traceview import units
 from traceview.errors import TimeUpError, TraceviewError
-from traceview.hardware.waves import waves_of
-from traceview.headless.change import Change
-from traceview.inspect.kernel_report import WhatIf
-from traceview.inspect.occupancy import SmCount, occupancy_of
+from traceview.hardware.occupancy import waves_of
+from traceview.headless.compile_options import Change
+from traceview.inspect.kernel_report import SmCount, WhatIf, occupancy_of
 from traceview.inspect.recompilations import Recompile
 from traceview.inspect.rules.remedies import named_as_tile
 from traceview.ptx.model import Argument, Compiled, Resources

@@ -1,4 +1,4 @@
-"""The memory accesses of a PTX function, its tensor-core operations and its instruction mix.
+"""The memory accesses and tensor-core operations of a PTX function, and copies in flight.
 
 Widths are bits per thread per instruction. The space of a copy is the one whose width matters:
 global for cp.async, shared between the blocks of a cluster. Textures and surfaces are spaces of
@@ -8,13 +8,14 @@ their own, as they go through another hardware path than global memory.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from traceview.ptx.model import Access, Function, Instruction, Kind
-from traceview.ptx.opcodes import Words, family, words
+from traceview.ptx.instruction_mix import CLASSES, InstructionMix, class_of
+from traceview.ptx.lexer import Words, family, words
+from traceview.ptx.model import Access, Argument, Function, Instruction, Kind, SourceLine
 from traceview.records import record
 
 FAMILIES = (
@@ -201,3 +202,211 @@ MOVES: dict[str, tuple[Kind, Callable[[Kind, Words, str], _Move | None]]] = {
     "sust": ("store", _surface),
     "sured": ("reduction", _surface),
 }
+
+
+# Elements per thread, from the widths of a kernel's accesses.
+#
+# **Elements per thread**: take the source line whose global loads move the most bits per
+# iteration (its global stores, if nothing is loaded). Sum the widths of the instructions of that
+# line that a thread executes in one pass of its innermost loop, and divide by the element size
+# and by the number of arrays that the line reads. Asynchronous copies count as loads. The element
+# size is that of the pointer's type; where that is not known, of the type in the opcode, which
+# counts two fp16 in a b32 as one.
+
+_OPCODE_BITS = re.compile(r"\.[a-z]+(\d+)$")
+_LOADS: tuple[Kind, ...] = ("load", "async-copy")
+_STORES: tuple[Kind, ...] = ("store",)
+
+
+def pointee_bits(argument: Argument) -> int | None:
+    """The element size of a pointer argument (`*fp32`: 32) in bits; None if it is not a pointer."""
+    if not argument.type.startswith("*"):
+        return None
+    name = argument.type.lstrip("*").removeprefix("k").partition(":")[0]
+    if name.startswith("fp8") or name == "i1":
+        return 8
+    bits = re.search(r"(\d+)$", name)
+    return int(bits[1]) if bits else None
+
+
+def bits_at_deepest(accesses: Iterable[Access]) -> int:
+    """The bits that the accesses at the greatest loop depth move, over all their instructions."""
+    accesses = list(accesses)
+    deepest = max((access.loop_depth for access in accesses), default=0)
+    return sum(
+        (access.width_bits or 0) * access.count
+        for access in accesses
+        if access.loop_depth == deepest
+    )
+
+
+def elements_per_thread(
+    accesses: Iterable[Access],
+    element_bits: Callable[[Access], int | None] = lambda _: None,
+    arrays: Callable[[Sequence[Access]], int] = lambda _: 1,
+    bits: Callable[[Sequence[Access]], int] = bits_at_deepest,
+) -> int | None:
+    """Elements of global memory per thread, as defined above; None without global accesses.
+
+    `element_bits` gives the element size of an access, None where it is not known; `arrays` the
+    number of arrays that accesses touch, and `bits` what a thread moves by them in one pass.
+    """
+    listed = [a for a in accesses if a.space == "global" and a.width_bits]
+    for kinds in (_LOADS, _STORES):
+        lines = _by_line(access for access in listed if access.kind in kinds)
+        if lines:
+            most = max(lines, key=bits)
+            size = (element_bits(most[0]) or _opcode_bits(most)) * arrays(most)
+            return bits(most) // size or None
+    return None
+
+
+def _by_line(accesses: Iterable[Access]) -> list[list[Access]]:
+    lines: dict[SourceLine | None, list[Access]] = defaultdict(list)
+    for access in accesses:
+        lines[access.source].append(access)
+    return list(lines.values())
+
+
+def _opcode_bits(accesses: Sequence[Access]) -> int:
+    """The size of the smallest type in the opcodes; 32 for a copy, whose opcode has none."""
+    types = [_OPCODE_BITS.search(access.opcode) for access in accesses]
+    return min((int(each[1]) for each in types if each), default=32)
+
+
+# Asynchronous copies and matrix products in flight at each wait of the hottest loop, from PTX.
+#
+# Simulates the code before the loop and some iterations of the loop, in the order of the listing,
+# with a queue per kind. A wait for cp.async, bulk stores or wgmma leaves the latest N groups in
+# flight; an mbarrier wait completes the oldest group of TMA loads or tcgen05 products.
+
+COPIES = ("cp.async", "TMA")
+"""The kinds that bring data into shared memory."""
+
+_ITERATIONS = 12
+_NUMBER = re.compile(r"(?<![\w%])(0[xX][0-9a-fA-F]{1,8}|\d{1,9})\b")
+_WORK = frozenset({"MMA", "fp32", "fp16", "fp64", "special function"})
+_COMMITS = (
+    ("wgmma.commit_group", "wgmma"),
+    ("cp.async.commit_group", "cp.async"),
+    ("cp.async.bulk.commit_group", "bulk store"),
+    ("mbarrier.arrive.expect_tx", "TMA"),
+    ("tcgen05.commit", "tcgen05"),
+)
+_WAITS = (
+    ("wgmma.wait_group", "wgmma"),
+    ("cp.async.wait_", "cp.async"),
+    ("cp.async.bulk.wait_group", "bulk store"),
+)
+_MBARRIER_KINDS = frozenset({"TMA", "tcgen05"})
+
+Place = tuple[SourceLine | None, ...]
+
+
+@record
+class AsyncWait:
+    """A wait in the hottest loop, in the steady state.
+
+    `kind` is the kind of work waited for: cp.async, TMA, bulk store, wgmma, tcgen05. `in_flight` is
+    the number of groups in flight when the wait begins, `left` the number when it ends. `meanwhile`
+    counts the arithmetic between the issue of the youngest group waited for and the wait, by class;
+    it is empty if nothing overlaps.
+    """
+
+    source: SourceLine | None
+    kind: str
+    in_flight: int
+    left: int
+    meanwhile: Mapping[str, int]
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it drains the queue with no arithmetic since the last group was issued."""
+        return self.left == 0 < self.in_flight and not self.meanwhile
+
+
+def async_waits(function: Function, mix: InstructionMix) -> tuple[AsyncWait, ...]:
+    """The waits of the hottest loop of a PTX function; `mix` is that of the same function."""
+    loop = mix.hottest_loop
+    if loop is None:
+        return ()
+    body = [function.instructions[at] for at in sorted(loop.instructions)]
+    before = function.instructions[: min(loop.instructions)]
+    queues = _Queues(_mbarrier_kinds(body))
+    for instruction in before:
+        queues.step(instruction)
+    waits: list[AsyncWait] = []
+    for _ in range(_ITERATIONS):
+        waits = [wait for each in body for wait in queues.step(each)]
+    # Leave out waits for groups that an earlier wait completed.
+    return tuple(wait for wait in waits if wait.in_flight > wait.left)
+
+
+def _mbarrier_kinds(body: list[Instruction]) -> Mapping[Place, str]:
+    """The kind of work that signals an mbarrier at each place, for places with one kind."""
+    kinds: dict[Place, set[str]] = defaultdict(set)
+    for instruction in body:
+        kind = _kind(instruction.opcode, _COMMITS)
+        if kind in _MBARRIER_KINDS:
+            kinds[_place(instruction)].add(kind)
+    return {place: min(each) for place, each in kinds.items() if len(each) == 1}
+
+
+def _place(instruction: Instruction) -> Place:
+    return (instruction.source, *instruction.inlined)
+
+
+def _kind(opcode: str, starts: tuple[tuple[str, str], ...]) -> str:
+    return next((kind for start, kind in starts if opcode.startswith(start)), "")
+
+
+class _Queues:
+    """The groups in flight of each kind, oldest first, each with the work done since its issue."""
+
+    def __init__(self, mbarriers: Mapping[Place, str]) -> None:
+        self._mbarriers = mbarriers
+        self._groups: dict[tuple[str, Place], list[int]] = defaultdict(list)
+        self._work: list[str] = []
+
+    def step(self, instruction: Instruction) -> list[AsyncWait]:
+        """Simulate one instruction; return the wait that it is, if any."""
+        waits = list(self._waits(instruction))
+        if kind := _kind(instruction.opcode, _COMMITS):
+            self._groups[self._queue(kind, _place(instruction))].append(len(self._work))
+        name = class_of(instruction, "ptx")
+        if name in _WORK:
+            self._work.append(name)
+        return waits
+
+    def _waits(self, instruction: Instruction) -> Iterator[AsyncWait]:
+        opcode = instruction.opcode
+        if kind := _kind(opcode, _WAITS):
+            number = (_NUMBER.findall(instruction.operands) or ["0"])[-1]
+            left = int(number, 16 if number[:2] in ("0x", "0X") else 10)
+            yield self._wait(instruction, (kind, ()), left)
+        elif opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
+            place = self._signalled_at(_place(instruction))
+            if place is not None:
+                queue = self._queue(self._mbarriers[place], place)
+                yield self._wait(instruction, queue, max(0, len(self._groups[queue]) - 1))
+
+    def _queue(self, kind: str, place: Place) -> tuple[str, Place]:
+        """The key of a queue: one per kind, or one per place if several places signal the kind."""
+        several = list(self._mbarriers.values()).count(kind) > 1
+        return kind, place if several else ()
+
+    def _signalled_at(self, place: Place) -> Place | None:
+        """The place that signals the mbarriers waited for at `place`: the same, or the only one."""
+        if place in self._mbarriers:
+            return place
+        return next(iter(self._mbarriers)) if len(self._mbarriers) == 1 else None
+
+    def _wait(self, instruction: Instruction, queue: tuple[str, Place], allowed: int) -> AsyncWait:
+        groups = self._groups[queue]
+        completed = groups[: max(0, len(groups) - allowed)]
+        self._groups[queue] = groups[len(completed) :]
+        counts = Counter(self._work[completed[-1] :] if completed else ())
+        meanwhile = {name: counts[name] for name in CLASSES if counts[name]}
+        return AsyncWait(
+            instruction.source, queue[0], len(groups), len(groups) - len(completed), meanwhile
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from traceview.ptx.opcodes import TYPE_BITS
+from traceview.ptx.lexer import TYPE_BITS
 from traceview.vocabulary.amounts import WARP_THREADS
 
 ATTRIBUTE = r"(?:\.attribute\s*\((?:[^()]|\([^()]*\))*\)\s*)?"

@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from traceview import memory
 from traceview.ptx import declarations
-from traceview.ptx.lexer import IF_CUT_OFF, SHOWN_CHARACTERS, Source, Statement
-from traceview.ptx.line_info import Chain, FileTable, LineTracker
+from traceview.ptx.lexer import (
+    IF_CUT_OFF,
+    SHOWN_CHARACTERS,
+    Chain,
+    FileTable,
+    LineTracker,
+    Source,
+    Statement,
+)
 from traceview.ptx.loops import Jump, loop_depths
 from traceview.ptx.model import Function, Instruction, Listing
 

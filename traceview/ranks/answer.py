@@ -10,18 +10,23 @@ import numpy as np
 
 from traceview.analyses.base import Result
 from traceview.failures import AnswerParts
-from traceview.ranks import step_alignment, waits
-from traceview.ranks.clocks import align_clocks
+from traceview.ranks import rank_rows
+from traceview.ranks.clocks import align_clocks, matched_communicators
 from traceview.ranks.critical_path import critical_path
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import FailedRank, JobReport
-from traceview.ranks.lateness import lateness
+from traceview.ranks.job_facts import (
+    JobFacts,
+    collectives_table,
+    group_calls,
+    groups_table,
+    heat_map,
+    waits_by_row,
+)
+from traceview.ranks.job_findings import findings_of
+from traceview.ranks.lateness import CommonSteps, common_steps, lateness, needs_of
 from traceview.ranks.matching import match_ranks
-from traceview.ranks.needs import needs_of
 from traceview.ranks.process_groups import process_groups
-from traceview.ranks.result import group_rows, rank_rows, verdict
-from traceview.ranks.result.facts import JobFacts, heat_map, waits_by_row
-from traceview.ranks.result.findings import findings_of
 from traceview.ranks.stragglers import stragglers
 from traceview.tables import NULL, Cell
 
@@ -33,13 +38,13 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
     """
     parts = AnswerParts()
     job = job_facts(ranks, parts)
-    heat, calls = heat_map(job), [group_rows.group_calls(job, of) for of in job.groups]
+    heat, calls = heat_map(job), [group_calls(job, of) for of in job.groups]
     tables = {
         "ranks": rank_rows.ranks_table(job),
         "stragglers": rank_rows.stragglers_table(job),
         "critical_path": rank_rows.path_table(job),
-        "groups": group_rows.groups_table(job, calls),
-        "collectives": group_rows.collectives_table(job, calls),
+        "groups": groups_table(job, calls),
+        "collectives": collectives_table(job, calls),
         "rank_steps": rank_rows.steps_table(job, heat),
     }
     findings = parts.part("findings", partial(findings_of, job, tables, calls), ())
@@ -47,7 +52,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         ranks=job.ranks,
         failed=tuple(failed),
         result=Result(tables, findings, _summary(job), tuple(_notes(job))),
-        verdict=verdict.verdict_of(job, heat, findings),
+        verdict=rank_rows.verdict_of(job, heat, findings),
         clocks=job.clocks,
         heat=heat,
         matched=job.matched,
@@ -61,8 +66,8 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
     ordered = tuple(sorted(ranks, key=lambda rank: rank.name.rank))
     matching = match_ranks(ordered)
     clocks = align_clocks(ordered, matching.matched)
-    matched = waits.matched_communicators(ordered, matching.matched, clocks)
-    steps = step_alignment.common_steps(ordered, matched)
+    matched = matched_communicators(ordered, matching.matched, clocks)
+    steps = common_steps(ordered, matched)
     needs = needs_of(ordered, matched, steps)
     late = lateness(ordered, matched, steps, needs)
     span_ns = steady_span_ns(ordered, steps)
@@ -84,7 +89,7 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
     return replace(facts, stragglers=parts.part("late ranks", late_ranks, ()))
 
 
-def steady_span_ns(ranks: Sequence[RankFigures], steps: step_alignment.CommonSteps) -> int:
+def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
     """The median rank's time in the steady steps that all ranks have; 0 without ranks.
 
     Without such steps, the median rank's whole steady time.

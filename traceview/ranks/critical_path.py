@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceview.ranks.clocks import column_of
 from traceview.ranks.figures import KINDS, UNKNOWN, RankFigures
 from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
-from traceview.ranks.step_alignment import CommonSteps
-from traceview.ranks.waits import column_of
+from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, CommonSteps
 from traceview.records import record
 from traceview.tables import Integers
 

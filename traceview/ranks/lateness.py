@@ -1,4 +1,4 @@
-"""Late arrivals of each rank as far as its own work and idle time explain them.
+"""Aligned steps of the ranks, the time each rank needs for one, and what explains its lateness.
 
 A rank that arrives after the median rank is late. It is to blame only as far as it worked or idled
 longer than the median rank since its own last collective: a rank that a collective of another group
@@ -19,14 +19,168 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceview import groups
+from traceview.ranks.clocks import Reals, column_of, exposed_waits, values_at
 from traceview.ranks.figures import POINT_TO_POINT, RankCollectives, RankFigures
 from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.needs import Needs
-from traceview.ranks.step_alignment import CommonSteps
-from traceview.ranks.waits import Reals, exposed_waits, values_at
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.vocabulary.causes import CAUSE_NAMES, DEPENDENCY
+
+
+@record
+class CommonSteps:
+    """The steps of all ranks by number in the job.
+
+    `row` is each step's row in the RankSteps of each rank, −1 where the rank lacks it; shape
+    (ranks, steps). `steady` is True for steps that are warm-up on no rank. `shift`, by rank, is the
+    number of a step in the job minus its row in RankSteps.
+    """
+
+    names: tuple[str, ...]
+    row: Integers
+    steady: Mask
+    shift: Integers
+
+    def of_collectives(
+        self, ranks: Sequence[RankFigures], members: Sequence[int], rows: Integers
+    ) -> Integers:
+        """The number in the job of the step of each collective on each member, −1 for none.
+
+        `rows` are rows of RankCollectives, shape (members, collectives).
+        """
+        step = column_of(ranks, members, rows, "step")
+        return np.where(step >= 0, step + self.shift[list(members)][:, None], -1)
+
+
+def common_steps(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
+) -> CommonSteps:
+    """Align the steps of the ranks by their collectives, else by their numbers."""
+    counts = np.array([len(figures.steps) for figures in ranks], np.int64)
+    if not counts.any():
+        none = np.zeros((len(ranks), 0), np.int64)
+        return CommonSteps((), none, np.zeros(0, bool), np.zeros(len(ranks), np.int64))
+    shift = _shifts(ranks, matched, counts)
+    shift -= shift[counts > 0].min()
+    total = int((counts + shift)[counts > 0].max())
+    number = np.arange(total)
+    row = number[None, :] - shift[:, None]
+    row = np.where((row >= 0) & (row < counts[:, None]), row, -1)
+    first = zip((row >= 0).argmax(axis=0).tolist(), row.T, strict=True)
+    names = tuple(ranks[rank].steps.names[int(rows[rank])] for rank, rows in first)
+    warm = np.zeros(total, bool)
+    for figures, rows in zip(ranks, row, strict=True):
+        present = rows >= 0
+        warm[present] |= figures.steps.warm_up[rows[present]]
+    return CommonSteps(names, row, ~warm, shift)
+
+
+def _shifts(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], counts: Integers
+) -> Integers:
+    """The number in the job of the first step of each rank, relative to the first rank's."""
+    reference = int(np.argmax(counts > 0))
+    first = [int(rank.steps.number[0]) if len(rank.steps) else None for rank in ranks]
+    shift = np.array([0 if n is None else n - (first[reference] or 0) for n in first], np.int64)
+    placed = {reference}
+    waiting = list(matched)
+    while ready := [of for of in waiting if placed & set(of.ranks)]:
+        for of in ready:
+            waiting.remove(of)
+            leader = next(rank for rank in of.ranks if rank in placed)
+            step = column_of(ranks, of.ranks, of.rows, "step")
+            of_leader = step[of.ranks.index(leader)]
+            for rank, of_rank in zip(of.ranks, step, strict=True):
+                both = (of_leader >= 0) & (of_rank >= 0)
+                if rank not in placed and both.any():
+                    # The most common difference of steps.
+                    apart, times = np.unique((of_leader - of_rank)[both], return_counts=True)
+                    shift[rank] = shift[leader] + apart[np.argmax(times)]
+                    placed.add(rank)
+    return shift
+
+
+# The time that each rank itself needs for a step: CPU time, and GPU time without waits.
+#
+# A step lasts as long as the slower of the two on the slowest rank. A CPU that runs ahead evens
+# out steps of different length, and a rank that fell behind once stays behind, so the ranks that
+# wait in a step do not show which rank lost time in it. Lost time is therefore sought in the
+# needs of ranks.
+
+_MOST_OF_STEP = 0.9
+
+
+@record
+class Needs:
+    """Needs in ns by rank and steady step of the job, NaN where a rank lacks the step.
+
+    `gpu_ns` is work, exposed transfers without waits, and waits for other streams; `cpu_ns` is the
+    CPU's time outside of waits for the GPU. `duration_ns` is the duration of the step.
+    """
+
+    cpu_ns: Reals
+    gpu_ns: Reals
+    duration_ns: Reals
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the CPU of some rank is busy for nearly all of the step, and the GPU of none is.
+
+        Such a CPU runs free: time lost once is not made up. A CPU that waits for the GPU in each
+        step loses time on top of the GPU's, and a busy CPU costs nothing where a GPU, or one that
+        its own GPU waits for in a collective, is as busy.
+        """
+        nearly_all = _MOST_OF_STEP * self.mean_ns(self.duration_ns)
+        cpu, gpu = (self.mean_ns(needed) >= nearly_all for needed in (self.cpu_ns, self.gpu_ns))
+        return bool(cpu.any() and not gpu.any())
+
+    def mean_ns(self, values: Reals) -> Reals:
+        """The mean over the steps of each rank; NaN for a rank without steps."""
+        there = ~np.isnan(values)
+        total = np.where(there, values, 0.0).sum(axis=1)
+        return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
+
+    @property
+    def pace_ns(self) -> Reals:
+        """The longer of the mean CPU and GPU needs of each rank: running ahead evens out steps."""
+        return np.fmax(self.mean_ns(self.cpu_ns), self.mean_ns(self.gpu_ns))
+
+
+def needs_of(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
+) -> Needs | None:
+    """The needs of all ranks; None without common steps, or where the CPU was not recorded."""
+    numbers = np.flatnonzero(steps.steady)
+    recorded = (figures.steps.cpu_ns is not None for figures in ranks if len(figures.steps))
+    if not len(numbers) or not all(recorded):
+        return None
+    waited = _waited(ranks, matched)
+    row = steps.row[:, numbers]
+    cpu, gpu, duration = (np.full(row.shape, np.nan) for _ in range(3))
+    for place, figures in enumerate(ranks):
+        at, steps_of = np.flatnonzero(row[place] >= 0), figures.steps
+        transfers = np.maximum(steps_of.exposed_ns - waited[place, : len(steps_of)], 0)
+        needed = steps_of.compute_ns + steps_of.copies_ns + transfers
+        needed += steps_of.idle_ns[:, DEPENDENCY]
+        present = row[place, at]
+        gpu[place, at], duration[place, at] = needed[present], steps_of.duration_ns[present]
+        if steps_of.cpu_ns is not None:
+            cpu[place, at] = steps_of.cpu_ns[present]
+    return Needs(cpu, gpu, duration)
+
+
+def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> Integers:
+    """The time that each rank waited in each of its own steps without computing meanwhile."""
+    most = max((len(figures.steps) for figures in ranks), default=0)
+    result = np.zeros((len(ranks), most), np.int64)
+    for of in matched:
+        step = column_of(ranks, of.ranks, of.rows, "step")
+        wait = np.maximum(exposed_waits(ranks, of), 0)
+        for rank, steps, waits in zip(of.ranks, step, wait, strict=True):
+            result[rank] += groups.added(steps, waits, most)
+    return result
+
 
 GPU_WORK = "gpu-work"
 LATE_CAUSES = (GPU_WORK, *CAUSE_NAMES)

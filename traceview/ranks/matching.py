@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview import groups
-from traceview.facts.collectives.fitting import CollectiveTimes
-from traceview.facts.collectives.matching import MatchedRows, matched_rows
+from traceview.facts.collective_alignment import CollectiveTimes
+from traceview.facts.collectives import MatchedRows, matched_rows
 from traceview.ranks.figures import (
     ALL_GATHER,
     ALL_REDUCE,

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceview.ranks.clocks import Reals, exposed_waits
 from traceview.ranks.figures import KINDS, POINT_TO_POINT, Place, RankFigures
 from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, Lateness, LateRows
-from traceview.ranks.needs import Needs
-from traceview.ranks.waits import Reals, exposed_waits
+from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, Lateness, LateRows, Needs
 from traceview.records import record
 from traceview.tables import Integers, Mask
 

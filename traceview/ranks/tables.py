@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from traceview.analyses.base import TableSpec
-from traceview.tables import Column
+from traceview.tables import Column, TableSpec
 
 _nullable = partial(Column, nullable=True)
 _PER_STEP = "mean of a steady step; of all steady time without steps"

@@ -5,9 +5,9 @@ The package is not called `record`: a subpackage of that name would replace the 
 """
 
 from traceview.recorders.checks import MachineCheck, check_machine
-from traceview.recorders.export import export_report
 from traceview.recorders.job import Recording
 from traceview.recorders.local_ranks import RankRecordings, record_ranks
+from traceview.recorders.nsys import export_report
 from traceview.recorders.options import RecordOptions
 from traceview.recorders.recording import record
 

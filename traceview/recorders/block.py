@@ -17,8 +17,8 @@ from typing import Literal
 
 from traceview.errors import RecordingError, ToolNotFoundError, TraceviewError
 from traceview.outputs import check_trace_output
-from traceview.recorders import environment as surroundings
-from traceview.recorders import gathering, torch_recording
+from traceview.recorders import checks as surroundings
+from traceview.recorders import options, torch_recording
 from traceview.recorders.injected.traceview_injected import notes, sync_hooks, triton_kernels
 from traceview.recorders.injected.traceview_injected.annotations import install as add_ranges
 from traceview.recorders.injected.traceview_injected.python_sampler import Sampler
@@ -27,10 +27,9 @@ from traceview.recorders.injected.traceview_injected.torch_profile.session impor
     TRACE,
     TorchSession,
 )
-from traceview.recorders.job import GATHERED, rank_facts, work_folder
-from traceview.recorders.rank_output import rank_output
+from traceview.recorders.job import GATHERED, rank_facts, rank_output, work_folder
 from traceview.records import record
-from traceview.trace.nsys.sync_sites import NOTED
+from traceview.trace.nsys.ranges import NOTED
 from traceview.trace.rank_identity import RankIdentity
 from traceview.version import __version__
 
@@ -112,7 +111,7 @@ class _Block:
         if self._sampler:
             self._sampler.stop()
         self._session.stop()
-        remarks = gathering.gathered_notes(self._gathered)
+        remarks = options.gathered_notes(self._gathered)
         if not (self._gathered / TRACE).is_file():
             reason = remarks[0] if remarks else "torch.profiler left no trace"
             raise RecordingError(f"nothing was recorded: {reason}", "record the whole program")

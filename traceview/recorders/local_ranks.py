@@ -19,11 +19,9 @@ from typing import Any
 
 from traceview.errors import InputError, RecordingError
 from traceview.outputs import check_output, check_trace_output
-from traceview.recorders import interrupts
-from traceview.recorders.job import Note, Recording
+from traceview.recorders import nsys
+from traceview.recorders.job import Note, RankOutput, Recording, command_of, rank_output, script_of
 from traceview.recorders.options import Backend, RecordOptions
-from traceview.recorders.program import command_of, script_of
-from traceview.recorders.rank_output import RankOutput, rank_output
 from traceview.records import record
 from traceview.trace.rank_identity import STARTED_BY_RECORD, launched_rank
 
@@ -93,7 +91,7 @@ def record_ranks(
         path = Path(folder, "request.json")
         path.write_text(json.dumps(request), "utf-8")
         run = _Run(path, environments, outputs, note)
-        with interrupts.handled() as requests:
+        with nsys.handled() as requests:
             run.follow(requests)
     return run.result(requests.status)
 
@@ -138,7 +136,7 @@ class _Run:
         self._errors: dict[int, tuple[str, str]] = {}
         self._failed: int | None = None
 
-    def follow(self, requests: interrupts.StopSignals) -> None:
+    def follow(self, requests: nsys.StopSignals) -> None:
         """Start all ranks and wait for them; stop the others when one fails."""
         with ExitStack() as open_pipes:
             try:
@@ -158,7 +156,7 @@ class _Run:
                         self._take(rank, message)
                     if self._failed is None and not requests.signals:
                         self._stop_others(rank)
-            except interrupts.Aborted:
+            except nsys.Aborted:
                 self._abort()
                 self._recordings.clear()
             except BaseException:

@@ -1,18 +1,30 @@
-"""Find a working nsys on this machine, and diagnose those that do not work."""
+"""nsys on this machine: find it, run it until it or the user ends it, export its reports."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shlex
-from collections.abc import Iterator
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 
-from traceview.errors import ToolNotFoundError
+from traceview.errors import RecordingError, ToolNotFoundError, TraceFormatError, unreadable
+from traceview.outputs import cache_folder, private_file
 from traceview.records import record
-from traceview.toolchain import processes
+from traceview.toolchain import tools
+from traceview.toolchain.tools import run_process
+from traceview.trace.scrub.facts import remove_environment
 
-NAMED_BY = processes.variable_of("nsys")
+NAMED_BY = tools.variable_of("nsys")
 # Older versions export a schema below 3.0, which cannot be read.
 OLDEST = (2022, 4)
 GET_IT = (
@@ -73,7 +85,7 @@ class Nsys:
         folder = _importer_folder(self.path)
         if folder.is_dir():
             importer = self.importer
-            answer = processes.run_process([importer, "--help"]) if importer else None
+            answer = tools.run_process([importer, "--help"]) if importer else None
             library = _SHARED_LIBRARY.search(answer.text) if answer and not answer.ok else None
             if answer is None or library is None:
                 return None
@@ -128,7 +140,7 @@ def probe_all(root: Path = Path("/")) -> Iterator[Nsys | Broken]:
 
 def probe(path: Path) -> Nsys | Broken:
     """Run `nsys --version`: the least that a working nsys can do."""
-    answer = processes.run_process([path, "--version"])
+    answer = tools.run_process([path, "--version"])
     match = _VERSION.search(answer.out)
     if not answer.ok or not match:
         why = "`nsys --version` shows no version: " if answer.ok else ""
@@ -141,14 +153,14 @@ def probe(path: Path) -> Nsys | Broken:
 
 
 def _places(root: Path) -> Iterator[Path]:
-    chosen = processes.chosen_by_user("nsys")
+    chosen = tools.chosen_by_user("nsys")
     if chosen:
         # No other nsys may take its place: that would be a surprise.
         yield chosen
         return
-    yield from processes.on_path("nsys")
+    yield from tools.on_path("nsys")
     for pattern in (*INSTALLED, *INSIDE_NSIGHT_COMPUTE):
-        yield from processes.newest_first(root.glob(pattern))
+        yield from tools.newest_first(root.glob(pattern))
 
 
 def _importer_folder(tool: Path) -> Path:
@@ -171,3 +183,210 @@ def incompatibility(nvtx: str | None, nsys: Nsys) -> str | None:
         f"nvtx {nvtx} records no ranges under nsys {nsys.version_text} (nor any nsys up to "
         f"{newest}): pip install 'nvtx<0.2.12' or use a newer nsys"
     )
+
+
+CACHE_BYTES = 2 * 10**9
+_HOUR_S = 3600.0
+INCLUDE_JSON = "--include-json=true"
+_ELSEWHERE = "or export it on a machine with nsys: nsys export --type sqlite FILE.nsys-rep"
+
+
+def export(nsys: Nsys, report: Path, out: Path, *, include_json: bool = False) -> None:
+    """Export a report to SQLite; `include_json` adds the JSON of NVTX events.
+
+    Raises TraceFormatError if nsys fails.
+    """
+    json = (INCLUDE_JSON,) if include_json else ()
+    options = ("--type=sqlite", "--quiet=true", *json, f"--output={out}")
+    ran = run_process([nsys.path, "export", *options, report], timeout_s=_HOUR_S)
+    # Some versions exit with 0 after a failure.
+    if not ran.ok or not out.is_file():
+        raise TraceFormatError(
+            f"nsys {nsys.version_text} cannot export {report} ({ran.evidence})",
+            "export it with the nsys that recorded it, or copy the file again",
+        )
+
+
+def can_include_json(nsys: Nsys) -> bool:
+    """Whether this nsys can export the JSON of NVTX events, which holds Python stacks."""
+    return INCLUDE_JSON.partition("=")[0] in run_process([nsys.path, "export", "--help"]).out
+
+
+def export_report(path: Path) -> Path:
+    """Export an nsys report to SQLite, or return the cached export.
+
+    The cache is $XDG_CACHE_HOME/traceview or ~/.cache/traceview, 2 GB at most: the least recently
+    used exports are removed. It is private, and of environments holds ranks alone. Raises
+    TraceFormatError if the report cannot be read or exported, ToolNotFoundError if there is no
+    nsys, RecordingError if the cache cannot be written.
+    """
+    key = _content_key(path)
+    try:
+        nsys = find()
+    except ToolNotFoundError as error:
+        what = f"{path} must be exported by nsys first, and {error.what}"
+        raise ToolNotFoundError(what, f"{error.remedy}, {_ELSEWHERE}") from error
+    try:
+        cached = cache_folder() / f"{key}-{nsys.version_text}.sqlite"
+        if cached.is_file():
+            private_file(cached)
+            cached.touch()
+        else:
+            # Exported elsewhere and renamed: other processes see the whole file or none.
+            with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
+                fresh = Path(folder, "export.sqlite")
+                export(nsys, path, fresh, include_json=can_include_json(nsys))
+                remove_environment(fresh)
+                fresh.chmod(0o600)
+                fresh.replace(cached)
+            _remove_oldest(cached)
+    except OSError as error:
+        what = f"cannot write to the export cache: {error}"
+        raise RecordingError(what, "set XDG_CACHE_HOME to a writable folder") from error
+    return cached
+
+
+def _content_key(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+    except OSError as error:
+        raise unreadable(path, error, TraceFormatError) from error
+    if not size:
+        raise TraceFormatError(f"cannot read {path}: the file is empty", "copy the file again")
+    return f"{size}-{digest}"
+
+
+def _remove_oldest(keep: Path) -> None:
+    stats = []
+    for path in filter(Path.is_file, keep.parent.glob("*.sqlite")):
+        # Another process may have removed it.
+        with suppress(FileNotFoundError):
+            stats.append((path, path.stat()))
+    total = sum(stat.st_size for _, stat in stats)
+    for path, stat in sorted(stats, key=lambda pair: pair[1].st_mtime_ns):
+        if total <= CACHE_BYTES:
+            return
+        if path != keep:
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_TIMEOUT_S = 3.0
+_MOST_PROLONGED = 5
+
+
+class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
+    """The user interrupted a second time: discard the recording."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"aborted by signal {signal_number}")
+        self.status = 128 + signal_number
+
+
+@dataclass
+class StopSignals:
+    """Received termination signals, in order of arrival.
+
+    With `patience_s`, a program that still runs that many seconds after SIGTERM gets the signal
+    itself, and SIGKILL after 1.5 times as long. While `is_writing` its recording, each of the two
+    is put off by its own waiting time, up to _MOST_PROLONGED times. `marker` is a text that only
+    the environment of the program contains.
+    """
+
+    patience_s: float | None = None
+    marker: str | None = None
+    is_writing: Callable[[], bool] = lambda: False
+    signals: list[int] = field(default_factory=list)
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def take(self, number: int, _: FrameType | None) -> None:
+        self.signals.append(number)
+        if len(self.signals) == 2:
+            raise Aborted(number)
+        for process in self.running:
+            process.send_signal(signal.SIGINT)
+        if self.patience_s and number == signal.SIGTERM:
+            for sent, factor in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5)):
+                self._send_after(self.patience_s * factor, sent, _MOST_PROLONGED)
+
+    def _send_after(self, wait_s: float, number: int, prolonged: int) -> None:
+        def due() -> None:
+            if self.running and prolonged and self.is_writing():
+                self._send_after(wait_s, number, prolonged - 1)
+            else:
+                self.send(number)
+
+        timer = threading.Timer(wait_s, due)
+        timer.daemon = True
+        timer.start()
+
+    def send(self, number: int) -> None:
+        """Send a signal to the processes of the program, but not to the nsys that records it."""
+        for process_id in _marked(self.marker) if self.marker and self.running else ():
+            with suppress(OSError):
+                os.kill(process_id, number)
+
+    @property
+    def status(self) -> int | None:
+        """128 + n for the first signal n, or None if there was none."""
+        return 128 + self.signals[0] if self.signals else None
+
+
+@contextmanager
+def handled(patience_s: float | None = None) -> Iterator[StopSignals]:
+    """Handle termination signals in the block: the first stops the program, the second aborts."""
+    requests = StopSignals(patience_s)
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    # None outside the main thread, and not those ignored by nohup.
+    numbers = [n for n in ENDING if on_main_thread and signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, requests.take) for number in numbers}
+    if signal.SIGINT not in before and on_main_thread:
+        # `&` in a script makes the shell ignore SIGINT. The program would inherit that and not
+        # stop when interrupted; a handler is not inherited.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(
+    command: Sequence[str], requests: StopSignals, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run a command and return its exit status, 128 + n if signal n killed it.
+
+    The command receives an interrupt once, as SIGINT. It has its own process group, because a
+    terminal interrupts the whole foreground group and nsys discards its recording when interrupted
+    twice. Raises OSError if the command cannot start.
+    """
+    process = subprocess.Popen(command, process_group=0, env=environment)  # noqa: S603
+    requests.running.append(process)
+    try:
+        status = process.wait()
+    except Aborted:
+        # nsys starts the program in a process group of its own.
+        requests.send(signal.SIGKILL)
+        # Stop an interrupted nsys: a second signal makes it discard its session.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        raise
+    finally:
+        requests.running.remove(process)
+    return 128 - status if status < 0 else status
+
+
+def _marked(marker: str) -> Iterator[int]:
+    """Ids of the processes whose environment contains a text; none without /proc."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if os.fsencode(marker) in path.read_bytes():
+                yield int(path.parent.name)

@@ -3,19 +3,176 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
-from traceview.errors import InputError, ToolNotFoundError
+from traceview.errors import InputError, RecordingError, ToolNotFoundError
 from traceview.outputs import check_output, check_trace_output
-from traceview.recorders import environment as surroundings
-from traceview.recorders import nsys_recording, torch_recording
-from traceview.recorders.job import Note, Recording, RecordingJob
-from traceview.recorders.nsys import Nsys, find
-from traceview.recorders.options import Backend, RecordOptions, nsys_only
-from traceview.recorders.program import command_of, python_of, script_of
-from traceview.recorders.rank_output import rank_output
+from traceview.recorders import checks as surroundings
+from traceview.recorders import options as profile
+from traceview.recorders import torch_recording, written_tables
+from traceview.recorders.job import (
+    GATHERED,
+    MARKER,
+    Note,
+    Recording,
+    RecordingJob,
+    command_of,
+    python_of,
+    rank_output,
+    script_of,
+    work_folder,
+)
+from traceview.recorders.nsys import (
+    ATTEMPTS,
+    Aborted,
+    Nsys,
+    StopSignals,
+    export,
+    find,
+    handled,
+    incompatibility,
+)
+from traceview.recorders.options import (
+    Backend,
+    RecordOptions,
+    environment,
+    has_started,
+    never_ran,
+    nsys_only,
+    remarks,
+)
+from traceview.trace.nsys.ranges import NOTED
+from traceview.trace.scrub.scrubber import scrub
+
+
+def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> Recording:
+    """Run the program of a job under nsys. Raises RecordingError if nsys leaves no recording."""
+    if options.native_samples is None:
+        options = replace(options, native_samples=python_of(job.command) is None)
+    if options.steps and options.annotate == "off":
+        # The hooks that add a range to each step also count the steps.
+        options = replace(options, annotate="auto")
+    able = profile.abilities(nsys)
+    facts = dict(surroundings.describe(python_of(job.command), script_of(job.words)))
+    for line in (incompatibility(facts.get("nvtx"), nsys), *profile.blind_spots(options, able)):
+        if line:
+            job.note(f"warning: {line}")
+    try:
+        # In the folder of the output: a rename is atomic only within one file system.
+        with handled(job.patience_s) as requests, work_folder(job.out) as folder:
+            requests.marker = f"{MARKER}={folder.name}"
+            report = folder / "recording.nsys-rep"
+            command = profile.profile_command(nsys, able, options, report, job.command, job.rank)
+            in_process = options.python_samples and not able.samples_python
+            added = environment(options, folder / GATHERED, sample_python=in_process)
+            added = {**added, "TMPDIR": str(folder)}
+            # Other ranks, which may be running, are not foreign processes.
+            facts |= surroundings.gpu_state("before", processes=job.rank is None)
+            started = datetime.now(UTC)
+            status = job.run(command, requests, added)
+            for _ in range(ATTEMPTS - 1):
+                absent = never_ran(options, folder / GATHERED, job.command)
+                if requests.signals or not absent or any(folder.glob("recording.*")):
+                    break
+                job.note("warning: nsys failed before the program started; retrying")
+                status = job.run(command, requests, added)
+            job.ended(status)
+            facts |= surroundings.gpu_state("after")
+            _import_again(job, nsys, report, requests)
+            _check_report(report, options, status, job.out)
+            for line in remarks(options, folder / GATHERED, job.command):
+                job.note(f"warning: {line}")
+            ended = requests.status or status
+            shown = [word.replace(str(report), report.name) for word in command]
+            facts |= {**job.run_facts(ended, started), **profile.bounds(options)}
+            facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
+            if options.sync_sites and python_of(job.command):
+                # Then a recording without marks means that nothing waited.
+                facts[NOTED] = "marked"
+            # For Python stacks and the sizes of NCCL collectives; the latter add 2 % to the file.
+            _export(job, nsys, report, facts, options, include_json=able.exports_json)
+            _finish(job, report)
+            return Recording(job.out, ended, requests.status is not None, job.report)
+    except Aborted as aborted:
+        return Recording(None, aborted.status, interrupted=True)
+
+
+def _import_again(job: RecordingJob, nsys: Nsys, report: Path, requests: StopSignals) -> None:
+    """Retry a failed import of the raw recording: its cause is a race in nsys's importer."""
+    for _ in range(ATTEMPTS - 1):
+        raw = _raw_recording(report)
+        if report.is_file() or raw is None or nsys.importer is None:
+            return
+        job.note("warning: nsys could not import its raw recording; retrying")
+        job.run([str(nsys.importer), "-i", str(raw), "-o", str(report)], requests, {})
+
+
+def _raw_recording(report: Path) -> Path | None:
+    """The .qdstrm file that nsys wrote while the program ran; None without one or if empty."""
+    return next((raw for raw in report.parent.glob("*.qdstrm") if raw.stat().st_size), None)
+
+
+def _check_report(report: Path, options: RecordOptions, status: int, out: Path) -> None:
+    if report.is_file():
+        return
+    if bound := profile.missed(options, " on a GPU"):
+        what = f"nothing was recorded: {bound[0]} (exit status {status})"
+        raise RecordingError(what, bound[1])
+    doctor = "run traceview doctor, which tests nsys on an empty program"
+    raw = _raw_recording(report)
+    if raw is None:
+        what = f"nsys left no recording (exit status {status}; see its message above)"
+        raise RecordingError(what, doctor)
+    # Moved beside the output, because the program may have run for hours.
+    names = (f"{out.stem}{number or ''}.qdstrm" for number in count())
+    kept = next(path for path in map(out.with_name, names) if not path.exists())
+    # It contains the environment: readable by the user only.
+    raw.chmod(0o600)
+    raw.replace(kept)
+    raise RecordingError(
+        f"nsys could not import its raw recording (see its message above), kept as {kept}",
+        f"{doctor}, then import it: QdstrmImporter -i {shlex.quote(str(kept))}",
+    )
+
+
+def _export(
+    job: RecordingJob,
+    nsys: Nsys,
+    report: Path,
+    facts: Mapping[str, str],
+    options: RecordOptions,
+    *,
+    include_json: bool,
+) -> None:
+    """Export the report to raw.sqlite next to it, and add what the hooks gathered."""
+    raw, gathered = report.with_name("raw.sqlite"), report.with_name(GATHERED)
+    export(nsys, report, raw, include_json=include_json)
+    # Before scrubbing: the command line may contain values of the environment.
+    written_tables.write_run(raw, facts)
+    # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
+    if has_started(gathered):
+        written_tables.write_kernels(raw, gathered)
+    written_tables.write_python_samples(raw, gathered)
+    folders = (Path.cwd(), script_of(job.words).absolute().parent)
+    written_tables.write_source_tables(raw, folders, excerpts=options.source_lines)
+
+
+def _finish(job: RecordingJob, report: Path) -> None:
+    raw, clean = report.with_name("raw.sqlite"), report.with_name("clean.sqlite")
+    if not job.keep_env:
+        scrub(raw, clean, own=True)
+    if job.report:
+        shutil.copyfile(report, report.with_name("kept"))
+        # It contains the environment: readable by the user only.
+        report.with_name("kept").chmod(0o600)
+        report.with_name("kept").replace(job.report)
+    (raw if job.keep_env else clean).replace(job.out)
 
 
 def record(
@@ -61,7 +218,7 @@ def record(
         recording = torch_recording.record_with_torch(job, chosen, _torch_version(job))
     else:
         note(f"recording with nsys {nsys.version_text}")
-        recording = nsys_recording.record_with_nsys(job, nsys, chosen)
+        recording = record_with_nsys(job, nsys, chosen)
     return replace(recording, rank=output.rank, pattern=output.pattern)
 
 

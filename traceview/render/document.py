@@ -5,10 +5,15 @@ It holds names as recorded: a renderer escapes and shortens them.
 
 from __future__ import annotations
 
-from traceview.analyses.base import Skipped, TableSpec
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import numpy as np
+
+from traceview.analyses.base import Skipped
 from traceview.ranking import RankedFinding
 from traceview.records import record
-from traceview.tables import Table
+from traceview.tables import Cell, Integers, Table, TableSpec
 
 
 @record
@@ -90,3 +95,53 @@ class Document:
     nothing_found: str = ""
     sections: tuple[Section, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+# The rows of a table that a document shows, and the sums of those it leaves out.
+#
+# A training run can have a million rows, one per path and kernel. The rows that matter come
+# first, so a document has as many as somebody may want to look at, and the sums of the rest.
+
+MOST_ROWS = 10_000
+
+
+@record
+class LimitedTable:
+    """A table, or part of one; `left_out` counts the other rows, 0 for a whole table.
+
+    `kept` describes the rows in `table`, `rows` has their numbers in the whole table, None for all.
+    `sums` has the sum over the rows left out of each column whose values may be added up.
+    """
+
+    table: Table
+    left_out: int = 0
+    kept: str = ""
+    sums: Mapping[str, Cell] = field(default_factory=dict)
+    rows: Integers | None = None
+
+    def place(self, row: int) -> int:
+        """The row in `table` of a row of the whole table, which must not be left out."""
+        return row if self.rows is None else int(np.searchsorted(self.rows, row))
+
+
+def limited(
+    spec: TableSpec, table: Table, most: int | None, also: Sequence[int] = ()
+) -> LimitedTable:
+    """Limit a table to `most` rows plus the rows `also`, in order; all if `most` is None."""
+    if most is None or len(table) <= most:
+        return LimitedTable(table)
+    chosen, kept = _chosen(spec, table, most)
+    rows = np.array(sorted({*chosen.tolist(), *also}), np.int64)
+    sums = {name: table.total(name, without=rows) for name in spec.adds}
+    return LimitedTable(table.take(rows), len(table) - len(rows), kept, sums, rows)
+
+
+def _chosen(spec: TableSpec, table: Table, most: int) -> tuple[Integers, str]:
+    if spec.keep is None:
+        return np.arange(most), "the first"
+    values = table[spec.keep.column]
+    worth = values.astype(np.float64) * (1 if spec.keep.greatest else -1)
+    worth[table.is_null(spec.keep.column)] = -np.inf
+    best = np.argsort(-worth, kind="stable")[:most]
+    which = "greatest" if spec.keep.greatest else "least"
+    return np.sort(best), f"those of the {which} {spec.keep.column}"

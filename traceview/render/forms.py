@@ -32,7 +32,7 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("PtxReport", "KernelReport", "Diff"), "interactive.kernels:kernel_text"),
     },
     "html": {"object": "interactive.html:snippet", "WhatIfReport": "what_if.html:snippet"},
-    "figure": {"Result": "interactive.figure:figure_of"},
+    "figure": {"Result": "charts.layout:figure_of"},
     "page": {
         "Report": "report.html:render_html",
         "JobReport": "ranks.html:render_html",

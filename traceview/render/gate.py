@@ -10,13 +10,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from traceview.comparison import gate
 from traceview.comparison.figures import RunFigures
-from traceview.comparison.gate import wording
-from traceview.comparison.gate.rules import Decision, GateReport
-from traceview.render.base.json_shape import JsonKey, JsonShape, document, items_of
-from traceview.render.base.json_text import written
+from traceview.comparison.gate_rules import Decision, GateReport
+from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, grid, note_block
+from traceview.render.base.text import SENTENCE, drawn, grid, note_block
 from traceview.render.document import Document, Grid, GridRow, Section
 from traceview.render.markdown import render_markdown
 
@@ -38,29 +37,29 @@ def _blocks(report: GateReport) -> Iterator[RenderableType]:
     yield note_block(visible(report.headline, SENTENCE), "")
     rows = grid("", "", "")
     for each in report.decisions:
-        demanded = wording.condition_text(each.figure, each.condition)
+        demanded = gate.condition_text(each.figure, each.condition)
         rows.add_row(
-            Text(wording.mark(each), _STYLES[each.outcome]),
+            Text(gate.mark(each), _STYLES[each.outcome]),
             Text(visible(each.figure, _FIGURE)),
             Text(demanded, "dim"),
         )
     yield rows
-    details = wording.failed_decisions(report.decisions)
+    details = gate.failed_decisions(report.decisions)
     if details:
-        yield Group(*(note_block("", wording.sentence(each)) for each in details))
-    yield Text(wording.summary(report), _STYLES[report.outcome])
+        yield Group(*(note_block("", gate.sentence(each)) for each in details))
+    yield Text(gate.summary(report), _STYLES[report.outcome])
 
 
 _RUN = JsonShape(RunFigures, "name digest figures")
 _RULE = JsonShape(
     Decision,
     "*",
-    JsonKey("sentence", str, lambda decision, _: wording.sentence(decision)),
+    JsonKey("sentence", str, lambda decision, _: gate.sentence(decision)),
 )
 GATE = JsonShape(
     GateReport,
     "outcome",
-    JsonKey("summary", str, lambda report, _: wording.summary(report)),
+    JsonKey("summary", str, lambda report, _: gate.summary(report)),
     "headline",
     items_of("rules=decisions", _RULE),
     items_of("baseline", _RUN),
@@ -108,12 +107,12 @@ def render_junit(report: GateReport, moment: datetime) -> str:
 
 
 def _case(suite: Element, decision: Decision) -> None:
-    demanded = wording.condition_text(decision.figure, decision.condition)
+    demanded = gate.condition_text(decision.figure, decision.condition)
     name = _allowed(f"{decision.figure} {demanded}")
     case = SubElement(suite, "testcase", {"classname": _SUITE, "name": name, "time": "0"})
     if decision.outcome == "passed":
         return
-    text = _allowed(wording.sentence(decision))
+    text = _allowed(gate.sentence(decision))
     kind = "failure" if decision.outcome == "regressed" else "error"
     SubElement(case, kind, {"message": text, "type": decision.outcome}).text = text
 
@@ -130,7 +129,7 @@ _NAME, _SENTENCE = 120, 1_000
 def workflow_commands(report: GateReport) -> str:
     """A workflow command per rule that did not pass, with file and line if known."""
     return "".join(
-        f"{each}\n" for each in map(_annotation, wording.failed_decisions(report.decisions))
+        f"{each}\n" for each in map(_annotation, gate.failed_decisions(report.decisions))
     )
 
 
@@ -139,9 +138,7 @@ def _annotation(decision: Decision) -> str:
     place = _PLACE.match(decision.place)
     where = f"file={_property(place['file'])},line={place['line']}," if place else ""
     title = _property(f"{visible(decision.figure, _NAME)} {decision.outcome}")
-    return (
-        f"::{level} {where}title={title}::{_data(visible(wording.sentence(decision), _SENTENCE))}"
-    )
+    return f"::{level} {where}title={title}::{_data(visible(gate.sentence(decision), _SENTENCE))}"
 
 
 def _data(text: str) -> str:
@@ -168,5 +165,5 @@ def gate_document(report: GateReport) -> Document:
 
 
 def _row(decision: Decision) -> GridRow:
-    rule = f"{decision.figure} {wording.condition_text(decision.figure, decision.condition)}"
-    return GridRow((rule, wording.mark(decision), wording.sentence(decision)))
+    rule = f"{decision.figure} {gate.condition_text(decision.figure, decision.condition)}"
+    return GridRow((rule, gate.mark(decision), gate.sentence(decision)))

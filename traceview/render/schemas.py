@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from traceview.errors import InputError, suggestion
 from traceview.recorders import MachineCheck
 from traceview.records import record
-from traceview.render.base.json_shape import DRAFT, JsonShape, Schema, document_schema
-from traceview.render.base.json_text import SCHEMA_VERSION
-from traceview.render.bench.json import BENCH, PROGRAM
+from traceview.render.base.json_text import (
+    DRAFT,
+    SCHEMA_VERSION,
+    JsonShape,
+    Schema,
+    document_schema,
+)
+from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
 from traceview.render.kernels.json import DIFF, KERNELS

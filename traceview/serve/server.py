@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from traceview import __version__
 from traceview.errors import ToolNotFoundError, TraceviewError
 from traceview.render.base.safe_text import visible
-from traceview.serve.answers import Answers
-from traceview.serve.brevity import UNTRUSTED, Document, sent
+from traceview.serve.answers import UNTRUSTED, Answers, Document, sent
 from traceview.serve.folder import ServedFolder
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from traceview.tables.arrays import (
     thrifty,
     unbroken,
 )
-from traceview.tables.table import Cell, Column, Dtype, Share, Table
+from traceview.tables.table import Cell, Column, Dtype, Keep, Share, Table, TableSpec
 from traceview.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
 
 __all__ = [
@@ -34,11 +34,13 @@ __all__ = [
     "Column",
     "Dtype",
     "Integers",
+    "Keep",
     "MadeTexts",
     "Mask",
     "RowNumbers",
     "Share",
     "Table",
+    "TableSpec",
     "TextSource",
     "TextValues",
     "Texts",

@@ -1,8 +1,10 @@
-"""Arrays of numbers as columns: their types, absent values, and constants stored once."""
+"""Arrays of numbers as columns: types, absent values, constants, codes, quantiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from ctypes import Structure, c_int64, c_void_p
 from itertools import count, repeat
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.compiled import library
+from traceview.compiled.library import address
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -117,3 +120,142 @@ def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
+
+
+# Intermediate arrays of so many rows stay in the CPU cache and need no new memory.
+_PART = 1 << 17
+
+
+def parts(rows: int, least: int = 0) -> Iterator[slice]:
+    """Slices that cover `rows` rows, to compute on long columns with short temporary arrays.
+
+    Each but the last has at least `least` rows.
+    """
+    each = max(_PART, least)
+    return (slice(first, min(first + each, rows)) for first in range(0, rows, each))
+
+
+def overlapping_parts(rows: int) -> Iterator[slice]:
+    """As `parts`, each beginning with the last row of the one before, to compare neighbours."""
+    return (slice(max(part.start - 1, 0), part.stop) for part in parts(rows))
+
+
+def in_order(*keys: Array) -> bool:
+    """Whether rows are in lexicographic order of the keys."""
+    return all(_in_order(*(key[part] for key in keys)) for part in overlapping_parts(len(keys[0])))
+
+
+def _in_order(*keys: Array) -> bool:
+    equal = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        if (equal & (key[1:] < key[:-1])).any():
+            return False
+        equal &= key[1:] == key[:-1]
+    return True
+
+
+# Quantiles of arrays, by partition.
+#
+# numpy's import its masked arrays at the first call, which takes 30 ms.
+
+
+def quantile(values: Array, share: float) -> float:
+    """The quantile of some values, interpolated linearly as by `np.quantile`.
+
+    `values` has shape (n,), n > 0; `share` is 0 to 1.
+    """
+    place = (len(values) - 1) * share
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    middle = np.partition(values, (low, high))
+    one, other = middle[low].item(), middle[high].item()
+    part = place - low
+    return float(one + (other - one) * part if part < 0.5 else other - (other - one) * (1 - part))
+
+
+def median(values: Array) -> float:
+    """`np.median` of all values, of any shape and without NaN; NaN if there are none."""
+    return float(medians(values.reshape(-1))) if values.size else math.nan
+
+
+def medians(values: Array, axis: int = -1) -> npt.NDArray[np.float64]:
+    """`np.median` along an axis of values without NaN, which has at least one row."""
+    count = values.shape[axis]
+    low, high = (count - 1) // 2, count // 2
+    ranked = np.partition(values, (low, high), axis)
+    middle = np.take(ranked, (low, high), axis)
+    return np.asarray(middle.mean(axis), np.float64)
+
+
+_BITS = 16
+"""2^15 distinct values and their hash table of 2^16 slots stay in the cache of a core."""
+
+
+# Up to this span, a lookup table indexed by value is cheaper than sorting.
+_DENSE = 1 << 22
+
+
+class _CValues(Structure):
+    _fields_ = (
+        ("values", c_void_p),
+        ("most", c_int64),
+        ("count", c_int64),
+        ("slots", c_void_p),
+        ("bits", c_int64),
+    )
+
+
+def few_values(column: Array) -> tuple[Integers, RowNumbers] | None:
+    """Distinct values in order of appearance, and for each row the index of its value.
+
+    `column` holds signed integers. None if it has many distinct values.
+    """
+    # A column has no more values than rows, and most columns of small traces are short.
+    bits = min(_BITS, len(column).bit_length() + 1)
+    most = 1 << (bits - 1)
+    values, slots = np.empty(most, np.int64), np.empty(1 << bits, np.int32)
+    table = _CValues(address(values), most, 0, address(slots), bits)
+    numbers = np.empty(len(column), np.int32)
+    given = (table, column, column.itemsize, len(column), numbers)
+    reason = library.call("traceview_number_values", *given)
+    return None if reason else (values[: table.count].copy(), numbers)
+
+
+def numbered(values: Array) -> tuple[Integers, RowNumbers]:
+    """The distinct values, ascending, and for each row the index of its value."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    if values.strides == (0,):
+        return values[:1].astype(np.int64), constant(0, len(values), np.int32)
+    if (few := few_values(values)) is not None:
+        return _ascending(*few)
+    low, high = int(values.min()), int(values.max())
+    if high - low < _DENSE:
+        return _numbered_directly(values, low, high)
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return distinct, inverse.astype(np.int32)
+
+
+def _ascending(distinct: Integers, codes: RowNumbers) -> tuple[Integers, RowNumbers]:
+    """Distinct values and codes, renumbered from order of appearance to ascending order."""
+    order = np.argsort(distinct)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    # In most columns the values appear in ascending order.
+    if not in_order(place):
+        for part in parts(len(codes)):
+            codes[part] = picked(place, codes[part])
+    return distinct[order], codes
+
+
+def _numbered_directly(values: Array, low: int, high: int) -> tuple[Integers, RowNumbers]:
+    seen = np.zeros(high - low + 1, bool)
+    for part in parts(len(values)):
+        # As int64: the type of the values may be too narrow for differences.
+        seen[np.subtract(values[part], low, dtype=np.int64)] = True
+    place = np.cumsum(seen, dtype=np.int32)
+    place -= 1
+    codes = np.empty(len(values), np.int32)
+    for part in parts(len(values)):
+        codes[part] = place[np.subtract(values[part], low, dtype=np.int64)]
+    return np.flatnonzero(seen) + low, codes

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from traceview import display
 from traceview.errors import ToolNotFoundError
+from traceview.records import record
 from traceview.tables.arrays import Array, Integers, Mask, null_of, object_array, picked
 from traceview.tables.texts import Texts, rows_of
 
@@ -285,3 +286,32 @@ def _byte_strings(column: Column, values: Array | Sequence[Any]) -> npt.NDArray[
     if not all(isinstance(value, allowed) for value in values):
         raise TypeError(f"{column.name} is declared bytes and holds something else")
     return object_array(list(values))
+
+
+@record
+class Keep:
+    """The rows of a long table to keep: those with the greatest, or least, values of a column."""
+
+    column: str
+    greatest: bool = True
+
+
+@record
+class TableSpec:
+    """The declaration of one result table: its name, the meaning of a row, its columns.
+
+    Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
+    terminal shows first, in that order. A table of `detail` is summed up by another one, so a
+    terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
+    twice. A document that shortens a long table keeps its first rows, or those of `keep`. A `rare`
+    table is shown only where it has rows; JSON always has it.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    brief: tuple[str, ...]
+    detail: bool = False
+    adds: tuple[str, ...] = ()
+    keep: Keep | None = None
+    rare: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 from traceview.errors import ToolNotFoundError, TraceviewError, unreadable
 from traceview.ptx.model import ptx_text
 from traceview.records import record
-from traceview.toolchain import ptxas, tools
+from traceview.toolchain import listings, tools
 from traceview.toolchain.tools import TOOLKITS
 
 # NVRTC, NVIDIA's runtime compiler library, which every CUDA build of torch includes.
@@ -125,7 +125,7 @@ def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
     ptx = ptx_text(result.written)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
-    return ptx, ptxas.assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
+    return ptx, listings.assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
 
 
 def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
@@ -137,7 +137,7 @@ def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
     if compilation.ptx is None:
         error = _first_error(compilation.log, path) or compilation.status
         raise TraceviewError(f"NVRTC does not compile {path}: {error}")
-    return compilation.ptx, ptxas.assemble(compilation.ptx, arch).cubin
+    return compilation.ptx, listings.assemble(compilation.ptx, arch).cubin
 
 
 def _first_error(log: str, path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Load a trace file of any supported format."""
+"""Load a trace file of any supported format, or list the recordings in a folder."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from traceview.errors import TraceFormatError
-from traceview.outputs import REPORT_SUFFIXES
+from traceview.outputs import REPORT_SUFFIXES, TRACE_SUFFIXES, unpacked_name
 from traceview.stages import stage
 from traceview.trace import archives
+from traceview.trace import stored as stored
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.memory import check_fits, check_json_fits
 from traceview.trace.model import Trace
 from traceview.trace.nsys import reader as nsys
 from traceview.trace.sqlite import file as sqlite_file
-from traceview.trace.stored import reader as stored
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
@@ -278,3 +278,17 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
 def _shown(start: bytes) -> str:
     """Bytes as text in quotes, with escapes for what cannot be shown."""
     return repr(start).removeprefix("b")
+
+
+USE_RECORDINGS = "pass files, or a folder with .sqlite, .nsys-rep or .json files"
+_NAMED = (*TRACE_SUFFIXES, ".json")
+"""Endings of the names of recordings, before a compression suffix."""
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings directly in a folder, sorted by name, without reports that have an export."""
+    plain = {file: Path(unpacked_name(file)) for file in sorted(folder.iterdir()) if file.is_file()}
+    plain = {file: name for file, name in plain.items() if name.name.endswith(_NAMED)}
+    exports = {name.stem for name in plain.values() if name.suffix == ".sqlite"}
+    whole = (".sqlite", ".json")
+    return [f for f, name in plain.items() if name.suffix in whole or name.stem not in exports]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
@@ -10,11 +12,11 @@ from typing import Any, TypeVar, cast
 
 from traceview import display
 from traceview.errors import MissingTableError
+from traceview.records import record
 from traceview.tables import Table
-from traceview.trace.impossible_rows import ImpossibleRows
 from traceview.trace.rank_identity import RankIdentity
-from traceview.trace.schema import TABLES
-from traceview.trace.schema.torch_profiler import OWN_TORCH_REMEDIES, TORCH_PROFILER, TORCH_REMEDIES
+from traceview.trace.schema import OWN_TORCH_REMEDIES, TABLES, TORCH_PROFILER, TORCH_REMEDIES
+from traceview.trace.staged import ImpossibleRows
 
 Value = TypeVar("Value")
 
@@ -179,3 +181,59 @@ def _cached(function: Fact[Value], cache_of: Callable[[Facts], _Cache]) -> Fact[
         return cast(Value, cache_of(trace._facts).get(key, lambda: function(trace)))
 
     return once
+
+
+_COMMAND = "nsys_command"
+"""Key of the command line in TRACEVIEW_RUN."""
+_CHAINS = "PROCESS_0:CUDA_BACKTRACE_OPTIONS:COLLECT_"
+_PYTHON_SAMPLES = "PYTHON_BACKTRACE_SAMPLING_OPTIONS:COLLECT_SAMPLES"
+
+
+@record
+class RecordingOptions:
+    """The options of the recorder, False where unknown."""
+
+    shapes: bool = False
+    call_chains: bool = False
+    python_samples: bool = False
+    gpu_metrics: bool = False
+    bounded: bool = False
+    """Whether only a part of the program was recorded: nsys with --capture-range."""
+
+
+@fact
+def recording_options(trace: Trace) -> RecordingOptions:
+    """The options of the recording, from its metadata and from what it contains."""
+    try:
+        words = shlex.split(trace.run.get(_COMMAND, ""))
+    except ValueError:
+        words = []
+    chains = (key for key in trace.capture if key.startswith(_CHAINS))
+    sampled = trace.capture.get(_PYTHON_SAMPLES) == "true" or "--python-sampling=true" in words
+    return RecordingOptions(
+        shapes=any("shapes-nvtx" in word for word in words)
+        or trace.run.get("record_shapes") == "1",
+        call_chains=any(trace.capture[key] == "true" for key in chains),
+        python_samples=sampled or bool(len(trace.recorded("python_samples"))),
+        bounded=any(word.startswith("--capture-range=") for word in words),
+        gpu_metrics=any("gpu-metrics" in word for word in words) or "gpu_metrics" in trace.tables,
+    )
+
+
+_LIBRARY = (
+    r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
+    # The last of these is how networkx names what it generates.
+    r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator|class )|/torchinductor_"
+    # Wrappers that `traceview record` puts around the program's calls.
+    r"|/traceview_injected/"
+    # Source builds, and templates that PyTorch Geometric writes to the temporary folder.
+    r"|(^|/)torch/(nn|optim|autograd|utils|cuda|_\w+)/|/torch_geometric\.[\w.]+\.py$"
+)
+
+
+def is_library(file: str) -> bool:
+    """Whether a file, as Python names it, is outside the user's program, or has no name.
+
+    nsys writes `[Unknown]` for a file whose name it lost.
+    """
+    return file.strip() in ("", "[Unknown]") or bool(re.search(_LIBRARY, file))

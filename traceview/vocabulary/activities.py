@@ -7,7 +7,7 @@ activity is its place in ACTIVITIES there, and its name in every table.
 from __future__ import annotations
 
 from traceview.records import record
-from traceview.vocabulary.limits import Limit
+from traceview.vocabulary.causes import Limit
 
 
 @record

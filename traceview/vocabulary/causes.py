@@ -1,4 +1,4 @@
-"""The causes of idle time: a record each, with all that the product says of it.
+"""The causes of idle time, a record each with all that is said of it, and limits in words.
 
 `facts/idle/causes.py` finds the cause of each gap. A cause is its place in CAUSES there, which fits
 in a byte, and its name in every table.
@@ -6,8 +6,26 @@ in a byte, and its name in every table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal
+
 from traceview.records import record
-from traceview.vocabulary.limits import LOST, Limit
+
+Limit = Literal[
+    "cpu-launch", "gpu-compute", "gpu-memory", "communication", "copies", "synchronization",
+    "data-loading", "compilation", "dependency", "mixed", "unknown",
+]  # fmt: skip
+
+LOST: Mapping[Limit, str] = {
+    "cpu-launch": "waiting for the CPU to launch work",
+    "data-loading": "waiting for data",
+    "synchronization": "idle after synchronizations",
+    "copies": "in copies or waiting for them",
+    "communication": "in exposed communication",
+    "compilation": "waiting for code to load or compile",
+    "dependency": "idle with work already queued",
+}
+"""What takes the time, behind `63 % of the time`. The GPU's own work is none of these."""
 
 
 @record

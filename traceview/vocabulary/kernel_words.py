@@ -1,4 +1,4 @@
-"""Class and owner of a kernel by the words of its name, where no record of `libraries` has them.
+"""Kernels by the words of their names, where `libraries` has none: class, owner, short name.
 
 A library launches most of its work through a few templates, such as `vectorized_elementwise_kernel`
 or `cutlass::Kernel2`: what they compute is in a template argument. Of all other kernels the base
@@ -224,3 +224,221 @@ _LIBRARY = re.compile(
 def is_of_library(name: str) -> bool:
     """Whether a name shows a scope or a routine of a library."""
     return _LIBRARY.search(name) is not None
+
+
+_MOVES_ONLY = re.compile(
+    r"(?:_*(?:to_copy|unsafe_view|view|reshape|t|transpose|permute|clone|copy|copy_|cat|stack|expand"
+    r"|squeeze|unsqueeze|slice|select|split|split_with_sizes|contiguous|as_strided|constant_pad_nd"
+    r"|convert_element_type))+_*"
+)
+_INDUCTOR_REDUCES = rules(
+    (K.SOFTMAX, r"softmax|logsumexp"),
+    (K.NORMALIZATION, r"(batch|layer|rms|group)_norm|var_mean|mean\w*pow\w*rsqrt|welford"),
+    (K.REDUCTION, r""),
+)
+_INDUCTOR_POINTS = rules(
+    (K.OPTIMIZER, r"addcdiv|addcmul\w*lerp|_fused_adam"),
+    (K.RANDOM, r"^_*(inductor_)?(seeds|random|rand|bernoulli)\w*$"),
+    (K.GATHER_SCATTER, r"^_*(embedding(_dense_backward)?|index\w*|gather|scatter\w*)_*$"),
+    (K.ELEMENTWISE, r""),
+)
+# XLA names a fusion by its kind and its last operation.
+_XLA_RULES = rules(
+    (K.GEMM, r"gemm|dot"),
+    (K.RANDOM, r"threefry|rng"),
+    (K.SOFTMAX, r"softmax"),
+    (K.REDUCTION, r"reduce"),
+    (K.GATHER_SCATTER, r"scatter|gather|dynamic_(update_)?slice"),
+    (K.CAST_COPY, r"transpose|convert|copy|concatenate|slice|pad|broadcast"),
+    (K.ELEMENTWISE, r""),
+)
+
+
+def class_of_inductor(form: str, ops: str) -> KernelClass:
+    """The class of `triton_<form>_fused_<ops>` of TorchInductor."""
+    if form == "tem":
+        return K.ATTENTION if "attention" in ops else K.CONVOLUTION if "conv" in ops else K.GEMM
+    if form in ("per", "red", "mix"):
+        return first_of(_INDUCTOR_REDUCES, ops)
+    if form == "spl":
+        return K.SORT_SCAN
+    return K.CAST_COPY if _MOVES_ONLY.fullmatch(ops) else first_of(_INDUCTOR_POINTS, ops)
+
+
+def class_of_xla(base: str) -> KernelClass:
+    """The class of a fusion of XLA."""
+    return first_of(_XLA_RULES, base)
+
+
+def class_of_cupy(function: str) -> KernelClass:
+    """The class of a CuPy kernel, named after its function and types; elementwise by default."""
+    kind = class_of_base(function.removeprefix("cub_"))
+    return K.ELEMENTWISE if kind is K.OTHER or function in ("maximum", "minimum") else kind
+
+
+TYPES = {
+    "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16",
+    "__half": "fp16", "__nv_bfloat16": "bf16", "long": "int64", "int": "int32", "bool": "bool",
+    "unsigned char": "uint8", "signed char": "int8", "short": "int16",
+    "f64": "fp64", "f32": "fp32", "tf32": "tf32", "bf16": "bf16", "f16": "fp16", "fp16": "fp16",
+    "fp32": "fp32", "s8": "int8", "u8": "uint8", "e4m3": "fp8", "fp8": "fp8", "e5m2": "fp8",
+    "half": "fp16", "bfloat16": "bf16",
+    "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64",
+}  # fmt: skip
+"""Names of types in kernel names, with the short name of each."""
+
+_CPP = re.compile(
+    r"(?<![\w:])(float|double|c10::Half|c10::BFloat16|c10::Float8_e4m3fn|c10::Float8_e5m2"
+    r"|c10::complex<float>|__half|__nv_bfloat16|long|bool|unsigned char|signed char|short|int)"
+    r"(?=[,>])"
+)
+
+
+def first_type(text: str, *, start: int = 0) -> str:
+    """The first number type among the template arguments of a C++ name; empty if there is none."""
+    match = _CPP.search(text, text.find("<", start) + 1)
+    return TYPES[match[1]] if match else ""
+
+
+def joined(*words: str) -> str:
+    """The words that are not empty, joined by spaces."""
+    return " ".join(word for word in words if word)
+
+
+# Readable names of PyTorch's own kernels, such as `elementwise mul fp32, strided`.
+#
+# Most of them are a few templates: what they compute is in a template argument, a functor or the
+# function that holds a lambda. The forms were read off recordings: tests/data/kernel_names.tsv.
+
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*::)")
+_SAYS_NOTHING = re.compile(
+    r"void|bool|char|short|int|long|unsigned|signed|float|double|const|T\d+|lambda|instance"
+    r"|operator|unnamed|array|BFloat16|Half|Float8_\w+|complex|gpu_kernel_impl\w*|gpu_index_kernel"
+    r"|[AB]?UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t|\w*ListMetadata|OpaqueType|enable_\w+"
+    r"|(?:Unary|Binary|Ternary|Pointwise)Op\w*Functor|type|at|native|std"
+)
+_AFFIXES = re.compile(
+    r"^(?:CUDAFunctorOnSelf_|CUDAFunctor_|launch_|direct_)|(?:CUDA)?Kernel(?:Impl)?$|_?[Ff]unctor\w?$"
+    r"|Ops$|_kernel(?:_(?:cuda|impl|nocast|out|vec))*$|_out_cuda$|_cuda(?:_out|_kernel)?$|_impl$|_out_kernel$"
+)
+_SAME = {
+    "multiplies": "mul", "plus": "add", "divides": "div", "minus": "sub", "max_nan": "max",
+    "min_nan": "min", "norm_two": "norm", "normal_and_transform": "normal",
+    "uniform_and_transform": "uniform", "fused_adam_math": "fused Adam",
+    "fused_sgd_math": "fused SGD", "lp_norm": "norm",
+}  # fmt: skip
+_CASTS = {"bfloat16_copy": "bf16", "float16_copy": "fp16"}
+_POINTWISE = {"mul": "addcmul", "div": "addcdiv"}
+_LAMBDA = re.compile(r"\[lambda\(([^()\[\]]+)\)")
+_OPERANDS = re.compile(r"(?:[AB]?Unary|Binary)Functor<([\w:]+)")
+_IN_WORDS = {
+    "vectorized_layer_norm_kernel": "layer norm forward",
+    "LayerNormForwardCUDAKernel": "layer norm forward",
+    "layer_norm_grad_input_kernel_vectorized": "layer norm backward input",
+    "layer_norm_grad_input_kernel": "layer norm backward input",
+    "GammaBetaBackwardCUDAKernelTemplate": "layer norm backward weights",
+    "GammaBetaBackwardSimpleCUDAKernel": "layer norm backward weights",
+    "RowwiseMomentsCUDAKernel": "norm moments",
+    "batch_norm_collect_statistics_kernel": "batch norm statistics",
+    "batch_norm_transform_input_kernel": "batch norm forward",
+    "batch_norm_backward_kernel": "batch norm backward",
+    "fused_dropout_kernel_vec": "dropout",
+    "fused_dropout_kernel": "dropout",
+}
+
+
+TORCH_KERNELS = (
+    r"(?:[^<]*::)?(?:cunn_SoftMax(?:Forward|Backward)|softmax_warp_(?:forward|backward)"
+    r"|CatArrayBatchedCopy|\w*elementwise_kernel|distribution_elementwise_grid_stride_kernel$"
+    rf"|(?:reduce_kernel|multi_tensor_apply_kernel|{'|'.join(_IN_WORDS)})$)"
+)
+"""How base names begin of kernels that `of_torch` puts into words."""
+
+
+def of_torch(base: str, name: str) -> str:
+    """Readable name of a PyTorch kernel; empty for other kernels and names clear as they are."""
+    own = base.rpartition("::")[2]
+    arguments = name[name.find(own) + len(own) :]
+    if form := re.fullmatch(r"(?:cunn_SoftMax|softmax_warp_)(Forward|Backward)\w*", own, re.I):
+        log = "LogSoftMax" in name or _third_flag(arguments)
+        return joined("log_softmax" if log else "softmax", form[1].lower(), first_type(arguments))
+    if own in _IN_WORDS:
+        # The last flag of these templates is True for an RMS norm.
+        is_rms = own != "RowwiseMomentsCUDAKernel" and re.match(r"<[^>]*\(bool\)1>", arguments)
+        words = _IN_WORDS[own].replace("layer norm", "RMS norm") if is_rms else _IN_WORDS[own]
+        return joined(words, first_type(arguments))
+    if own.startswith("CatArrayBatchedCopy"):
+        return joined("cat", own.removeprefix("CatArrayBatchedCopy").strip("_").replace("_", " "))
+    if "elementwise_kernel" in own or own == "distribution_elementwise_grid_stride_kernel":
+        return _elementwise(own, arguments)
+    if own == "reduce_kernel":
+        what = _what(arguments)
+        return what and joined("reduce", what, first_type(arguments, start=arguments.find("Op<")))
+    if own == "multi_tensor_apply_kernel":
+        return _foreach(arguments)
+    return ""
+
+
+def _third_flag(arguments: str) -> bool:
+    """The first bool in softmax_warp_forward<float, float, float, (int)7, (bool)1, (bool)0>."""
+    match = re.match(r"<[^()]*\(int\)\d+, \(bool\)([01])", arguments)
+    return match is not None and match[1] == "1"
+
+
+def _elementwise(own: str, arguments: str) -> str:
+    what = _what(arguments)
+    if not what:
+        return ""
+    lead = "random" if own.startswith("distribution") else "elementwise"
+    if "scatter_gather" in own:
+        lead = "scatter/gather"
+    strided = own == "elementwise_kernel" or "index_elementwise" in own
+    casts = "WithCast<" in arguments or "gpu_kernel_impl<" in arguments
+    how = ", ".join(word for word, holds in (("strided", strided), ("casting", casts)) if holds)
+    kind = _operand_type(arguments)
+    if what in _CASTS:
+        return joined("elementwise copy", kind, "to", _CASTS[what])
+    label = joined("" if what.startswith(lead) else lead, what, kind)
+    return f"{label}, {how}" if how else label
+
+
+def _foreach(arguments: str) -> str:
+    what = _what(arguments)
+    if "PointwiseOp" in arguments:
+        what = _POINTWISE.get(what, what)
+    if not what:
+        return ""
+    fused = what.startswith("fused")
+    scalars = re.search(r"Op(ScalarTensor|ScalarList|Scalar|List)", arguments)
+    kind = scalars[1] if scalars else ""
+    by = {"ScalarTensor": "by tensor", "ScalarList": "by scalars", "List": "by list"}.get(kind, "")
+    start = arguments.find("Functor<")
+    return joined("" if fused else "foreach", what, first_type(arguments, start=start), by)
+
+
+def _what(arguments: str) -> str:
+    """The operation: the first meaningful word of the template arguments."""
+    for word in _WORD.finditer(arguments):
+        if not _SAYS_NOTHING.fullmatch(word[0]):
+            return _cleaned(word[0])
+    return ""
+
+
+def _cleaned(word: str) -> str:
+    last = ""
+    while word != last:
+        last, word = word, _AFFIXES.sub("", word)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower().strip("_")
+    return _SAME.get(words, words)
+
+
+def _operand_type(arguments: str) -> str:
+    """The type of the operands: of a lambda's parameters, else of the functor."""
+    for parameters in _LAMBDA.findall(arguments):
+        kinds = [TYPES.get(each.strip(), "") for each in parameters.split(",")]
+        telling = [kind for kind in kinds if kind not in ("", "bool")]
+        if telling and parameters != "int":
+            return telling[0]
+    if match := _OPERANDS.search(arguments):
+        return TYPES.get(match[1], "")
+    return first_type(re.sub(r"^<\(int\)\d+, ", "<", arguments).split("std::array")[0])

@@ -14,17 +14,22 @@ from dataclasses import field
 from functools import cached_property, lru_cache
 
 from traceview.records import record
-from traceview.vocabulary.compiled_kernels import class_of_cupy, class_of_inductor, class_of_xla
 from traceview.vocabulary.kernel_words import (
     LONGEST,
+    TORCH_KERNELS,
+    TYPES,
     KernelClass,
     KernelOwner,
     base_name,
     class_by_words,
+    class_of_cupy,
+    class_of_inductor,
+    class_of_xla,
+    first_type,
     is_of_library,
+    joined,
+    of_torch,
 )
-from traceview.vocabulary.number_types import TYPES, first_type, joined
-from traceview.vocabulary.torch_kernels import TORCH_KERNELS, of_torch
 
 K, LIBRARY, COMPILER = KernelClass, KernelOwner.LIBRARY, KernelOwner.COMPILER
 Parts = Mapping[str, str | None]

@@ -5,19 +5,13 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.gpu_idle import accidents, edits
+from traceview.analyses.gpu_idle import line_sites, remedies
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.idle.lines import IdleSamples
 from traceview.trace import Trace
-from traceview.vocabulary.causes import (
-    ALLOCATION,
-    DEPENDENCY,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    SYNC_DRAIN,
-)
+from traceview.vocabulary.causes import ALLOCATION, DEPENDENCY, LAUNCH_LATE, MODULE_LOAD, SYNC_DRAIN
 
 US = 1_000
 STEPS = 20
@@ -61,7 +55,7 @@ def test_launches_of_a_step_become_one(tmp_path):
     """Ten kernels of 5 µs take 200 µs; back to back, 1 µs apart, they take 60 µs."""
     trace = program(short_kernels).load(tmp_path)
 
-    edit = edits.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+    edit = remedies.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
 
     # All work of the step goes with the first kernel of it, that of the first step too.
     assert saved_us(trace, edit) * 18 / 19 == pytest.approx(140, abs=1)
@@ -81,7 +75,7 @@ def test_what_follows_a_wait_is_not_launched_before_it(tmp_path):
 
     trace = program(step).load(tmp_path)
 
-    edit = edits.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+    edit = remedies.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
 
     # Each half of 100 µs: the launch (10), five kernels and pauses (29), the way back from the wait
     # (3) and to the next launch (2): 44 µs.
@@ -95,10 +89,10 @@ def test_calls_in_the_loop_are_not_made(tmp_path):
 
     trace = program(step).load(tmp_path)
 
-    assert saved_us(trace, edits.of_cause(trace, ALLOCATION, rows_of(trace, ALLOCATION))) == (
+    assert saved_us(trace, remedies.of_cause(trace, ALLOCATION, rows_of(trace, ALLOCATION))) == (
         pytest.approx(100, abs=0.1)
     )
-    assert edits.of_cause(trace, MODULE_LOAD, rows_of(trace, MODULE_LOAD)) is None
+    assert remedies.of_cause(trace, MODULE_LOAD, rows_of(trace, MODULE_LOAD)) is None
 
 
 def test_a_wait_is_not_waited_for(tmp_path):
@@ -111,7 +105,7 @@ def test_a_wait_is_not_waited_for(tmp_path):
 
     trace = program(step).load(tmp_path)
 
-    edit = edits.of_cause(trace, SYNC_DRAIN, rows_of(trace, SYNC_DRAIN))
+    edit = remedies.of_cause(trace, SYNC_DRAIN, rows_of(trace, SYNC_DRAIN))
 
     # The next kernel then follows 1 µs behind.
     assert saved_us(trace, edit) == pytest.approx(140 - 101, abs=1)
@@ -128,7 +122,7 @@ def test_cpu_work_between_launches_goes(tmp_path):
 
     # All of the thread's time outside of calls: what is left are calls of 5 µs, and the kernels,
     # of 5 µs and 1 µs apart.
-    assert saved_us(trace, edits.remove_pauses(trace, rows)) == pytest.approx(320 - 6, abs=1)
+    assert saved_us(trace, remedies.remove_pauses(trace, rows)) == pytest.approx(320 - 6, abs=1)
     finding, _ = ask(ANALYSIS, program(long_pauses), tmp_path).findings
     assert finding.edit is not None
     assert saved_us(trace, finding.edit) == pytest.approx(320 - 6, abs=1)
@@ -145,7 +139,7 @@ def test_of_samples_only_their_share_goes(tmp_path):
         np.ones(len(rows), bool),
     )
 
-    edit = edits.remove_pauses(trace, rows, half)
+    edit = remedies.remove_pauses(trace, rows, half)
 
     assert saved_us(trace, edit) == pytest.approx(315 / 2, abs=1)
 
@@ -160,10 +154,10 @@ def test_a_call_that_blocked_takes_the_usual_time(tmp_path):
         return now
 
     trace = program(step).load(tmp_path)
-    [accident] = accidents.of_cause(trace, 0, LAUNCH_LATE)
+    [accident] = line_sites.of_cause(trace, 0, LAUNCH_LATE)
     assert accident.usual_ns == 5 * US
 
-    edit = edits.usual_calls(trace, accident.calls, accident.usual_ns)
+    edit = remedies.usual_calls(trace, accident.calls, accident.usual_ns)
 
     assert saved_us(trace, edit) == pytest.approx(19_995 / 18, abs=1)
     once, often = ask(ANALYSIS, program(step), tmp_path).findings
@@ -175,4 +169,4 @@ def test_a_call_that_blocked_takes_the_usual_time(tmp_path):
 def test_a_dependency_has_no_edit(tmp_path):
     trace = program(short_kernels).load(tmp_path)
 
-    assert edits.of_cause(trace, DEPENDENCY, rows_of(trace, LAUNCH_LATE)) is None
+    assert remedies.of_cause(trace, DEPENDENCY, rows_of(trace, LAUNCH_LATE)) is None

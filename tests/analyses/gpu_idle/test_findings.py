@@ -9,7 +9,7 @@ from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.base import Result
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.analyses.gpu_idle.findings.gap_finding import Wording
+from traceview.analyses.gpu_idle.gap_finding import Wording
 from traceview.facts.steps.inferred import with_steps
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.facts.idle.native_idle import OffCpu, cut_gaps
+from traceview.facts.idle.stack_sites import OffCpu, cut_gaps
 from traceview.intervals import Intervals
 
 MS = 1_000_000

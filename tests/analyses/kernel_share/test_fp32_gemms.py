@@ -7,13 +7,8 @@ from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview import units
 from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.gemms import (
-    Fp32Gemms,
-    GemmLaunches,
-    estimate,
-    fp32_claim,
-)
-from traceview.facts.work.declarations import declaration
+from traceview.analyses.kernel_share.products import Fp32Gemms, GemmLaunches, estimate, fp32_claim
+from traceview.facts.work.from_ranges import declaration
 from traceview.facts.work.peaks import Peak
 from traceview.findings import Finding, Subject
 from traceview.tables import Texts

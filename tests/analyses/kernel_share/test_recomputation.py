@@ -6,7 +6,7 @@ from tests.analyses.single_answer import ask
 from tests.build import Export
 from tests.places import DATA
 from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.recomputation import recomputed_kernels
+from traceview.analyses.kernel_share.rules import recomputed_kernels
 from traceview.trace.load import load
 
 MAIN, AUTOGRAD = 1, 11

@@ -3,7 +3,7 @@
 from tests.build import Export
 from tests.ptx.compiled_kernels import HEADER
 from traceview.analyses.base import Result
-from traceview.analyses.load_widths.analysis import ANALYSIS
+from traceview.analyses.load_widths import ANALYSIS
 
 PEAK = 1_000_000_000_000
 

@@ -13,9 +13,9 @@ from tests.analyses.load_widths.recorded_loads import (
 )
 from traceview import analyze
 from traceview.analyses.base import Result, Skipped
-from traceview.analyses.load_widths.analysis import ANALYSIS
+from traceview.analyses.load_widths import ANALYSIS
 from traceview.errors import InputError
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble
 from traceview.trace import Selection
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import KERNELS_TABLE
@@ -109,7 +109,7 @@ def test_a_cubin_is_that_of_a_launch_only_with_its_registers(tmp_path):
         cubin = assemble(ptx()).cubin
     except Exception as error:
         pytest.skip(str(error))
-    from traceview.ptx.sass.cubin import resources
+    from traceview.ptx.cubin import resources
 
     (tmp_path / "k.cubin").write_bytes(cubin)
     registers = resources(cubin)["k"].registers

@@ -14,7 +14,7 @@ from tests.analyses.load_widths.recorded_loads import (
     ns_of,
     ptx,
 )
-from traceview.analyses.load_widths.analysis import COSTS, KERNELS
+from traceview.analyses.load_widths import COSTS, KERNELS
 from traceview.findings import Subject
 
 

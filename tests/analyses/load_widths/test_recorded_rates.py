@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from traceview import analyze
-from traceview.analyses.load_widths.analysis import ANALYSIS
+from traceview.analyses.load_widths import ANALYSIS
 from traceview.trace.load import load
 
 TESTS = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview import load
 from traceview.analyses.phases.analysis import ANALYSIS
-from traceview.analyses.phases.replays import replayed_sequences
-from traceview.facts.operations.operations import operations
+from traceview.analyses.phases.findings import replayed_sequences
+from traceview.facts.operations import operations
 
 MS = 1_000_000
 FIGURES = ("first_kernel", "kernels", "passes", "pass_ns", "replays", "replay_ns")

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from tests.build import Export
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.waits.call_sites import chain_hints, wait_sites
+from traceview.facts.launches import waits
+from traceview.facts.waits import chain_hints, wait_sites
 from traceview.trace.load import load
 
 OBJECTS = "(_object*, _object*, _object*)"

@@ -3,9 +3,9 @@
 import numpy as np
 
 from tests.facts.arrays import ints, operations, waits
-from traceview.analyses.sync_stalls.findings import without_copies
-from traceview.facts.operations.cuda_api import CallKind
-from traceview.facts.waits.stalls import Stalls, benign_time, outermost_waits
+from traceview.analyses.sync_stalls_findings import without_copies
+from traceview.facts.operations import CallKind
+from traceview.facts.waits import Stalls, benign_time, outermost_waits
 from traceview.intervals import Intervals
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
-from traceview.analyses.trace_health.analysis import ANALYSIS
+from traceview.analyses.trace_health import ANALYSIS
 from traceview.report import analyze
 from traceview.trace.load import load
 

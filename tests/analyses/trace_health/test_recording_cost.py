@@ -6,7 +6,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.trace_health.analysis import ANALYSIS
+from traceview.analyses.trace_health import ANALYSIS
 from traceview.trace.load import load
 
 

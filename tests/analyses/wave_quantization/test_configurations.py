@@ -5,9 +5,9 @@ import pytest
 from tests.build import Export
 from tests.inspect.rules.written_ptx import need
 from traceview.analyses.wave_quantization import analysis
-from traceview.facts.waves.configurations import configurations
-from traceview.ptx.sass.cubin import resources
-from traceview.toolchain.ptxas import assemble
+from traceview.facts.launch_configurations import configurations
+from traceview.ptx.cubin import resources
+from traceview.toolchain.listings import assemble
 
 BARRIERS = """
 .version 8.0

@@ -10,7 +10,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.wave_quantization.analysis import ANALYSIS
-from traceview.analyses.wave_quantization.gemm_tiles import tiles
+from traceview.analyses.wave_quantization.sweeps import tiles
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.trace.load import load
 from traceview.vocabulary.libraries import tile

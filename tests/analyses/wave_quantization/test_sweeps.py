@@ -7,8 +7,7 @@ import pytest
 
 from traceview.analyses.wave_quantization.losses import capped_losses
 from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
-from traceview.facts.waves.configurations import Configuration, Configurations
-from traceview.facts.waves.grid_waves import (
+from traceview.facts.grid_waves import (
     CONFIGURED,
     NO_STEP,
     VERDICTS,
@@ -18,6 +17,7 @@ from traceview.facts.waves.grid_waves import (
     UnknownLimits,
     grid_columns,
 )
+from traceview.facts.launch_configurations import Configuration, Configurations
 from traceview.hardware import limits_of
 from traceview.tables import Texts
 

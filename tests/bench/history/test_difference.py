@@ -10,7 +10,7 @@ import pytest
 import traceview
 from traceview.bench.history import bench_difference, read_bench
 from traceview.errors import ComparisonRefusedError, InputError
-from traceview.render.bench.text import render_difference
+from traceview.render.bench_text import render_difference
 from traceview.render.schemas import schema
 
 US = 1000.0

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.timing.test_measurement import timing
 from traceview.bench import fit
-from traceview.bench.timing.growth import fit_timings, sweep
+from traceview.bench.growth import fit_timings, sweep
 from traceview.errors import InputError
 
 SIZES = [2**k for k in range(4, 20)]

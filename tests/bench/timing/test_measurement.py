@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from traceview.bench import Timing, benchmark
-from traceview.bench.timing.clock import CudaClock
+from traceview.bench.clock import CudaClock
 from traceview.errors import InputError
 
 MS = 1_000_000

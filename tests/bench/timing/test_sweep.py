@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.headless.forked_python import run_python
-from traceview.bench.loading import is_program
+from traceview.bench.growth import Axis
+from traceview.bench.operation import is_program
 from traceview.bench.program import sweep_program
-from traceview.bench.timing.growth import Axis
 from traceview.errors import InputError
 
 OPERATIONS = REPOSITORY / "tests" / "bench" / "operations.py"

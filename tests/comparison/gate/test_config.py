@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.comparison.gate import GateCondition, Rule, read_config
+from traceview.comparison.gate_rules import GateCondition, Rule, read_config
 from traceview.errors import InputError
 
 

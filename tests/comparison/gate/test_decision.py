@@ -4,8 +4,8 @@ import pytest
 
 from tests.comparison.runs import run
 from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import GateCondition, Rule, decide
-from traceview.comparison.gate.wording import condition_text, sentence, summary
+from traceview.comparison.gate import condition_text, decide, sentence, summary
+from traceview.comparison.gate_rules import GateCondition, Rule
 from traceview.errors import ComparisonRefusedError
 
 

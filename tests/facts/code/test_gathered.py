@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import Export
 from traceview.errors import InputError, MissingTableError
-from traceview.facts.code.gathered import gathered_code
+from traceview.facts.code import gathered_code
 from traceview.headless.compile_options import CompileOptions
 from traceview.inspect.target_report import inspect_trace
 from traceview.trace.load import load
@@ -90,11 +90,11 @@ def test_variants_that_nothing_tells_apart_share_their_launches(tmp_path):
 
 
 def test_registers_tell_apart(tmp_path):
-    assembled = pytest.importorskip("traceview.toolchain.ptxas").assemble
+    assembled = pytest.importorskip("traceview.toolchain.listings").assemble
     pytest.importorskip("elftools")
     few = assembled(ptx()).cubin
     many = assembled(ptx(), options=["--maxrregcount=24"]).cubin
-    from traceview.ptx.sass.cubin import resources
+    from traceview.ptx.cubin import resources
 
     registers = resources(few)["k"].registers
     export = Export().code("k", ptx(), few, hash="1").code("k", ptx(), many, hash="2")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from traceview.facts.collectives.fitting import CollectiveTimes
-from traceview.facts.collectives.matching import matched_rows
+from traceview.facts.collective_alignment import CollectiveTimes
+from traceview.facts.collectives import matched_rows
 from traceview.tables import NULL
 
 MS = 1_000_000

@@ -24,7 +24,7 @@ from traceview.facts.dependencies.graph import Dependencies, dependencies
 from traceview.facts.dependencies.replay import Changed, Edit, replay
 from traceview.facts.idle.causes import idle_parts
 from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations import Kind, operations
 from traceview.trace import Trace
 
 KINDS = {

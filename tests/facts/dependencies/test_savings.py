@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.build import Export
+from traceview.facts import savings
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed
-from traceview.facts.operations.operations import operations
-from traceview.facts.savings import gains
-from traceview.facts.steps.warm_up import steady_operations
+from traceview.facts.operations import operations
+from traceview.facts.steps.steps import steady_operations
 
 US = 1_000
 STEPS, KERNELS = 12, 10
@@ -44,7 +44,7 @@ def halved(trace):
 
 def test_faster_kernels_of_a_gpu_that_limits_the_step_save_all_of_it(tmp_path):
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
-    gain = gains.of_operations(trace, steady(trace), halved(trace))
+    gain = savings.of_operations(trace, steady(trace), halved(trace))
     assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
     assert gain.error_ns is not None
     assert gain.error_ns <= 0.02 * gain.own_ns
@@ -52,7 +52,7 @@ def test_faster_kernels_of_a_gpu_that_limits_the_step_save_all_of_it(tmp_path):
 
 def test_faster_kernels_of_a_program_that_launches_late_save_nothing(tmp_path):
     trace = program(call_us=50, kernel_us=10, waits=False).load(tmp_path)
-    gain = gains.of_operations(trace, steady(trace), halved(trace))
+    gain = savings.of_operations(trace, steady(trace), halved(trace))
     assert gain.own_ns > 200 * US
     # Only the last kernel of the recording is not followed by a late launch.
     assert 0 <= gain.saved_ns <= 5 * US
@@ -61,7 +61,7 @@ def test_faster_kernels_of_a_program_that_launches_late_save_nothing(tmp_path):
 def test_without_their_launches_they_save_the_time_of_the_cpu(tmp_path):
     trace = program(call_us=50, kernel_us=10, waits=False).load(tmp_path)
     of_every_step = steady(trace).reshape(-1, KERNELS)[:, 1:6].ravel()
-    gain = gains.of_operations(trace, of_every_step)
+    gain = savings.of_operations(trace, of_every_step)
     # Five launches and the four pauses between them.
     assert gain.saved_ns / (len(of_every_step) / 5) == pytest.approx(4 * 50 * US, rel=0.05)
 
@@ -69,8 +69,8 @@ def test_without_their_launches_they_save_the_time_of_the_cpu(tmp_path):
 def test_two_edits_of_the_same_kernels_do_not_add_up(tmp_path):
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
     rows = steady(trace)
-    one = gains.of_operations(trace, rows, halved(trace)).edit
-    other = gains.of_operations(trace, rows).edit
+    one = savings.of_operations(trace, rows, halved(trace)).edit
+    other = savings.of_operations(trace, rows).edit
     replayed = model(trace)
     assert one
     assert other
@@ -81,7 +81,7 @@ def test_kernels_of_the_same_name_on_other_gpus_are_faster_too(tmp_path):
     trace = program(call_us=4, kernel_us=50, devices=2).load(tmp_path)
     rows = steady(trace)
     rows = rows[operations(trace).device[rows] == 0]
-    gain = gains.of_operations(trace, rows, operations(trace).duration_ns[rows] // 2)
+    gain = savings.of_operations(trace, rows, operations(trace).duration_ns[rows] // 2)
     assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
 
 
@@ -90,7 +90,7 @@ def test_what_no_recorded_call_launched_saves_its_own_time_at_most(tmp_path):
     for number in range(10):
         export.kernel_without_launch((20 * number, 20 * number + 10))
     trace = export.load(tmp_path)
-    gain = gains.of_operations(trace, np.arange(10))
+    gain = savings.of_operations(trace, np.arange(10))
     assert (gain.own_ns, gain.saved_ns, gain.error_ns, gain.edit) == (100, 100, None, None)
 
 
@@ -104,5 +104,5 @@ def test_no_edit_saves_more_than_the_step(tmp_path, call_us, kernel_us):
 
     forecast = model(trace).forecast(nothing_takes_time)
     assert 0 < forecast.saved_ns <= forecast.recorded_ns
-    gone = gains.of_operations(trace, steady(trace))
+    gone = savings.of_operations(trace, steady(trace))
     assert 0 < gone.saved_ns <= forecast.recorded_ns * STEPS

@@ -2,7 +2,7 @@
 
 from tests.facts.arrays import api_calls, columns, gaps_of, ints, operations
 from traceview.facts.idle.gap_bounds import find_gaps
-from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.operations import CallKind
 
 
 def test_gaps_lie_between_the_union_of_work():

@@ -1,8 +1,7 @@
 """Gaps in which work may have run that the recording lost."""
 
 from tests.build import Export
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
+from traceview.facts.idle.gaps import UnknownIdle, gaps, unknown_idle
 from traceview.vocabulary.causes import CAUSE_NAMES
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.facts.arrays import api_calls, gaps_of, operations, waits
 from traceview.facts.idle.causes import called_between
 from traceview.facts.idle.causes import drains as find_drains
-from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.operations import CallKind
 
 
 def drain(*spans, others=(), call_thread=None, **of_waits):

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from tests.places import DATA
-from traceview.facts.kernel_labels import as_edg, labels
+from traceview.facts.kernel_classes import as_edg, labels
 from traceview.vocabulary.libraries import readable
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Export
-from traceview.facts.operations.concurrency import shared_ns
+from traceview.facts.copies import shared_ns
 from traceview.intervals import covered_twice
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.facts.arrays import operations
-from traceview.facts.operations.copies import among_operations, is_pageable, is_upload
-from traceview.facts.operations.operations import Kind
+from traceview.facts.copies import among_operations, is_pageable, is_upload
+from traceview.facts.operations import Kind
 from traceview.tables import Column, Table
 
 NAMES = ("direction", "source_memory", "destination_memory")

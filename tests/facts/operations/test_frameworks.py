@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.facts.operations.frameworks import framework
+from traceview.facts.kernel_classes import framework
 
 
 @pytest.mark.parametrize(

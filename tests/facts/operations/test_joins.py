@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
 from traceview.compiled import library
-from traceview.facts.operations.joins import match
+from traceview.facts.operations import match
 
 wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])
 process = st.integers(0, 2)

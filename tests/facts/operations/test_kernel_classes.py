@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.operations.kernel_classes import (
+from traceview.facts.kernel_classes import (
     KernelClass,
     classes_of,
     classify,
     communication_operations,
     kernel_classes,
 )
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.operations import Kind, operations
 from traceview.tables import Texts
 from traceview.vocabulary.kernel_words import base_name
 

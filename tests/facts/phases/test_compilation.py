@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.code import compilers
-from traceview.facts.phases.compilation import compilation, compiling
-from traceview.facts.phases.trials import trial_runs, with_preparation
+from traceview.facts import code
+from traceview.facts.compilation import compilation, compiling
+from traceview.facts.trials import trial_runs, with_preparation
 from traceview.intervals import Intervals
 
 MS = 1_000_000
@@ -21,7 +21,7 @@ IMPORT = ("<frozen importlib._bootstrap>", 1360, "_find_and_load")
 def windows(trace):
     found = compilation(trace)
     return [
-        (start // MS, end // MS, compilers.TOOLS[tool])
+        (start // MS, end // MS, code.TOOLS[tool])
         for start, end, tool in zip(
             found.start_ns.tolist(), found.end_ns.tolist(), found.tool.tolist(), strict=True
         )

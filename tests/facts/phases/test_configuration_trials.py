@@ -5,8 +5,8 @@ import pytest
 from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.phases.phases import Phase, phases
-from traceview.facts.phases.compilation import compilation
-from traceview.facts.phases.trials import LEAST_CLEARED_BYTES, configuration_trials
+from traceview.facts.compilation import compilation
+from traceview.facts.trials import LEAST_CLEARED_BYTES, configuration_trials
 from traceview.trace.load import load
 
 US = 1_000

@@ -5,7 +5,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses import launch_overhead, run_ahead
-from traceview.facts.queue import FULL, queue_full
+from traceview.facts.launches import FULL, queue_full
 
 LIMIT = 1023
 CALL, KERNEL = 4_000, 40_000

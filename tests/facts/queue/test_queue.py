@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.facts.arrays import api_calls, ints, operations
-from traceview.facts.queue import (
+from traceview.facts.launches import (
     FULL,
     excess_time,
     held_time,

@@ -9,8 +9,8 @@ import pytest
 
 from tests.compiled.test_text_numbers import colliding
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges import name_forms
-from traceview.facts.ranges.name_forms import MOST_DIGITS, forms_of
+from traceview.facts.ranges import origins
+from traceview.facts.ranges.origins import MOST_DIGITS, forms_of
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.tables.packed_texts import PackedTexts
 from traceview.trace.sqlite.row_reader import lenient_text, lenient_texts
@@ -135,7 +135,7 @@ def test_forms_of_texts_in_parts_are_those_of_all_at_once(monkeypatch):
     rng = random.Random(7)
     names = ["".join(rng.choices("ab12\0é", k=rng.randrange(7))) for _ in range(3_000)]
     whole = forms_of(PackedTexts.encoded(names))
-    monkeypatch.setattr(name_forms, "_TEXTS_EACH", 7)
+    monkeypatch.setattr(origins, "_TEXTS_EACH", 7)
     parts = forms_of(PackedTexts.encoded(names))
 
     assert parts.form.tolist() == whole.form.tolist()

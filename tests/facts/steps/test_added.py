@@ -2,9 +2,8 @@
 
 from tests.build import Export
 from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.names import steps_source
-from traceview.facts.steps.steps import steps
-from traceview.trace.nsys.sync_sites import RANGE_PREFIX as PREFIX
+from traceview.facts.steps.steps import steps, steps_source
+from traceview.trace.nsys.ranges import RANGE_PREFIX as PREFIX
 
 STEP = 1_000
 

@@ -8,8 +8,7 @@ from tests.build import Export, without
 from tests.trace.kineto import traces
 from traceview.facts.ranges.ranges import pattern_of
 from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.names import steps_source
-from traceview.facts.steps.steps import steps
+from traceview.facts.steps.steps import steps, steps_source
 
 MS = 1_000_000
 

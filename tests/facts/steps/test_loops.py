@@ -5,10 +5,9 @@ import pytest
 
 from tests.build import Export
 from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.ranges.lanes import Lanes
-from traceview.facts.steps.loops import numbers
-from traceview.facts.steps.names import loop_names
-from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
+from traceview.facts.ranges.nesting import Lanes
+from traceview.facts.steps.series import numbers
+from traceview.facts.steps.steps import loop_names, pace, steps, warm_up_end_ns
 from traceview.tables import Texts
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traceview import groups
-from traceview.facts.steps.loops import classify
+from traceview.facts.steps.series import classify
 
 
 def limit_of(took):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 import traceview
 from tests.facts.steps.random_programs import PROGRAMS, exported
 from traceview.analyses.base import Failed, Result
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations import operations
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import steps
 from traceview.failures import FailureWarning

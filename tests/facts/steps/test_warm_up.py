@@ -6,7 +6,7 @@ from tests.build import Export
 from traceview.analyses import gpu_idle, run_ahead, sync_stalls
 from traceview.analyses.wording import warm_up_notes
 from traceview.facts.idle.gaps import device_work, gaps, steady_span_ns
-from traceview.facts.steps.warm_up import (
+from traceview.facts.steps.steps import (
     in_warm_up_range,
     operations_in_warm_up,
     operations_in_warm_up_ranges,

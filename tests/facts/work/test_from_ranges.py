@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.declarations import declaration
-from traceview.facts.work.from_ranges import declared_in, from_declared, from_shapes
+from traceview.facts.work.from_ranges import declaration, declared_in, from_declared, from_shapes
 from traceview.facts.work.kernel_work import kernel_work
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.facts.work.tensor_shapes import Gemm, parse_gemm
+from traceview.facts.work.from_ranges import Gemm, parse_gemm
 from traceview.vocabulary.libraries import number_type
 
 

@@ -8,7 +8,7 @@ import pytest
 from traceview.headless.project.assumed_tensor import AssumedTensor
 from traceview.headless.project.call_sites import Aliases, call_sites
 from traceview.headless.project.launch_arguments import launch_arguments
-from traceview.headless.signatures.notation import Parameter
+from traceview.headless.signatures import Parameter
 
 TABLES = """
 run = update if fast else other

@@ -6,7 +6,7 @@ import pytest
 
 from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")

@@ -3,8 +3,8 @@
 import pytest
 
 from traceview.errors import InputError
-from traceview.headless.signatures import notation as declared
-from traceview.headless.signatures.notation import Parameter, bind, notation, value_of
+from traceview.headless import signatures as declared
+from traceview.headless.signatures import Parameter, bind, notation, value_of
 from traceview.ptx.model import Argument
 
 GELU = (

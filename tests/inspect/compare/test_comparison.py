@@ -7,10 +7,9 @@ import pytest
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from traceview.errors import InputError
 from traceview.hardware import limits_of, occupancy
-from traceview.inspect.compare.comparison import ComparedVersion, compare, match_findings, same_code
-from traceview.inspect.compare.matching import LevelAccesses, compared_lines
-from traceview.inspect.compare.versions import plan
+from traceview.inspect.comparison import ComparedVersion, compare, match_findings, plan, same_code
 from traceview.inspect.kernel_report import subject_of
+from traceview.inspect.matching import LevelAccesses, compared_lines
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.parser import parse_ptx
 

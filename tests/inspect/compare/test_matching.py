@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ptx.compiled_kernels import a_compiled, a_report
-from traceview.inspect.compare.matching import MatchRule, match, match_kernels
+from traceview.inspect.matching import MatchRule, match, match_kernels
 from traceview.ptx.model import Argument
 
 

@@ -5,10 +5,9 @@ import pytest
 
 from tests.inspect.retried import Retried, allow
 from traceview.findings import Finding
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
 from traceview.inspect.recompilations import Outcome, Recompilations
-from traceview.inspect.rules.advice import Advice, Reconciliation, merged
-from traceview.inspect.rules.remedies import Remedy
+from traceview.inspect.rules.remedies import Advice, Reconciliation, Remedy, merged
 
 
 def advice(severity: str, *changes: Change) -> Advice:

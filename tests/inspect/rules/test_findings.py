@@ -5,12 +5,12 @@ import pytest
 from tests.inspect.retried import Retried, allow
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, ptx_kernel
 from traceview.errors import TraceviewError
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
 from traceview.headless.recompile import changed_arguments
-from traceview.inspect.kernel import inspect
 from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.inspect.rules import ranked
+from traceview.inspect.target_report import inspect
 from traceview.ptx.model import Argument, SourceLine
 
 pytestmark = pytest.mark.programs

@@ -13,14 +13,13 @@ from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
 from traceview import units
 from traceview.errors import TraceviewError
 from traceview.hardware import limits_of, occupancy
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
-from traceview.inspect.rules.local_memory import local_memory, spills
-from traceview.inspect.rules.occupancy import low_occupancy
+from traceview.inspect.rules.global_memory import local_memory, spills
+from traceview.inspect.rules.occupancy import low_occupancy, serialized_wgmma
 from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
 from traceview.inspect.rules.shared_memory import narrow_shared_accesses
-from traceview.inspect.rules.tensor_cores import serialized_wgmma
 from traceview.ptx.model import Argument, Function, Instruction, Resources
 from traceview.toolchain.listings import Code
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
-from traceview.inspect.kernel import inspect
+from traceview.inspect.target_report import inspect
 from traceview.ptx.model import Argument
 
 ARGUMENTS = (Argument("x", "*fp16", True), Argument("y", "*fp16", True), Argument("n", "i32"))

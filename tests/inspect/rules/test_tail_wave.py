@@ -6,7 +6,7 @@ from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from traceview.hardware import limits_of, occupancy
 from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.occupancy import SmCount, sm_count_of
+from traceview.inspect.kernel_report import SmCount, sm_count_of
 from traceview.inspect.rules.occupancy import tail_wave
 from traceview.toolchain.listings import Code
 

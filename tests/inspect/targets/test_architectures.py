@@ -7,7 +7,7 @@ import pytest
 
 from tests.places import TRITON_KERNELS
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 from traceview.ptx.accesses import accesses, tensor_ops
 from traceview.ptx.model import Compiled
 from traceview.ptx.parser import parse_ptx

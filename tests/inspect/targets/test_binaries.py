@@ -8,9 +8,9 @@ import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
 from traceview.errors import InputError, PtxSyntaxError, TraceFormatError, TraceviewError
-from traceview.inspect.targets.embedded import binary_kernels
+from traceview.inspect.targets import binary_kernels
 from traceview.toolchain import tools
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 

@@ -6,8 +6,8 @@ import pytest
 
 from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.cache import read_cache
-from traceview.inspect.targets.target import kernels_of
+from traceview.inspect.python_targets import read_cache
+from traceview.inspect.targets import kernels_of
 from traceview.ptx.model import Argument
 
 IR = """\

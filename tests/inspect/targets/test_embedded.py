@@ -7,8 +7,8 @@ from tests.ptx.compiled_kernels import ptx_kernel
 from tests.ptx.sass.fatbins import LZ4, ZSTD, entry, fatbin
 from traceview.errors import InputError, TraceFormatError
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.target import kernels_of
-from traceview.toolchain.ptxas import assemble
+from traceview.inspect.targets import kernels_of
+from traceview.toolchain.listings import assemble
 
 PTX = ptx_kernel("ld.global.f32 %r3, [%rd3];")
 

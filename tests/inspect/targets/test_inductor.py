@@ -3,7 +3,7 @@
 import pytest
 
 from traceview.errors import InputError
-from traceview.inspect.targets.target import kernels_of
+from traceview.inspect.targets import kernels_of
 
 
 def test_a_debug_folder_has_graphs(tmp_path):

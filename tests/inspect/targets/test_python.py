@@ -19,7 +19,7 @@ from tests.inspect.targets.python_scripts import (
 )
 from tests.places import TRITON_KERNELS
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python
+from traceview.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.programs
 

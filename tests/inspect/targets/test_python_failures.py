@@ -20,7 +20,7 @@ from tests.inspect.targets.python_scripts import (
 from tests.places import TRITON_KERNELS
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets.python import compile_python, parse_target
+from traceview.inspect.python_targets import compile_python, parse_target
 
 
 def wait_until(is_so):

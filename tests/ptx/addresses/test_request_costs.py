@@ -4,8 +4,8 @@ import pytest
 
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
 from traceview.ptx.accesses import accesses
-from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.request_costs import RequestCosts
+from traceview.ptx.addresses.slicing import Provenance
 from traceview.ptx.model import Argument
 from traceview.ptx.parser import parse_ptx
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ptx.compiled_kernels import a_compiled, ptx_kernel
 from traceview.ptx.accesses import accesses
-from traceview.ptx.addresses.provenance import Provenance
+from traceview.ptx.addresses.slicing import Provenance
 from traceview.ptx.addresses.strides import Layout, Samples, Stride
 from traceview.ptx.model import Argument
 from traceview.ptx.parser import parse_ptx

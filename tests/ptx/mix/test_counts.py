@@ -10,8 +10,7 @@ from tests.places import PTX_FILES
 from traceview.ptx.instruction_mix import CLASSES, class_of, instruction_mix
 from traceview.ptx.model import Instruction
 from traceview.ptx.parser import parse_ptx
-from traceview.toolchain.nvdisasm import disassemble, text_of
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble, disassemble, text_of
 
 REAL = ["matmul-3.7.1-sm80", "softmax-3.7.1-sm90", "nvcc-13.0-sm90"]
 MATMUL = "*fp16:16, *fp16:16, *fp16:16, " + "i32:16, " * 9 + "64, 64, 32"

@@ -11,13 +11,11 @@ from tests.inspect.rules.written_ptx import ARCHES, COPY, KERNELS, MODULE, kerne
 from tests.places import PTX_FILES
 from traceview.errors import TraceFormatError
 from traceview.ptx.accesses import accesses as ptx_accesses
+from traceview.ptx.disassembly import access_of, accesses, parse, with_sources_of
 from traceview.ptx.model import Function, Instruction, Listing, SourceLine
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.sass.accesses import access_of, accesses
-from traceview.ptx.sass.disassembly import parse, with_sources_of
 from traceview.toolchain import tools
-from traceview.toolchain.nvdisasm import disassemble
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble, disassemble
 
 TEXT = """\
 	.target	sm_90a

@@ -20,10 +20,10 @@ from tests.inspect.rules.written_ptx import (
     need,
 )
 from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.ptx.cubin import arch_of, kernels, resources
 from traceview.ptx.model import Resources
-from traceview.ptx.sass.cubin import arch_of, kernels, resources
 from traceview.toolchain import tools
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain.listings import assemble
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 

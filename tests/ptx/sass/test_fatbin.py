@@ -11,8 +11,8 @@ import pytest
 from tests.inspect.rules.written_ptx import need
 from tests.ptx.sass.fatbins import LZ4, ZSTD, entry, fatbin
 from traceview.errors import InputError, TraceFormatError
-from traceview.ptx.sass import cubin as cubin_file
-from traceview.ptx.sass.fatbin import entries
+from traceview.ptx import cubin as cubin_file
+from traceview.ptx.cubin import entries
 from traceview.toolchain import tools
 
 SOURCE = """template <int N> __global__ void k(float* x) { x[N] = N; }

@@ -1,7 +1,7 @@
 """Live registers of SASS, counted by hand."""
 
-from traceview.ptx.sass.disassembly import parse
-from traceview.ptx.sass.live_registers import live_registers
+from traceview.ptx.disassembly import parse
+from traceview.ptx.live_registers import live_registers
 
 HEAD = """	.target	sm_90
 	.section	.text.k,"ax",@progbits

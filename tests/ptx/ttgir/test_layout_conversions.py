@@ -5,12 +5,7 @@ import re
 import pytest
 
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.layout_conversions import (
-    described,
-    layout_conversions,
-    reach_of,
-    size_bytes,
-)
+from traceview.ptx.ttgir.operations import described, layout_conversions, reach_of, size_bytes
 from traceview.ptx.ttgir.parser import parse_ttgir
 
 ROWS = (

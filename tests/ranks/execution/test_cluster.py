@@ -16,7 +16,7 @@ from tests.ranks.execution import tasks
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.ranks.execution import cluster
 from traceview.ranks.execution.cluster import connected_client
-from traceview.ranks.execution.inputs import RankFile
+from traceview.ranks.execution.task import RankFile
 
 pytestmark = [
     pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from traceview.errors import InputError
-from traceview.ranks.execution.inputs import RankFile, files_on, rank_files
+from traceview.ranks.execution.task import RankFile, files_on, rank_files
 
 
 def touch(folder, *names):

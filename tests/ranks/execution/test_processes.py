@@ -11,8 +11,8 @@ import pytest
 
 from tests.ranks.execution import tasks
 from traceview.memory import Free
-from traceview.ranks.execution.outcome import TaskFailure
 from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
+from traceview.ranks.execution.task import TaskFailure
 from traceview.ranks.execution.worker import holds_too_much
 
 ROOT = Path(__file__).parents[3]

@@ -8,8 +8,7 @@ import pytest
 
 from tests.build import Export
 from traceview.errors import InputError
-from traceview.ranks.execution.inputs import RankFile
-from traceview.ranks.execution.task import figures_of_file
+from traceview.ranks.execution.task import RankFile, figures_of_file
 
 
 @pytest.mark.parametrize(

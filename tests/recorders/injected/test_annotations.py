@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.headless.forked_python import run_script
-from traceview.recorders import gathering
+from traceview.recorders import options as record_options
 from traceview.recorders.options import RecordOptions
 
 pytestmark = pytest.mark.skipif(
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     reason="torch or nvtx is not installed: pip install 'traceview[workloads]' 'nvtx<0.2.12'",
 )
 
-INJECTED = Path(gathering.__file__).parent / "injected"
+INJECTED = Path(record_options.__file__).parent / "injected"
 FOLDER = Path(__file__).parent
 # The nvtx package, telling what it opens and closes; the torch of this machine has no NVTX.
 LISTENING = """
@@ -249,7 +249,7 @@ print(calls)
 """
     (tmp_path / "train.py").write_text(program)
     options = RecordOptions(annotate="auto", steps=(2, 4))
-    added = gathering.environment(options, tmp_path / "gathered")
+    added = record_options.environment(options, tmp_path / "gathered")
     command = [sys.executable, "train.py"]
     done = run_script(command, {**os.environ, **added}, folder=tmp_path)
     assert done.stdout == "[0, 1, 'start', 2, 3, 'stop', 4, 5]\n"

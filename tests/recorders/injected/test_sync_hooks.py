@@ -10,12 +10,12 @@ import pytest
 
 from tests.headless.forked_python import run_script
 from tests.recorders.fake_nsys import traceview
-from traceview.recorders import gathering
+from traceview.recorders import options
 from traceview.recorders.injected.traceview_injected import sync_call_sites as sync_places
 from traceview.trace.load import load
-from traceview.trace.nsys.sync_sites import Mark, parsed
+from traceview.trace.nsys.ranges import Mark, parsed
 
-INJECTED = Path(gathering.__file__).parent / "injected"
+INJECTED = Path(options.__file__).parent / "injected"
 USES = Path(__file__).with_name("torch_uses.py")
 # A tensor that says of itself that it is on the GPU, and ranges that are printed.
 PRETEND = """

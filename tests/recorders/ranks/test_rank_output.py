@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from traceview.errors import InputError
-from traceview.recorders.rank_output import RankOutput, rank_output
+from traceview.recorders.job import RankOutput, rank_output
 
 
 def of_torchrun(rank, size):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ranking import RankedFinding
-from traceview.render.base.json_shape import FINDING
-from traceview.render.base.json_text import clean, written
+from traceview.render.base.json_text import FINDING, clean, written
 from traceview.tables import Column, Table
 
 COLUMNS = (

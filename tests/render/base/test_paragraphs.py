@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from traceview.render.base.paragraphs import cut, wrapped
+from traceview.render.base.text import cut, wrapped
 
 ADVICE = (
     "Use TF32 where a 10-bit mantissa is accurate enough: "

@@ -6,7 +6,7 @@ import pytest
 
 from traceview.bench import Profile
 from traceview.bench.profiling import Frame, KernelOfOperator, OperatorTime
-from traceview.render.bench.profile import (
+from traceview.render.bench_json import (
     kernel_table,
     operator_table,
     render_flame,

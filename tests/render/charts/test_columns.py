@@ -7,7 +7,7 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
-from traceview.render.charts.columns import MOST_LABELS, label_ending
+from traceview.render.charts.bars import MOST_LABELS, label_ending
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table

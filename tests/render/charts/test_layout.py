@@ -18,7 +18,7 @@ from tests.render.example_report import (
     steps,
 )
 from traceview.analyses.base import Chart
-from traceview.render.base.colors import MEANINGS
+from traceview.render.base.code import MEANINGS
 from traceview.render.charts import figure
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout

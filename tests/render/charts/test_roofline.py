@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from traceview.analyses.roofline.analysis import ANALYSIS
-from traceview.render.charts.layout import layout
-from traceview.render.charts.roofline import RooflineChart
+from traceview.analyses.roofline import ANALYSIS
+from traceview.render.charts.layout import RooflineChart, layout
 from traceview.render.charts.svg import draw
 from traceview.tables import Table
 

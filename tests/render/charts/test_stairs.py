@@ -8,8 +8,8 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from traceview.analyses.base import Chart
+from traceview.render.charts.bars import MOST_STEPS, StairsChart
 from traceview.render.charts.layout import layout
-from traceview.render.charts.stairs import MOST_STEPS, StairsChart
 from traceview.render.charts.svg import draw
 from traceview.tables import Column, Table
 

@@ -9,7 +9,8 @@ from jsonschema import Draft202012Validator
 
 from tests.comparison.runs import run
 from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import GateCondition, Rule, decide
+from traceview.comparison.gate import decide
+from traceview.comparison.gate_rules import GateCondition, Rule
 from traceview.render.gate import (
     job_summary,
     render_json,

@@ -4,12 +4,11 @@ import json
 
 from tests.ptx.compiled_kernels import a_compiled, a_line, a_report
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.async_groups import AsyncWait
+from traceview.ptx.accesses import AsyncWait
 from traceview.ptx.instruction_mix import instruction_mix
+from traceview.ptx.live_registers import SpilledValue
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.sass.live_registers import SpilledValue
-from traceview.ptx.ttgir.layout_conversions import LayoutConversion
-from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
+from traceview.ptx.ttgir.operations import LayoutConversion, PipelineBuffer
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text

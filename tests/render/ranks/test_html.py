@@ -15,8 +15,7 @@ from traceview import units
 from traceview.ranks.job import FailedRank
 from traceview.render.ranks import aligned
 from traceview.render.ranks.aligned import aligned_document, shown_ranks, shown_windows
-from traceview.render.ranks.heat_map import MOST_STEPS, heat_document, three_digits
-from traceview.render.ranks.html import render_html
+from traceview.render.ranks.html import MOST_STEPS, heat_document, render_html, three_digits
 
 MOST_BYTES = 500_000
 MOST_BYTES_PER_RANK = 1_250

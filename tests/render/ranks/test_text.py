@@ -12,8 +12,8 @@ from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
 from traceview import load, units
 from traceview.ranks.answer import job_report
-from traceview.ranks.extraction.rank_figures import figures_of_ranks
 from traceview.ranks.job import FailedRank
+from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.render.ranks.document import job_tiles, outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
 

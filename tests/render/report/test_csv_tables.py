@@ -7,7 +7,7 @@ import pytest
 
 from tests.render.example_report import CONTROLS, a_report
 from traceview.analyses.base import Result
-from traceview.render.report.csv_tables import csv_tables, csv_text, safe_cell
+from traceview.render.report.json import csv_tables, csv_text, safe_cell
 from traceview.tables import Column, Table
 
 

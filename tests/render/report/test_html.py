@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report
-from traceview.render.base.table_view import MOST_ROWS
+from traceview.render.base.page import MOST_ROWS
 from traceview.render.report.html import render_html
 
 DATA = Path(__file__).parents[2] / "data"

@@ -13,8 +13,8 @@ from tests.examples import examples
 from tests.render.chromium import needs_axe, needs_chromium, opened, serious_violations
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.report.random_traces import random_trace
+from traceview.render.base.page import WHOLE
 from traceview.render.base.safe_text import visible
-from traceview.render.base.table_view import WHOLE
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.report.evidence import window_of
 from traceview.render.report.html import render_html

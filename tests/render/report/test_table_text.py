@@ -3,11 +3,10 @@
 import pytest
 
 from tests.render.example_report import a_trace
-from traceview.analyses.base import TableSpec
 from traceview.render.report.document import single_ids
 from traceview.render.report.text import TextOptions, table_lines
 from traceview.report import facts_of
-from traceview.tables import Column, Table
+from traceview.tables import Column, Table, TableSpec
 
 COLUMNS = (
     Column("device_id", "int64", "GPU"),

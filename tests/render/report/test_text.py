@@ -17,15 +17,12 @@ from tests.render.example_report import (
     a_trace,
     share_rows,
 )
-from traceview.analyses.base import TableSpec
 from traceview.findings import SEVERITIES
-from traceview.render.base.columns import fitting
-from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import claim, header_facts, nothing_found
-from traceview.render.report.finding_text import FindingText
-from traceview.render.report.text import render_text
+from traceview.render.report.text import FindingText, render_text
 from traceview.report import analyze, facts_of
-from traceview.tables import Column, Table
+from traceview.tables import Column, Table, TableSpec
 from traceview.trace.schema import TABLES
 
 LONG = [f"gemm_kernel_with_a_long_name_that_goes_on_{i}" for i in range(13)]

@@ -11,10 +11,10 @@ from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Forecast, Subject
 from traceview.ranking import RankedFinding
-from traceview.render.base.paragraphs import wrapped
+from traceview.render.base.text import wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.text import render_text
-from traceview.render.terminal.screen import MOST_LINES, render_screen, scoreboard_lines
+from traceview.render.screen import MOST_LINES, render_screen, scoreboard_lines
 from traceview.trace.model import Selection
 
 LONG = "a sentence that goes on and on, with " * 60

@@ -11,8 +11,8 @@ from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
 from traceview import analyze
 from traceview.facts.idle.gaps import every_gap
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import operations
+from traceview.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations import operations
 from traceview.vocabulary.causes import CAUSE_NAMES
 
 pytestmark = [needs_chromium, pytest.mark.programs]

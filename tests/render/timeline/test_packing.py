@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.render.base.safe_text import all_visible
-from traceview.render.timeline.packing import (
+from traceview.render.timeline import (
     differences,
     packed_json,
     packed_numbers,

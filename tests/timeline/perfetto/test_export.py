@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from tests.build import Export
 from traceview import export, load
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations import operations
 from traceview.intervals import Intervals
-from traceview.timeline.perfetto import crossing, edge_order, perfetto_pieces
-from traceview.timeline.perfetto_packets import interleaved, varint, varints
+from traceview.timeline.perfetto import (
+    crossing,
+    edge_order,
+    interleaved,
+    perfetto_pieces,
+    varint,
+    varints,
+)
 from traceview.timeline.timeline import timeline
 
 messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")

@@ -5,8 +5,8 @@ import pytest
 
 from tests.oracles.trace_processor import trace_processor
 from traceview import load
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import operations
+from traceview.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations import operations
 from traceview.timeline.perfetto import perfetto_pieces
 from traceview.timeline.timeline import timeline
 

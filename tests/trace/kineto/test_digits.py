@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.tables import NULL
-from traceview.trace.kineto.values import nanoseconds
+from traceview.trace.kineto.columns import nanoseconds
 
 NUMBERS = st.builds(
     lambda whole, decimals: f"{whole}.{decimals}" if decimals else str(whole),

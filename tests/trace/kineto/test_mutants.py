@@ -8,7 +8,7 @@ import pytest
 
 from tests.trace.kineto.test_scanner import EVERY, assert_equal, outcome
 from tests.trace.kineto.traces import kernel, text
-from traceview.trace.kineto import chunks, decoder, repair
+from traceview.trace.kineto import chunks, decoder
 
 pytestmark = pytest.mark.slow
 BASES = [text(EVERY * 2).encode(), json.dumps({"traceEvents": EVERY * 2, "x": [{}, {}]}).encode()]
@@ -59,7 +59,7 @@ def test_work_is_linear_in_the_text(
 
     def counted(event: bytes) -> tuple[bytes, bool]:
         given[0] += len(event)
-        return repair.repaired(event)
+        return decoder.repaired(event)
 
     monkeypatch.setattr(decoder, "repaired", counted)
     events = [json.dumps(kernel(f"k{at}", at, 3, at)) for at in range(4000)]

@@ -23,7 +23,7 @@ from traceview.errors import MissingTableError
 from traceview.report import analyze
 from traceview.trace import Trace
 from traceview.trace.kineto.gpu_work import short_name
-from traceview.trace.kineto.stacks.tables import parse_frame
+from traceview.trace.kineto.stacks import parse_frame
 from traceview.trace.load import load
 
 

@@ -10,9 +10,8 @@ import pytest
 from tests.oracles.plain_library import without_c
 from tests.trace.kineto.traces import Digits, Event, call, kernel, span, text, training
 from traceview.errors import TraceFormatError
-from traceview.trace.kineto import chunks
-from traceview.trace.kineto.scan import scanner
-from traceview.trace.kineto.scan.scanner import EventScanner, ScannedTable, ScanStop
+from traceview.trace.kineto import chunks, scanner
+from traceview.trace.kineto.scanner import EventScanner, ScannedTable, ScanStop
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 

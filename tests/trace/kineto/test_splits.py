@@ -9,7 +9,7 @@ import pytest
 import traceview
 from tests.trace.kineto.traces import PID, Event, call, kernel, span, text
 from traceview.trace import Trace
-from traceview.trace.kineto import chunks, file_blocks, reader
+from traceview.trace.kineto import chunks, reader, scanner
 
 pytestmark = pytest.mark.slow
 FAKE = kernel("of an argument", 1, 2, 3) | {"pid": 99}
@@ -97,7 +97,7 @@ def test_every_offset_as_the_end_of_a_block_of_a_file(
     for place in range(raw.index(b"[", raw.index(b"traceEvents")) + 1, len(raw), step):
         cuts = [place]
         monkeypatch.setattr(
-            file_blocks, "_cut", lambda _, start, end, cuts=cuts: cuts.pop() if cuts else end
+            scanner, "_cut", lambda _, start, end, cuts=cuts: cuts.pop() if cuts else end
         )
         assert cells(traceview.load(path)) == whole, raw[:place]
         assert not cuts
@@ -113,7 +113,7 @@ def test_blocks_of_a_file_within_strings_and_arguments(
     path.write_bytes(raw)
     whole = tables(raw)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(file_blocks, "_CUT_BYTES", cut_bytes)
+    monkeypatch.setattr(scanner, "_CUT_BYTES", cut_bytes)
     assert cells(traceview.load(path)) == whole
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_becomes_shorter_is_truncated(
 ) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(FORMS["as torch writes"])
-    real = file_blocks.blocks_of_file
+    real = scanner.blocks_of_file
 
     def shortened(*given: object) -> Iterator[object]:
         blocks = list(real(*given))  # type: ignore[arg-type]

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tests.places import DATA
 from traceview.errors import InputError
-from traceview.trace.ncu.counters import (
+from traceview.trace.ncu import (
     base_name,
     decimal_sign,
     factor,
     number,
     rate_factor,
+    read_counters,
     seconds_in,
 )
-from traceview.trace.ncu.counters_csv import read_counters
 
 LAUNCH = ["ID", "Process ID", "Kernel Name", "Block Size", "Grid Size"]
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"

@@ -11,8 +11,8 @@ from tests.fuzz.mutants import bytes_changed
 from tests.places import DATA
 from traceview.cli import run
 from traceview.errors import InputError
-from traceview.trace.ncu.counters_csv import read_counters
-from traceview.trace.ncu.report_file import is_report, read_report
+from traceview.trace.ncu import read_counters
+from traceview.trace.ncu_report import is_report, read_report
 
 REPORT = lzma.decompress((DATA / "launches.ncu-rep.xz").read_bytes())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.tables import constant
-from traceview.trace.nsys.names import Names, numbered, numbered_pairs
+from traceview.trace.nsys.rows import Names, numbered, numbered_pairs
 from traceview.trace.sqlite.row_reader import Numbers
 
 values = st.sampled_from([0, 1, 7, -3, 2**40, 2**62])

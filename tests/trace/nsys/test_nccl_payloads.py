@@ -7,7 +7,7 @@ import pytest
 from tests.build import Export, nccl_payload
 from traceview.tables import NULL
 from traceview.trace.load import load
-from traceview.trace.nsys.payloads import decoded, parsed
+from traceview.trace.nsys.nccl_calls import decoded, parsed
 
 HASH = 0xF123_4567_89AB_CDEF
 WRAPPED = HASH - 2**64

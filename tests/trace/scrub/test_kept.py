@@ -17,12 +17,11 @@ from traceview.tables import Texts
 from traceview.trace.load import load
 from traceview.trace.nsys.rows import ExportTable
 from traceview.trace.schema import TABLES
-from traceview.trace.scrub.kept import KEPT, PAIRS, STRINGS, TextKind
+from traceview.trace.scrub.kept import KEPT, PAIRS, STRINGS, TextKind, is_public
 from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.scrub.vocabulary import is_public
 from traceview.trace.sqlite.file import Database
-from traceview.trace.stored.layout import NUMBERED
-from traceview.trace.stored.writer import write_trace
+from traceview.trace.stored import NUMBERED
+from traceview.trace.stored_writer import write_trace
 from traceview.vocabulary.libraries import readable
 
 

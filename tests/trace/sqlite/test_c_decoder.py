@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from tests.oracles.sqlite_pages import decode
 from traceview.tables import Texts
-from traceview.trace.sqlite.columns import DeclinedError, Piece
-from traceview.trace.sqlite.decoder import PAD, Chunk, PageDecoder, WantedColumn
 from traceview.trace.sqlite.file import opened
-from traceview.trace.sqlite.page_reader import read_pages
-from traceview.trace.sqlite.row_reader import Columns, Kind, read_rows
+from traceview.trace.sqlite.page_reader import PAD, Chunk, PageDecoder, WantedColumn, read_pages
+from traceview.trace.sqlite.row_reader import Columns, DeclinedError, Kind, Piece, read_rows
 
 KINDS: dict[str, Kind] = {"c": "integer", "a": "integer", "t": "text", "b": "integer", "u": "text"}
 COLUMNS = "a INTEGER, t TEXT, b INTEGER, r REAL, u TEXT, x BLOB"

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.tables import constant
-from traceview.tables.numbers import numbered
+from traceview.tables.arrays import numbered
 from traceview.tables.packed_texts import PackedTexts
-from traceview.trace.sqlite.columns import NumberColumn, Piece, TextColumn
-from traceview.trace.sqlite.row_reader import Numbers
+from traceview.trace.sqlite.row_reader import NumberColumn, Numbers, Piece, TextColumn
 
 cells = st.one_of(
     st.none(),

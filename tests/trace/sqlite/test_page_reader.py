@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
 from traceview.tables import Texts
-from traceview.trace.sqlite.columns import DeclinedError
 from traceview.trace.sqlite.file import Database, opened
 from traceview.trace.sqlite.page_reader import read_pages
-from traceview.trace.sqlite.row_reader import Columns, Kind, read_rows
+from traceview.trace.sqlite.row_reader import Columns, DeclinedError, Kind, read_rows
 
 KINDS: Mapping[str, Kind] = {"a": "integer", "b": "integer", "t": "text", "z": "integer"}
 TABLE = "CREATE TABLE s (a INTEGER, b INTEGER, t TEXT, r REAL, x BLOB, z INTEGER)"

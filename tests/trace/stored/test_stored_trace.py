@@ -14,7 +14,7 @@ from traceview.report import analyze
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.stored.writer import write_trace
+from traceview.trace.stored_writer import write_trace
 
 RECORDINGS = ("two_processes", "host_loop", "ddp_late", "graph_nodes", "training")
 

@@ -12,21 +12,19 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence, activity_name, operation_name
 from traceview.analyses.wording import by_recorder, warm_up_notes
-from traceview.facts.idle.cpu_activity import CPU_CAUSES
+from traceview.facts.idle.cpu_activity import CPU_CAUSES, late_idle
 from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
-from traceview.facts.idle.late_launches import late_idle
 from traceview.facts.idle.lines import idle_samples, line_cells, sum_lines
-from traceview.facts.operations.hosts import HOST, device_hosts, gpu_cells
-from traceview.facts.operations.operations import operations
+from traceview.facts.operations import HOST, device_hosts, gpu_cells, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
-from traceview.tables import Array, Column, Integers, Table, Texts
+from traceview.tables import Array, Column, Integers, Table, TableSpec, Texts
 from traceview.trace import Trace
-from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES
 
 # The tables of `gpu-idle`, column by column.

@@ -1,15 +1,18 @@
-"""The line of the program with most idle time in some gaps, and the words for it."""
+"""Where the program spends idle time: the line with most of it, accidents that happen once,
+and the DataLoader.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.late_launches import ELSEWHERE_NS, seldom_launches
+from traceview.facts.idle.cpu_activity import ELSEWHERE_NS, seldom_launches
+from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.lines import (
     IdleLines,
     IdleSamples,
@@ -18,13 +21,16 @@ from traceview.facts.idle.lines import (
     lines_of,
     sum_lines,
 )
-from traceview.facts.idle.native_lines import function_name
-from traceview.facts.idle.stack_sites import calls_jax, stack_sites
+from traceview.facts.idle.stack_sites import calls_jax, function_name, stack_sites
+from traceview.facts.operations import api_calls
 from traceview.facts.samples import UNNAMED_FUNCTIONS
-from traceview.findings import Subject
+from traceview.facts.steps.steps import pace
+from traceview.findings import MEDIUM, Subject, severity_of
+from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Texts
-from traceview.trace import Trace
-from traceview.vocabulary.activities import ACTIVITIES, CPU
+from traceview.trace import Trace, fact
+from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT
+from traceview.vocabulary.causes import GRAPH_LAUNCH, LAUNCH_LATE
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
@@ -205,3 +211,125 @@ def _cell(values: Array | Texts, row: int) -> Cell:
         return values[row]
     value = int(values[row])
     return None if value == np.iinfo(np.int32).min else value
+
+
+# Idle time in few calls or pauses of the CPU that are long for once: accidents, not the rule.
+#
+# Fewer launches, or less CPU work between them, would not help there.
+
+LONG = 10
+"""Times the median. Launch calls of one program vary by a factor of 2 or 3 (4 to 15 µs on an H200's
+host); those that block take 0.2 to 40 ms (pytorch/pytorch#162466)."""
+LEAST_NS = 200_000
+"""Shorter ones are in the noise of a host, such as a wake-up of the thread."""
+MOST, MOST_OF_STEPS = 3, 0.1
+"""What comes more often than that, or in more than this part of the steps where there are some, is
+a habit. One is none, unless there is one step only."""
+OTHERS = 4
+"""For each long one there are at least so many others: a median of fewer says nothing."""
+
+
+@record
+class Accident:
+    """Steady idle time of a GPU (row in devices) with one cause, in few long calls or pauses.
+
+    `gaps` are rows of gaps. `calls` are rows of api_calls, none for pauses outside of calls.
+    `usual_ns` is the median of such a call, or of the other idle times of the cause; 0 where there
+    are too few calls of the name.
+    """
+
+    device: int
+    cause: int
+    gaps: Array
+    calls: Array
+    usual_ns: int
+
+
+def of_cause(trace: Trace, device: int, cause: int) -> list[Accident]:
+    return [each for each in _all(trace) if (each.device, each.cause) == (device, cause)]
+
+
+def in_accidents(trace: Trace) -> Mask:
+    """True for the rows of gaps that are in accidents."""
+    result = np.zeros(len(gaps(trace)), bool)
+    for accident in _all(trace):
+        result[accident.gaps] = True
+    return result
+
+
+@fact
+def _all(trace: Trace) -> tuple[Accident, ...]:
+    return tuple(
+        accident
+        for device in steady_spans_ns(trace)
+        for cause in (LAUNCH_LATE, GRAPH_LAUNCH)
+        for accident in _accidents(trace, device, cause)
+    )
+
+
+def _most(steps: int) -> float:
+    if not steps:
+        return MOST
+    return max(MOST_OF_STEPS * steps, 1 if steps > 1 else 0)
+
+
+def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
+    every, calls = gaps(trace), api_calls(trace)
+    own = np.flatnonzero((every.cause == cause) & (every.device == device) & ~every.one_time)
+    if not len(own):
+        return
+    usual_ns = round(float(np.median(every.idle_ns[own])))
+    long = own[every.idle_ns[own] >= max(LONG * usual_ns, LEAST_NS)]
+    names = trace.recorded("api_calls").texts("name").codes
+    call = every.within[long]
+    sampled = np.zeros(len(every), bool)
+    sampled[idle_samples(trace).gap] = True
+    steps = int(np.count_nonzero(pace(trace).timed & ~pace(trace).warm_up))
+    of_name = np.where(call >= 0, names[call], -1) if len(names) else np.full(len(long), -1)
+    for name, places in groups.rows_of(of_name).items():
+        rows, within = long[places], call[places]
+        usual = usual_ns
+        if name >= 0:
+            alike = calls.duration_ns[names == name]
+            usual = round(float(np.median(alike))) if len(alike) > OTHERS * len(rows) else 0
+            took = calls.duration_ns[within]
+            kept = (took >= max(LONG * usual, LEAST_NS)) & (2 * took >= every.idle_ns[rows])
+        else:
+            # Where samples show the line, that says more.
+            kept = ~sampled[rows]
+        rows, within = rows[kept], within[kept]
+        # What else held these gaps up belongs to it, as the first launch of a new graph.
+        rows = own[groups.isin(every.gap[own], every.gap[rows])]
+        few = len(within) <= _most(steps) and len(own) > OTHERS * len(within)
+        lost_ns, span_ns = int(every.idle_ns[rows].sum()), steady_spans_ns(trace)[device]
+        if len(rows) and few and severity_of(lost_ns, span_ns) in ("high", "medium"):
+            yield Accident(device, cause, rows, within[within >= 0], usual)
+
+
+# Whether the DataLoader is the limit of a program.
+#
+# A program that finds no batch ready waits. If that happens again and again, the workers are
+# slower than the program: launches that came sooner would only wait longer. Waits for the first
+# batch of an epoch, and the time it takes to receive a batch that is ready, do not count.
+
+READY_NS = 4_000_000
+"""Receiving a batch that is ready took 2 ms where it was sampled (9.8 MB, not pinned)."""
+LEAST_WAITS, LEAST_OF_STEPS = 3, 0.1
+"""Fewer waits for the workers, or waits in a smaller part of the steps, are not a rhythm."""
+
+
+@fact
+def starved_devices(trace: Trace) -> dict[int, bool]:
+    """For each device with steady work, whether its program waits for the DataLoader's workers."""
+    every, samples, timed = gaps(trace), idle_samples(trace), pace(trace)
+    steady = (every.cause == LAUNCH_LATE) & ~every.one_time
+    own = steady[samples.gap] & (samples.doing == DATA_WAIT)
+    waited_ns = np.bincount(samples.gap[own], samples.time_ns[own], minlength=len(every))
+    steps = int(np.count_nonzero(timed.timed & ~timed.warm_up))
+    least = max(LEAST_WAITS, LEAST_OF_STEPS * steps)
+    result = {}
+    for device, span_ns in steady_spans_ns(trace).items():
+        long = (waited_ns >= READY_NS) & (every.device == device)
+        enough = waited_ns[long].sum() >= MEDIUM * span_ns
+        result[device] = bool(enough and np.count_nonzero(long) >= least)
+    return result

@@ -10,19 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Deferred, Result, TableSpec
+from traceview.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.analyses.kernel_share.rules import RULES
 from traceview.analyses.wording import AS_NODES
 from traceview.facts.idle.gaps import busy_ns
-from traceview.facts.kernel_labels import kernel_labels
-from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.hosts import HOST, device_hosts
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.kernel_classes import KernelClass, kernel_classes, kernel_labels
+from traceview.facts.launches import cuda_graphs
+from traceview.facts.operations import HOST, device_hosts, kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations, selected_ranges
-from traceview.facts.steps.warm_up import steady_kernels
-from traceview.rules.engine import findings
+from traceview.facts.steps.steps import steady_kernels
+from traceview.rules import findings
 from traceview.tables import (
     NULL,
     Array,
@@ -32,6 +30,7 @@ from traceview.tables import (
     RowNumbers,
     Share,
     Table,
+    TableSpec,
     Texts,
     picked,
     thrifty,

@@ -16,25 +16,25 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import Analysis, Chart, Result, TableSpec
-from traceview.analyses.phases.findings import RULES
+from traceview.analyses.base import Analysis, Chart, Result
+from traceview.analyses.phases.findings import RULES, replayed_sequences
 from traceview.analyses.phases.phases import Phase, Phases, phases, selected_phases
-from traceview.analyses.phases.replays import replayed_sequences
 from traceview.analyses.verdict.verdict import late_word
-from traceview.facts.code.compilers import TOOLS
+from traceview.facts.code import TOOLS
+from traceview.facts.compilation import compilation
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.launching import IDLE_PCT, of_idle_time
 from traceview.facts.idle.lines import idle_samples
-from traceview.facts.operations.operations import operations
-from traceview.facts.phases.compilation import compilation
+from traceview.facts.operations import operations
 from traceview.facts.ranges.selection import selected_operations
-from traceview.rules.engine import findings
+from traceview.rules import findings
 from traceview.tables import (
     Array,
     Column,
     Integers,
     Mask,
     Table,
+    TableSpec,
     Texts,
     object_array,
     picked,

@@ -1,4 +1,5 @@
-"""Findings of `phases`: what compilation cost, once or again and again.
+"""Findings of `phases`: what compilation cost, and kernels launched one by one that a CUDA
+graph replays.
 
 Compilation before a loop is paid once per run, so its severity is its share of the run that was
 recorded. In a loop it is a loss of every step. Trials of convolution algorithms are paid once in
@@ -11,26 +12,154 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview import groups, intervals
 from traceview.analyses.phases.phases import Phase, phases, selected_phases
-from traceview.analyses.phases.replays import Replayed, replayed_sequences
 from traceview.analyses.wording import by_recorder
-from traceview.facts.code import compilers
+from traceview.facts import code
+from traceview.facts.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.facts.operations.operations import operations
-from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
+from traceview.facts.launches import cuda_graphs
+from traceview.facts.operations import Kind, operations
+from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
 from traceview.facts.steps.recompilation import recompilation
-from traceview.facts.steps.steps import steps
-from traceview.findings import LostTime, Severity, Subject, severity_of, share_pct
-from traceview.rules.engine import FindingRule, TimeClaim
-from traceview.rules.gpus import gpu_subject
-from traceview.rules.sentences import Clause
+from traceview.facts.steps.steps import operations_in_warm_up, steps
+from traceview.findings import Clause, LostTime, Severity, Subject, severity_of, share_pct
+from traceview.records import record
+from traceview.rules import FindingRule, TimeClaim, gpu_subject
 from traceview.tables import Cell, Integers, Mask
-from traceview.trace import Trace
-from traceview.trace.recording_options import recording_options
+from traceview.trace import Trace, fact
+from traceview.trace.model import recording_options
 from traceview.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
+
+# Kernels that a CUDA graph replays, where the process also launches them one by one.
+#
+# Both are passes of the same kernels in the same order, so their times compare directly. Graphs
+# recorded whole do not show their kernels and are left out.
+
+LEAST_KERNELS = 4
+"""Shorter sequences recur by chance."""
+MOST_GRAPHS = 64
+_BASE, _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xD6E8_FEB8_6659_FD93)
+Hashes = npt.NDArray[np.uint64]
+
+
+@record
+class Replayed:
+    """A sequence of kernels that ran both ways; the spans are from first start to last end.
+
+    `launched` is, as a row of operations, the first kernel of each pass that was launched kernel by
+    kernel, `launched_ns` the span of the pass; `steady` is False for passes of warm-up.
+    """
+
+    process: int
+    kernels: int
+    launched: Integers
+    launched_ns: Integers
+    steady: Mask
+    replays: int
+    replay_ns: int
+    kernel_ns: int
+
+    @property
+    def median_ns(self) -> int:
+        return int(np.median(self.launched_ns))
+
+
+@fact
+def replayed_sequences(trace: Trace) -> tuple[Replayed, ...]:
+    """The sequences that the selected work ran both ways, by process and most replays."""
+    ops = operations(trace)
+    chosen = (ops.kind == Kind.KERNEL) & selected_operations(trace) & ops.launched
+    node = cuda_graphs(trace).node
+    sequences: list[Replayed] = []
+    for process in groups.different(ops.process[chosen & node]).tolist():
+        own = chosen & (ops.process == process)
+        sequences += _of_process(trace, int(process), np.flatnonzero(own & node), own & ~node)
+    return tuple(sequences)
+
+
+def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Iterator[Replayed]:
+    """Yield the sequences of one process.
+
+    `nodes` are rows of operations launched by graphs; `alone` is the mask of those launched singly.
+    """
+    ops, names = operations(trace), _names(trace)
+    nodes = nodes[np.argsort(ops.call[nodes], kind="stable")]
+    replay = groups.group(ops.call[nodes])
+    place = np.arange(len(nodes)) - replay.first[replay.ids]
+    hashes = np.zeros(replay.size, np.uint64)
+    np.add.at(hashes, replay.ids, names[nodes] * _powers(int(place.max()) + 1)[place])
+    length = groups.count(replay)
+    end = np.full(replay.size, np.iinfo(np.int64).min)
+    np.maximum.at(end, replay.ids, ops.end_ns[nodes])
+    span, busy = (
+        end - ops.start_ns[nodes][replay.first],
+        groups.sums(replay, ops.duration_ns[nodes]),
+    )
+    sequences, which, count = np.unique(
+        np.stack((length.astype(np.uint64), hashes)),
+        axis=1,
+        return_inverse=True,
+        return_counts=True,
+    )
+    rows = np.flatnonzero(alone)
+    sums = _prefix_hashes(names[rows])
+    for number in groups.most_first(count)[:MOST_GRAPHS].tolist():
+        kernels, own = int(sequences[0, number]), which.reshape(-1) == number
+        starts = _passes(sums, kernels, sequences[1, number])
+        if kernels < LEAST_KERNELS or not len(starts):
+            continue
+        first, last = rows[starts], rows[starts + kernels - 1]
+        yield Replayed(
+            process,
+            kernels,
+            first,
+            ops.end_ns[last] - ops.start_ns[first],
+            ~operations_in_warm_up(trace)[first],
+            int(count[number]),
+            int(np.median(span[own])),
+            int(np.median(busy[own])),
+        )
+
+
+def _names(trace: Trace) -> Hashes:
+    """A number per operation, equal for kernels of one name and grid; undefined for others."""
+    ops, kernels = operations(trace), trace.recorded("kernels")
+    grid = tuple(kernels[f"grid_{axis}"] for axis in "xyz")
+    alike = groups.group(kernels.texts("name").codes, *grid).ids
+    result = np.zeros(len(ops), np.uint64)
+    is_kernel = ops.kind == Kind.KERNEL
+    result[is_kernel] = (alike[ops.row[is_kernel]].astype(np.uint64) + np.uint64(1)) * _SPREAD
+    return result
+
+
+def _powers(count: int) -> Hashes:
+    """Powers of the base from 0 on, modulo 2^64."""
+    result = np.full(max(count, 1), _BASE)
+    result[0] = 1
+    return np.cumprod(result, dtype=np.uint64)
+
+
+def _prefix_hashes(names: Hashes) -> Hashes:
+    terms = names * _powers(len(names))[: len(names)]
+    return np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
+
+
+def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:
+    """Starts of the occurrences, without overlap, of the sequence whose hash is `sought`."""
+    windows = len(sums) - kernels
+    if windows <= 0:
+        return np.zeros(0, np.int64)
+    hit = np.flatnonzero(sums[kernels:] - sums[:windows] == sought * _powers(windows)[:windows])
+    starts, after = [], 0
+    while (place := int(np.searchsorted(hit, after))) < len(hit):
+        starts.append(int(hit[place]))
+        after = starts[-1] + kernels
+    return np.array(starts, np.int64)
+
 
 _LEAST_SAMPLES, _LEAST_FRACTION = 5, 0.5
 """A line with fewer samples, or a smaller part of those in the program, is not named."""
@@ -43,32 +172,32 @@ _SEVERITIES: tuple[tuple[float, Severity], ...] = (
 """Fractions of the run, without start-up and shut-down, from which compilation counts."""
 
 _REMEDIES = {
-    compilers.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
+    code.TORCH_COMPILE: "Use a compile cache that outlives the run: put "
     "TORCHINDUCTOR_CACHE_DIR on persistent storage, or ship torch.compiler.save_cache_artifacts() "
     "with the program. Compile fewer graphs (TORCH_LOGS=graph_breaks lists why there are several).",
-    compilers.TRITON: "Use a cache that outlives the run: put TRITON_CACHE_DIR on a disk that "
+    code.TRITON: "Use a cache that outlives the run: put TRITON_CACHE_DIR on a disk that "
     "stays. Give autotuners fewer configurations, or cache their choice (cache_results=True).",
-    compilers.JAX: "Use JAX's persistent cache: set JAX_COMPILATION_CACHE_DIR, and "
+    code.JAX: "Use JAX's persistent cache: set JAX_COMPILATION_CACHE_DIR, and "
     "jax_persistent_cache_min_compile_time_secs=0 where many programs are small.",
-    compilers.CUPY: "Use a cache that outlives the run: put CUPY_CACHE_DIR on persistent storage.",
-    compilers.NUMBA: "Use cache=True in numba's jit decorators, with NUMBA_CACHE_DIR on a disk "
+    code.CUPY: "Use a cache that outlives the run: put CUPY_CACHE_DIR on persistent storage.",
+    code.NUMBA: "Use cache=True in numba's jit decorators, with NUMBA_CACHE_DIR on a disk "
     "that stays.",
-    compilers.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "
+    code.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "
     "build the extension when it is installed.",
-    compilers.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run. Leave "
+    code.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run. Leave "
     "sizes that vary out of the key of triton.autotune: each new value is tuned anew.",
-    compilers.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
+    code.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
     "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
     "this once.",
-    compilers.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
+    code.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
 }
 _RECOMPILATION = {
-    compilers.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
+    code.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
     "vary, use torch.compile(dynamic=True) or torch._dynamo.mark_dynamic, or pad them to a few "
     "sizes; keep Python numbers that change out of the compiled function.",
-    compilers.JAX: "Look at why it recompiles with JAX_LOG_COMPILES=1. Pad sizes that vary to a "
+    code.JAX: "Look at why it recompiles with JAX_LOG_COMPILES=1. Pad sizes that vary to a "
     "few sizes, and pass Python numbers that change as arrays, not as static arguments.",
-    compilers.TRITON: "Use do_not_specialize for integer arguments that change, and fewer "
+    code.TRITON: "Use do_not_specialize for integer arguments that change, and fewer "
     "tl.constexpr arguments whose value varies.",
 }
 _RECOMPILATION_OF_ALL = (
@@ -124,8 +253,8 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     severity = next((name for least, name in _SEVERITIES if fraction >= least), None)
     if severity is None:
         return
-    remedy, trials = _REMEDIES[tool], tool == compilers.CUDNN
-    if tool == compilers.UNKNOWN and not recording_options(trace).python_samples:
+    remedy, trials = _REMEDIES[tool], tool == code.CUDNN
+    if tool == code.UNKNOWN and not recording_options(trace).python_samples:
         ours = "traceview record --python-samples"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
@@ -160,7 +289,7 @@ def _claim(
     return TimeClaim(
         Subject("process", str(trace.processes.texts("name")[process] or number)),
         {
-            "compiler": compilers.TOOLS[tool],
+            "compiler": code.TOOLS[tool],
             "compile_ns": compile_ns,
             "stretches": int(chosen.sum()),
             "process": str(number),
@@ -179,7 +308,7 @@ def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
     """Time of some windows, and the tool with most of it."""
     windows = compilation(trace)
     duration = (windows.end_ns - windows.start_ns)[chosen]
-    tool = np.bincount(windows.tool[chosen], duration, minlength=len(compilers.TOOLS))
+    tool = np.bincount(windows.tool[chosen], duration, minlength=len(code.TOOLS))
     return int(duration.sum()), int(np.argmax(tool))
 
 

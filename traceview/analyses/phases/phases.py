@@ -19,22 +19,22 @@ from enum import IntEnum
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.idle.gaps import busy_by_process
-from traceview.facts.operations.cuda_api import graph_launch_calls
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import (
+from traceview.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.operations import (
     Kind,
+    graph_launch_calls,
     kernel_operations,
     operations,
     operations_by_process,
 )
-from traceview.facts.phases.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.ranges.selection import issued_ns, selected_operations
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
-from traceview.tables.quantiles import quantile
+from traceview.tables.arrays import quantile
 from traceview.trace import Trace, fact
 
 

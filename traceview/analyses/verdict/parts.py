@@ -12,36 +12,30 @@ from dataclasses import field
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.analyses.gpu_idle.starvation import starved_devices
-from traceview.facts.idle import late_launches, lines
-from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.analyses.gpu_idle.line_sites import starved_devices
+from traceview.facts import savings
+from traceview.facts.idle import cpu_activity, lines
+from traceview.facts.idle.gaps import UnknownIdle, device_work, gaps, steady_spans_ns, unknown_idle
 from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.idle.unknown_idle import UnknownIdle, unknown_idle
-from traceview.facts.operations.kernel_classes import (
-    KernelClass,
-    communication_operations,
-    kernel_classes,
-)
-from traceview.facts.operations.operations import (
-    Kind,
-    kernel_operations,
-    operations,
-    operations_by_device,
-)
+from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
+from traceview.facts.operations import Kind, kernel_operations, operations, operations_by_device
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.ranges.selection import selected, selected_operations
-from traceview.facts.savings import gains
-from traceview.facts.steps.names import loop_names
-from traceview.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
-from traceview.facts.steps.warm_up import operations_in_warm_up
+from traceview.facts.steps.steps import (
+    loop_names,
+    operations_in_warm_up,
+    pace,
+    step_of_operations,
+    steps,
+    warm_up_end_ns,
+)
 from traceview.findings import UNEVEN, LoopTime
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
-from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause
+from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause, Limit
 from traceview.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
-from traceview.vocabulary.limits import Limit
 
 COMPUTING = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 """Classes of kernels with much arithmetic per byte; those of most others move memory."""
@@ -125,7 +119,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         device,
         spans[device],
         work[device].steady_ns,
-        min(gains.gpu_limited_ns(trace), work[device].steady_ns),
+        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
         parts,
         _largest_class(trace, rows, class_ns, work[device].steady_ns),
         starved_devices(trace)[device],
@@ -251,7 +245,7 @@ def _late_ns(trace: Trace, device: int) -> dict[int, int]:
 
 def _data_loading_ns(trace: Trace, device: int) -> int:
     """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = late_launches.late_idle(trace), range_tree(trace).patterns
+    late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
     own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
     loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
     return int(late.steady_ns[own[loading]].sum())

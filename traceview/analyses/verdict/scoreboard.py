@@ -16,19 +16,14 @@ from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_oper
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
-from traceview.facts.memory.levels import levels, moments
-from traceview.facts.operations.kernel_classes import (
-    KernelClass,
-    communication_operations,
-    kernel_classes,
-)
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
+from traceview.facts.memory import levels, moments
+from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
 from traceview.tables import NULL, Column, Integers
 from traceview.trace import Trace, fact
-from traceview.vocabulary.causes import CAUSE_NAMES
-from traceview.vocabulary.limits import Limit
+from traceview.vocabulary.causes import CAUSE_NAMES, Limit
 
 SCOREBOARD = (
     Column("device_id", "int64", "GPU with the longest steady time", nullable=True),

@@ -13,16 +13,16 @@ from traceview.analyses.verdict.parts import (
     steady_operations,
     steady_parts,
 )
+from traceview.facts.copies import outer_migration_time
+from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
-from traceview.facts.idle.unknown_idle import UnknownIdle
-from traceview.facts.operations.copies import outer_migration_time
-from traceview.facts.operations.kernel_classes import KernelClass
+from traceview.facts.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
-from traceview.facts.steps.names import steps_source
+from traceview.facts.steps.steps import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, RESULT_WAIT
-from traceview.vocabulary.limits import LOST, Limit
+from traceview.vocabulary.causes import LOST, Limit
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""

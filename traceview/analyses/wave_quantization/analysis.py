@@ -30,9 +30,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview import groups, units
-from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped, TableSpec
-from traceview.analyses.wave_quantization import findings, gemm_waves
-from traceview.analyses.wave_quantization.grid_texts import GridTexts
+from traceview.analyses.base import Analysis, Chart, Deferred, Result, Skipped
+from traceview.analyses.wave_quantization import findings, losses
+from traceview.analyses.wave_quantization.findings import GridTexts
 from traceview.analyses.wave_quantization.sweeps import (
     MEASURED,
     GridSweeps,
@@ -41,14 +41,14 @@ from traceview.analyses.wave_quantization.sweeps import (
     selected_sweeps,
 )
 from traceview.analyses.wording import AS_NODES, OF_WARM_UP, by_recorder, on_amd
-from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.hosts import HOST, device_hosts
+from traceview.facts.grid_waves import CONFIGURED, LaunchedGrids, UnknownLimits, gpu_limits
+from traceview.facts.launches import cuda_graphs
+from traceview.facts.operations import HOST, device_hosts
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.waves.grid_waves import CONFIGURED, LaunchedGrids, UnknownLimits, gpu_limits
 from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, Texts
+from traceview.tables import NULL, Array, Cell, Column, Integers, Mask, Table, TableSpec, Texts
 from traceview.trace import Trace
-from traceview.trace.recording_options import recording_options
+from traceview.trace.model import recording_options
 
 KERNELS = TableSpec(
     "kernels",
@@ -155,12 +155,12 @@ def compute(trace: Trace) -> Result | Skipped:
         Deferred(
             lambda: {
                 "kernels": _kernels(trace, grids),
-                "tiles": gemm_waves.tile_table(trace),
+                "tiles": losses.tile_table(trace),
                 "grids": _grids(every_sweep(trace), selected_sweeps(trace)),
             }
         ),
         tuple(finding for _, finding in reported),
-        _summary(grids, gemm_waves.tile_waves(trace)),
+        _summary(grids, losses.tile_waves(trace)),
         (*missing, *_notes(trace, grids), *_warm_up_notes([early for early, _ in reported])),
     )
 
@@ -253,7 +253,7 @@ def _labels(sweeps: GridSweeps, chosen: Integers) -> list[str]:
     return labels
 
 
-def _summary(grids: LaunchedGrids, tiled: Sequence[gemm_waves.TileWaves]) -> dict[str, Cell]:
+def _summary(grids: LaunchedGrids, tiled: Sequence[losses.TileWaves]) -> dict[str, Cell]:
     """Sums of the claimed losses, and of the time in grids of fewer blocks than SMs."""
     if not len(grids):
         return {}
@@ -319,7 +319,7 @@ ANALYSIS = Analysis(
     title="Wave quantization and occupancy",
     question="Which kernels lose time because their last wave of blocks does not fill the GPU?",
     needs=("kernels",),
-    tables=(KERNELS, gemm_waves.TILES, GRIDS),
+    tables=(KERNELS, losses.TILES, GRIDS),
     compute=compute,
     charts=(
         Chart(

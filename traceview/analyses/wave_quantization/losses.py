@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,19 +12,154 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from traceview import groups
-from traceview.analyses.wave_quantization import gemm_waves, sweeps
+from traceview import groups, units
+from traceview.analyses.wave_quantization import sweeps
+from traceview.facts import grid_waves
+from traceview.facts.grid_waves import LaunchedGrid
 from traceview.facts.idle.gaps import busy, steady_span_ns
-from traceview.facts.savings.gains import Gain
-from traceview.facts.waves import grid_waves
-from traceview.facts.waves.configurations import Configuration
+from traceview.facts.launch_configurations import Configuration
+from traceview.facts.operations import HOST, gpu_cells
+from traceview.facts.savings import Gain
 from traceview.findings import severity_of
 from traceview.hardware import SmLimits, occupancy
+from traceview.hardware.occupancy import filling_sizes
 from traceview.records import record
-from traceview.rules.kernels import of_kernels, steady
-from traceview.tables import Integers
+from traceview.rules import of_kernels, steady
+from traceview.tables import Cell, Column, Integers, Table, TableSpec
 from traceview.trace import Trace, fact
 from traceview.vocabulary.amounts import WARP_THREADS
+
+# Tile waves of a persistent GEMM.
+#
+# Each block takes the next tile until none is left. With as many blocks as the GPU holds at once,
+# all take one tile per wave, and in the last wave some get none. The grid of such a kernel is a
+# single wave of blocks, which shows nothing of this. SMs without a block stay idle in every tile
+# wave.
+
+
+@record
+class TileWaves:
+    """The tile waves of a persistent GEMM, launched as `grid` on a GPU of `sm_count` SMs."""
+
+    gemm: sweeps.PersistentGemm
+    grid: LaunchedGrid
+    sm_count: int
+
+    @property
+    def whole(self) -> int:
+        """The number of tile waves, a partial last one counted as one."""
+        return math.ceil(self.gemm.tiles / self.gemm.blocks)
+
+    @property
+    def last_tiles(self) -> int:
+        """Tiles of the last wave."""
+        return self.gemm.tiles - (self.whole - 1) * self.gemm.blocks
+
+    @property
+    def slots(self) -> int:
+        """Tiles of a full wave: equally many on each SM, mostly one."""
+        return math.ceil(self.gemm.blocks / self.sm_count) * self.sm_count
+
+    @property
+    def idle_fraction(self) -> float:
+        """The fraction of all tile slots, over all waves, left unused."""
+        return 1 - self.gemm.tiles / (self.whole * self.slots)
+
+    @property
+    def fills(self) -> tuple[int, ...]:
+        return filling_sizes(self.gemm.tiles, self.slots)
+
+    @property
+    def lost_ns(self) -> int | None:
+        """At most, over all calls: time × idle fraction; None for kernels that overlap others."""
+        return None if self.grid.concurrent else round(self.gemm.total_ns * self.idle_fraction)
+
+    @property
+    def steady_lost_ns(self) -> int | None:
+        """`lost_ns` of the calls after warm-up."""
+        return None if self.grid.concurrent else round(self.gemm.steady_ns * self.idle_fraction)
+
+
+@fact
+def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
+    """The tile waves of each persistent GEMM of known occupancy, longest total time first."""
+    grids = sweeps.launched_grids(trace)
+    of_kernel = grids.configurations.of_kernel
+    candidates = ((gemm, int(of_kernel[gemm.row])) for gemm in sweeps.persistent_gemms(trace))
+    return tuple(
+        TileWaves(gemm, grids[place], int(grids.sm_count[place]))
+        for gemm, place in candidates
+        if place >= 0 and grids.known[place] and grids.whole[place] == 1
+    )
+
+
+TILES = TableSpec(
+    "tiles",
+    "persistent GEMMs, whose blocks compute several tiles each; most time lost first",
+    (
+        Column("short_name", "text", "base name of the kernel"),
+        Column("label", "text", "base name, with what distinguishes it from others of that name"),
+        Column("batch", "int64", "GEMMs per call"),
+        Column("m", "int64", "rows of the result"),
+        Column("n", "int64", "columns of the result"),
+        Column("k", "int64", "inner dimension"),
+        Column("tile", "text", "rows × columns of the result per tile"),
+        Column("tiles", "int64", "tiles that cover the result"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("rounds", "float64", "tile waves: tiles ÷ blocks"),
+        Column("tail_idle_pct", "float64", "tile slots, over all waves, that stay unused"),
+        Column(
+            "tail_loss_ns",
+            "int64",
+            "at most, over all calls: time × that percentage; absent beside other kernels",
+            nullable=True,
+        ),
+        Column("tiles_to_fill", "text", "nearest numbers of tiles that fill whole waves"),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("name", "text", "demangled, whole"),
+        Column("device_id", "int64", "GPU"),
+        HOST,
+    ),
+    brief=(
+        *("label", "m", "n", "k", "tiles", "blocks", "rounds", "tail_idle_pct", "tail_loss_ns"),
+        *("total_ns", "tiles_to_fill", "batch", "tile"),
+    ),
+    adds=("calls", "total_ns", "tail_loss_ns"),
+    rare=True,
+)
+
+
+def tile_table(trace: Trace) -> Table:
+    """The rows of TILES, most time lost first."""
+    ranked = sorted(tile_waves(trace), key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
+    rows = ({**_row(each), **gpu_cells(trace, each.grid.configuration.device)} for each in ranked)
+    return Table.from_rows(TILES.columns, rows)
+
+
+def _row(each: TileWaves) -> dict[str, Cell]:
+    of, kernel = each.gemm, each.grid.configuration
+    return {
+        "short_name": kernel.short_name,
+        "label": kernel.label,
+        "batch": of.gemm.batch,
+        "m": of.gemm.m,
+        "n": of.gemm.n,
+        "k": of.gemm.k,
+        "tile": f"{of.tile.columns}x{of.tile.rows}",
+        "tiles": of.tiles,
+        "blocks": of.blocks,
+        "rounds": of.tiles / of.blocks,
+        "tail_idle_pct": 100 * each.idle_fraction,
+        "tail_loss_ns": each.lost_ns,
+        "tiles_to_fill": units.either(each.fills),
+        "calls": of.calls,
+        "total_ns": of.total_ns,
+        "median_ns": of.median_ns,
+        "name": kernel.name,
+    }
+
 
 Part = TypeVar("Part")
 # With fewer lanes idle, larger blocks are not a sure gain.
@@ -133,10 +269,10 @@ def _by_kernel(
 
 
 @fact
-def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
+def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
     """Losses of persistent GEMMs, by kernel, the greatest first."""
-    kernels: dict[tuple[int, str], list[gemm_waves.TileWaves]] = defaultdict(list)
-    for each in gemm_waves.tile_waves(trace):
+    kernels: dict[tuple[int, str], list[TileWaves]] = defaultdict(list)
+    for each in tile_waves(trace):
         if each.steady_lost_ns and each.idle_fraction >= grid_waves.LEAST_IDLE:
             kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
     busy_ns = _busy_ns(trace)
@@ -147,7 +283,7 @@ def tile_losses(trace: Trace) -> tuple[Loss[gemm_waves.TileWaves], ...]:
     return _gaining(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
 
 
-def _tile_loss(parts: Sequence[gemm_waves.TileWaves], busy_ns: int) -> Loss[gemm_waves.TileWaves]:
+def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
     lost_ns = min(sum(each.steady_lost_ns or 0 for each in parts), busy_ns)
     worst = max(parts, key=lambda each: each.steady_lost_ns or 0)
     early_calls = sum(each.gemm.calls - each.gemm.steady_calls for each in parts)

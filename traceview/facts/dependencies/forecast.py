@@ -22,10 +22,8 @@ from traceview import groups, intervals
 from traceview.facts.dependencies import graph as dependencies
 from traceview.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
-from traceview.facts.operations.cuda_api import api_calls
-from traceview.facts.operations.operations import operations
-from traceview.facts.steps.steps import pace, step_of_operations, steps
-from traceview.facts.steps.warm_up import steady_operations
+from traceview.facts.operations import api_calls, operations
+from traceview.facts.steps.steps import pace, steady_operations, step_of_operations, steps
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact

@@ -29,11 +29,9 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.compiled import library
-from traceview.facts.operations import operations as work
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import CallKind, api_calls
-from traceview.facts.operations.joins import match
-from traceview.facts.queue import queue_full
+from traceview.facts import operations as work
+from traceview.facts.launches import queue_full, waits
+from traceview.facts.operations import CallKind, api_calls, match
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers

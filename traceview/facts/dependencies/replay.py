@@ -16,7 +16,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
-from traceview.facts.operations.cuda_api import CallKind
+from traceview.facts.operations import CallKind
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 

@@ -17,36 +17,34 @@ import re
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts import copies
+from traceview.facts.compilation import compiling
 from traceview.facts.dependencies import blame, replay
 from traceview.facts.dependencies.blame import Part
 from traceview.facts.dependencies.graph import Dependencies, Walked, build, dependencies
-from traceview.facts.idle import lost_work
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
     IdleTime,
     gap_bounds,
     gap_launches,
+    hold_lost_work,
     latest_so_far,
 )
-from traceview.facts.operations import copies
-from traceview.facts.operations.blocking_calls import Waits, waits
-from traceview.facts.operations.cuda_api import (
+from traceview.facts.launches import Waits, waits
+from traceview.facts.operations import (
     ApiCalls,
     CallKind,
-    api_calls,
-    graph_launch_calls,
-    pool_calls,
-)
-from traceview.facts.operations.operations import (
     Kind,
+    api_calls,
     calls_that_enqueue,
     first_launch_calls,
     first_launches,
+    graph_launch_calls,
     operations,
     operations_by_device,
+    pool_calls,
 )
-from traceview.facts.phases.compilation import compiling
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact, fact_without_ranges
@@ -101,7 +99,7 @@ def gap_causes(trace: Trace) -> GapCauses:
     rows = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
     compiles = compiling(trace, parts.start_ns[rows], parts.end_ns[rows])
     cause[rows[compiles]] = causes.COMPILATION
-    cause[lost_work.hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
+    cause[hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
     loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
     loading = np.zeros(len(gaps), bool)
     loading[parts.gap[loads]] = True

@@ -1,4 +1,4 @@
-"""Busy time and idle gaps of each device.
+"""Busy time and idle gaps of each device, and devices whose idle time is unknown.
 
 `causes` has the rules by which a gap gets its cause.
 """
@@ -11,23 +11,35 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.compilation import compiling
 from traceview.facts.dependencies.graph import predecessors
 from traceview.facts.idle.causes import gap_causes, idle_graph
-from traceview.facts.idle.gap_bounds import IdleTime, gap_bounds, gap_launches
-from traceview.facts.operations.operations import (
+from traceview.facts.idle.gap_bounds import (
+    ANY_DEVICE,
+    IdleTime,
+    device_of_calls,
+    gap_bounds,
+    gap_launches,
+    lost_launches,
+)
+from traceview.facts.operations import (
+    CallKind,
     Kind,
+    call_kinds,
+    captured_calls,
     operations,
     operations_by_device,
     operations_by_process,
 )
-from traceview.facts.phases.compilation import compiling
-from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.steps import recompilation, warm_up
+from traceview.facts.ranges.selection import selected_calls, selected_operations
+from traceview.facts.steps import steps
+from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact, fact_without_ranges
+from traceview.vocabulary.causes import LOST_WORK
 
 
 @fact_without_ranges
@@ -75,7 +87,7 @@ class DeviceWork(NamedTuple):
 def device_work(trace: Trace) -> dict[int, DeviceWork]:
     """The work of each device that has some, by row in devices."""
     ops, chosen = operations(trace), selected_operations(trace)
-    warm, result = warm_up.operations_in_warm_up_ranges(trace), {}
+    warm, result = steps.operations_in_warm_up_ranges(trace), {}
     for device, rows in operations_by_device(trace).items():
         rows = rows[picked(chosen, rows)]
         if not len(rows):
@@ -181,13 +193,13 @@ def every_gap(trace: Trace) -> Gaps:
     bounds, parts, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
     behind, warm = (
         predecessors(trace, idle_graph(trace)),
-        warm_up.operations_in_warm_up_ranges(trace),
+        steps.operations_in_warm_up_ranges(trace),
     )
     gap = parts.gap
     device, after = bounds.device[gap], bounds.after[gap]
     one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
     one_time |= compiling(trace, parts.start_ns, parts.end_ns)
-    one_time &= ~recompilation.recompiling(trace, parts.start_ns, parts.end_ns)
+    one_time &= ~recompiling(trace, parts.start_ns, parts.end_ns)
     # The first kernel or graph of each device: never where it has none, before all gaps where
     # kernels were not recorded.
     ops, limits = operations(trace), np.iinfo(np.int64)
@@ -228,3 +240,46 @@ def gaps(trace: Trace) -> Gaps:
     if not trace.selection:
         return every
     return every.take(selected_operations(trace)[every.after])
+
+
+LEAST_FRACTION = 0.1
+"""Lost work that may fill less than this fraction of the steady time leaves the figures sound,
+unless it is most of the work of a process."""
+
+
+@record
+class UnknownIdle:
+    """Selected launch calls to a device, and those of them whose work was not recorded.
+
+    `gaps_ns` is the steady time of the gaps in which the lost work may have run.
+    """
+
+    lost: int
+    launches: int
+    gaps_ns: int
+
+
+@fact
+def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
+    """The devices (rows in devices) whose idle time is unknown.
+
+    Lost work may have kept them busy, or is most of what some process launched.
+    """
+    every, result = gaps(trace), dict[int, UnknownIdle]()
+    if not lost_launches(trace).any():
+        return result
+    process = trace.recorded("api_calls")["process"]
+    launching = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
+    for device, span_ns in steady_spans_ns(trace).items():
+        hiding = (every.device == device) & (every.cause == LOST_WORK) & ~every.one_time
+        gaps_ns = int(every.idle_ns[hiding].sum())
+        # Lost launches and all launches to the device, by process.
+        chosen = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))
+        lost, launches = (
+            np.bincount(process[chosen & calls], minlength=len(trace.processes))
+            for calls in (lost_launches(trace), launching)
+        )
+        filled = gaps_ns > 0 and gaps_ns >= LEAST_FRACTION * span_ns
+        if filled or (2 * lost > launches).any():
+            result[device] = UnknownIdle(int(lost.sum()), int(launches.sum()), gaps_ns)
+    return result

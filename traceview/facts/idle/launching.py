@@ -1,20 +1,22 @@
-"""What limits a device: the GPU itself, or the way the CPU feeds it."""
+"""What limits a device: the GPU itself, or the way the CPU feeds it; and launch calls that
+are held up.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps
-from traceview.facts.idle.unknown_idle import unknown_idle
-from traceview.facts.operations.operations import Kind, operations, operations_by_device
-from traceview.facts.queue import queue_full
+from traceview.facts.idle.causes import OWN_WORK_NS
+from traceview.facts.idle.gaps import Gaps, device_work, every_gap, gaps, unknown_idle
+from traceview.facts.launches import queue_full
+from traceview.facts.operations import CallKind, Kind, api_calls, operations, operations_by_device
 from traceview.facts.ranges.selection import selected, selected_calls, selected_operations
-from traceview.facts.steps.steps import steps
-from traceview.facts.steps.warm_up import operations_in_warm_up
-from traceview.tables import Integers, Mask
+from traceview.facts.steps.steps import operations_in_warm_up, steps
+from traceview.records import record
+from traceview.tables import Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact
-from traceview.vocabulary.causes import CAUSES, DEPENDENCY, SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
 
 IDLE_PCT = 5.0
 """A device that runs dry for less than this share of the time counts as kept busy."""
@@ -143,3 +145,33 @@ def copying_ns(trace: Trace, device: int) -> int:
     others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != Kind.COPY))
     beside = intervals.union(ops.start_ns[others], ops.end_ns[others])
     return copies.total() - int(intervals.overlap(beside, *copies).sum())
+
+
+@record
+class LongLaunches:
+    """Launch calls (rows in api_calls) of more than OWN_WORK_NS in which a device sat idle.
+
+    `part` is True for the rows of gaps that were spent in them: steady idle time of late launches,
+    `idle_ns` in all. `is_most` says whether that is most of it.
+    """
+
+    calls: RowNumbers
+    part: Mask
+    idle_ns: int
+    is_most: bool
+
+
+@fact
+def long_launches(trace: Trace) -> dict[int, LongLaunches]:
+    """The long launch calls of each device (row in devices) that idled for late launches."""
+    every, calls = gaps(trace), api_calls(trace)
+    late = (every.cause == LAUNCH_LATE) & ~every.one_time
+    long = np.append((calls.does == CallKind.LAUNCH) & (calls.duration_ns > OWN_WORK_NS), False)
+    result = {}
+    for device in groups.different(every.device[late]).tolist():
+        own = late & (every.device == device)
+        part = own & long[every.within]
+        idle_ns, all_ns = int(every.idle_ns[part].sum()), int(every.idle_ns[own].sum())
+        of_calls = row_numbers(groups.different(every.within[part]))
+        result[device] = LongLaunches(of_calls, part, idle_ns, 2 * idle_ns > all_ns)
+    return result

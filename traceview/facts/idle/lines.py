@@ -19,15 +19,18 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.idle.cpu_activity import CPU_CAUSES
 from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.native_idle import (
+from traceview.facts.idle.stack_sites import (
     NativeSamples,
     OffCpu,
+    after_waits,
     cut_gaps,
+    result_waits,
+    stack_sites,
+    stacks_before,
     thread_waits,
     unwound_samples,
 )
-from traceview.facts.idle.stack_sites import after_waits, result_waits, stack_sites, stacks_before
-from traceview.facts.operations.cuda_api import api_calls
+from traceview.facts.operations import api_calls
 from traceview.facts.samples import stack_lines, stacks_at
 from traceview.intervals import Intervals
 from traceview.records import record

@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.facts.idle.gaps import busy, busy_by_process, gaps
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import CallKind, call_kinds
-from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.lanes import LaneCoverage, LanePosition, Lanes, in_order
+from traceview.facts.launches import waits
+from traceview.facts.operations import CallKind, call_kinds, operations
+from traceview.facts.ranges.nesting import LaneCoverage, LanePosition, Lanes, in_order
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.records import record

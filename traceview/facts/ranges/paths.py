@@ -15,7 +15,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.facts.ranges.ancestors import inherited
+from traceview.facts.ranges.nesting import inherited
 from traceview.records import record
 from traceview.tables import (
     Array,

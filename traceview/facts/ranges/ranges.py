@@ -12,9 +12,15 @@ import numpy as np
 
 from traceview import groups
 from traceview.compiled import library
-from traceview.facts.operations.operations import operations
-from traceview.facts.ranges.ancestors import inherited, with_ancestors
-from traceview.facts.ranges.nesting import Nesting, depths, in_nesting_order, nest
+from traceview.facts.operations import operations
+from traceview.facts.ranges.nesting import (
+    Nesting,
+    depths,
+    in_nesting_order,
+    inherited,
+    nest,
+    with_ancestors,
+)
 from traceview.facts.ranges.origins import library_domains, range_name_forms
 from traceview.facts.ranges.paths import UNATTRIBUTED, Paths, by_pattern, number_paths
 from traceview.records import record

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.errors import InputError
-from traceview.facts.operations.operations import kernel_operations, operations
+from traceview.facts.operations import kernel_operations, operations
 from traceview.facts.ranges.ranges import RangeTree, range_tree
 from traceview.intervals import Intervals, complement, inside, intersection, union
 from traceview.records import record

@@ -12,8 +12,8 @@ import re
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.frameworks import framework
-from traceview.facts.operations.operations import Kind, operations
+from traceview.facts.kernel_classes import framework
+from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.tables import Mask
 from traceview.trace import Trace, fact

@@ -18,26 +18,21 @@ from functools import partial
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts.operations.blocking_calls import waits
-from traceview.facts.operations.cuda_api import CallKind
-from traceview.facts.operations.cuda_graphs import cuda_graphs
-from traceview.facts.operations.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations.operations import Kind, Operations, operations
-from traceview.facts.operations.unpaired import unpaired
-from traceview.facts.phases.compilation import compilation
+from traceview.facts.compilation import compilation
+from traceview.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.launches import cuda_graphs, unpaired, waits
+from traceview.facts.operations import CallKind, Kind, Operations, operations
 from traceview.facts.ranges import origins
 from traceview.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
-from traceview.facts.steps.names import steps_source
 from traceview.facts.steps.nesting import call_other_modules, within_one_call
 from traceview.facts.steps.repetition import Repetition, find_repetition
 from traceview.facts.steps.series import is_epoch, is_step
-from traceview.facts.steps.steps import Steps, step_of_operations, steps
+from traceview.facts.steps.steps import Steps, step_of_operations, steps, steps_source
 from traceview.failures import AnswerParts
 from traceview.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
-from traceview.tables.quantiles import median
+from traceview.tables.arrays import median
 from traceview.trace import Fact, Trace
-from traceview.trace.schema import TABLES
-from traceview.trace.schema.torch_profiler import TORCH_PROFILER
+from traceview.trace.schema import TABLES, TORCH_PROFILER
 
 # The steps that `traceview record` adds to a program, used where it marks none of its own.
 #

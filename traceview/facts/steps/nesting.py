@@ -28,7 +28,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.ranges.origins import program_ranges, range_name_forms
-from traceview.tables import Array, Integers, Mask, quantiles
+from traceview.tables import Array, Integers, Mask, arrays
 from traceview.trace import Trace
 from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
@@ -117,7 +117,7 @@ def repeats_inside(kind: Integers) -> bool:
 
 def within_one_call(first: Integers, end: int, kind: Integers, marked: Mask) -> bool:
     """Whether short passes, not seen by the host, stand between launches that no pass makes."""
-    if quantiles.median(np.diff(first)) > _LONGEST_LAYER or mostly_marked(first, end, marked):
+    if arrays.median(np.diff(first)) > _LONGEST_LAYER or mostly_marked(first, end, marked):
         return False
     repeated = kind[first[0] : end]
     return not (np.isin(kind[: first[0]], repeated).all() or np.isin(kind[end:], repeated).all())
@@ -127,9 +127,9 @@ def between_other_launches(first: Integers, lag: int) -> Integers | None:
     """First launch of each pass after other launches, if these come every k passes; else None."""
     longer = np.flatnonzero(np.diff(first) != lag)
     apart = np.diff(longer)
-    if len(apart) < _LEAST_STEPS or quantiles.median(apart) < 2:
+    if len(apart) < _LEAST_STEPS or arrays.median(apart) < 2:
         return None
-    regular = np.mean(apart == quantiles.median(apart)) >= _ALL_BUT_FEW
+    regular = np.mean(apart == arrays.median(apart)) >= _ALL_BUT_FEW
     return first[longer + 1] if regular else None
 
 
@@ -174,8 +174,8 @@ def _standing_out(pauses: Array) -> Iterator[tuple[int, int]]:
     for passes in range(2, min(count // _LEAST_GROUPS, _MOST_LAYERS) + 1):
         groups = count // passes
         table = pauses[:, : groups * passes].reshape(offsets, groups, passes)
-        pause = np.sort(quantiles.medians(table, 1), axis=1)
-        usual, next_longest = quantiles.medians(pause[:, :-1], 1), pause[:, -2]
+        pause = np.sort(arrays.medians(table, 1), axis=1)
+        usual, next_longest = arrays.medians(pause[:, :-1], 1), pause[:, -2]
         longer = pause[:, -1] - usual
         far = (longer >= _LONGER * usual) & (longer >= _NEXT * (next_longest - usual))
         yield from zip(np.flatnonzero(far).tolist(), repeat(passes))
@@ -184,13 +184,13 @@ def _standing_out(pauses: Array) -> Iterator[tuple[int, int]]:
 def _longest(pauses: Array, passes: int) -> tuple[int, float]:
     """The pass of a group that pauses longest, and by how many standard errors; 0.0 if too few."""
     table = pauses.reshape(-1, passes)
-    pause = quantiles.medians(table, 0)
+    pause = arrays.medians(table, 0)
     place = int(np.argmax(pause))
-    usual = quantiles.median(np.delete(pause, place))
+    usual = arrays.median(np.delete(pause, place))
     longer = float(pause[place]) - usual
     if np.mean(table[:, place] > usual + longer / 2) < _MARKED:
         return place, 0.0
-    deviation = DEVIATIONS_PER_MAD * quantiles.median(np.abs(table - pause))
+    deviation = DEVIATIONS_PER_MAD * arrays.median(np.abs(table - pause))
     error = max(_MEDIAN_ERROR * deviation / np.sqrt(len(table)), 0.01 * usual, 1.0)
     errors = longer / error
     return place, errors if errors >= _ERRORS else 0.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.code import compilers
-from traceview.facts.phases.compilation import compilation, compiling, launch_times
+from traceview.facts import code
+from traceview.facts.compilation import compilation, compiling, launch_times
 from traceview.facts.steps.steps import steps, warm_up_end_ns
 from traceview.tables import Integers, Mask
 from traceview.trace import Trace, fact
@@ -23,7 +23,7 @@ def recompilation(trace: Trace) -> Mask:
     start, result = windows.start_ns, np.zeros(len(windows), bool)
     for process in groups.different(windows.process).tolist():
         # Trials of algorithms do not count, nor windows before which nothing was launched.
-        own = (windows.process == process) & (windows.tool != compilers.CUDNN)
+        own = (windows.process == process) & (windows.tool != code.CUDNN)
         launched = np.searchsorted(launch_times(trace, process), start[own])
         own[own] = launched > np.append(0, launched[:-1])
         begins = np.sort(known.cpu_start_ns[known.process == process])

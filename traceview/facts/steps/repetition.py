@@ -26,7 +26,7 @@ import numpy as np
 
 from traceview.facts.steps import nesting
 from traceview.records import record
-from traceview.tables import Integers, Mask, quantiles
+from traceview.tables import Integers, Mask, arrays
 
 # Passes of a loop whose launches change from one to the next: sequences that grow, batches
 # padded.
@@ -180,9 +180,9 @@ def _not_layers(
     if marked is not None and not layered:
         calls = nesting.in_equal_groups(first, lag, marked)
         if calls is not None:
-            return _whole_passes(calls, end, int(quantiles.median(np.diff(calls))))
-    pauses = quantiles.medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
-    if layered or float(pauses.max()) >= _SEAM * max(quantiles.median(pauses), 1.0):
+            return _whole_passes(calls, end, int(arrays.median(np.diff(calls))))
+    pauses = arrays.medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
+    if layered or float(pauses.max()) >= _SEAM * max(arrays.median(pauses), 1.0):
         return passes
     return None if after is None else _between(after, end, pause_ns)
 
@@ -193,14 +193,14 @@ def _conflict(group: nesting.Grouping, first: Integers, after: Integers, lag: in
     The pauses are then not the program's: Python collects garbage after so many objects. A few
     launches, such as to log something, group nothing.
     """
-    passes = int(quantiles.median(np.diff(np.searchsorted(first, after))))
-    others = int(quantiles.median(np.diff(after))) - passes * lag
+    passes = int(arrays.median(np.diff(np.searchsorted(first, after))))
+    others = int(arrays.median(np.diff(after))) - passes * lag
     unlike = group.passes % passes and passes % group.passes
     return bool(unlike and others >= _OTHERS * lag)
 
 
 def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None:
-    step = int(quantiles.median(np.diff(after)))
+    step = int(arrays.median(np.diff(after)))
     return _whole_passes(_seams(after, pause_ns, step), end, step)
 
 
@@ -234,7 +234,7 @@ def _anchors(kind: Integers) -> Iterator[_Anchor]:
     for number in recurring[:_MOST_KINDS]:
         at = order[opens[number] : ends[number]]
         distance = np.diff(at)
-        lag = int(quantiles.median(distance))
+        lag = int(arrays.median(distance))
         odd = float(np.mean(np.abs(distance - lag) > max(2.0, 0.05 * lag)))
         if lag < _SHORTEST or odd > _IRREGULAR:
             continue
@@ -297,11 +297,11 @@ def _between_optimizers(optimizer: Mask, lag: int) -> Repetition | None:
     far = apart[apart > _BURST]
     if len(far) < LEAST_STEPS - 1:
         return None
-    after = at[np.append(apart > 0.3 * max(quantiles.median(far), lag), True)] + 1
+    after = at[np.append(apart > 0.3 * max(arrays.median(far), lag), True)] + 1
     after = _grouped(after)
     if len(after) < LEAST_STEPS:
         return None
-    length = int(quantiles.median(np.diff(after)))
+    length = int(arrays.median(np.diff(after)))
     # The first pass began before its optimizer ran: where is not known, so it takes the median.
     first = np.append(max(int(after[0]) - length, 0), after[:-1])
     return _repetition(first, int(after[-1]))
@@ -316,8 +316,8 @@ def _grouped(after: Integers) -> Integers:
     for several in _OPTIMIZERS_PER_PASS:
         if len(distance) < LEAST_STEPS * several:
             break
-        usual = max(quantiles.median(distance), 1.0)
-        apart = [quantiles.median(np.abs(distance[n:] - distance[:-n])) for n in (1, several)]
+        usual = max(arrays.median(distance), 1.0)
+        apart = [arrays.median(np.abs(distance[n:] - distance[:-n])) for n in (1, several)]
         if apart[0] > _UNLIKE * usual and apart[1] < _LIKE * usual:
             # The last burst of the program ends a pass.
             return after[(len(after) - 1) % several :: several]
@@ -329,9 +329,9 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     some = at[at >= lag][:_MOST_PASSES]
     if not len(some):
         return at
-    pauses = quantiles.medians(pause_ns[some[:, None] - np.arange(lag)], 0)
+    pauses = arrays.medians(pause_ns[some[:, None] - np.arange(lag)], 0)
     longest = int(np.argmax(pauses))
-    if pauses[longest] < _SEAM * max(quantiles.median(pauses), 1.0):
+    if pauses[longest] < _SEAM * max(arrays.median(pauses), 1.0):
         return at
     result: Integers = (at - longest)[at >= longest]
     return result
@@ -350,5 +350,5 @@ def _repetition(first: Integers, end: int) -> Repetition | None:
     """The passes that begin at `first`, ascending and below `end`; None for too few of them."""
     if len(first) < LEAST_STEPS:
         return None
-    lag = int(quantiles.median(np.diff(np.append(first, end))))
+    lag = int(arrays.median(np.diff(np.append(first, end))))
     return Repetition(first.astype(np.int64), end, lag)

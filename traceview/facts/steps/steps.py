@@ -1,4 +1,4 @@
-"""Steps: the outermost ranges that repeat, the time of their GPU work, and their duration.
+"""Steps: the outermost ranges that repeat, their names and GPU work, and the warm-up.
 
 A CPU that runs ahead of the GPU issues its steps in no time, so a step with GPU work is timed where
 that work ends: from the end of the step before it to the end of its own work. The steps of a loop
@@ -9,6 +9,7 @@ another series in between. A step without GPU work lasts as long as its range.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from functools import cached_property
 from typing import Any
@@ -16,18 +17,28 @@ from typing import Any
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.operations import operations
-from traceview.facts.ranges import ancestors, ranges, selection
-from traceview.facts.ranges.lanes import Key
-from traceview.facts.steps import loops
-from traceview.facts.steps.series import step_ranges
+from traceview.facts.operations import kernel_operations, operations
+from traceview.facts.ranges import nesting, origins, ranges, selection
+from traceview.facts.ranges.nesting import Key
+from traceview.facts.ranges.selection import (
+    RangeNames,
+    issued_ns,
+    matching_ranges,
+    selected_operations,
+    selecting_texts,
+    within,
+)
+from traceview.facts.steps import series as step_series
+from traceview.facts.steps.series import step_ranges, warm_up_range_windows
 from traceview.records import record
 from traceview.tables import (
     Array,
     Integers,
+    MadeTexts,
     Mask,
     RowNumbers,
     Texts,
+    object_array,
     picked,
     row_numbers,
     rows_of,
@@ -127,7 +138,7 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
     number[rows] = np.arange(len(rows))
-    result = ancestors.nearest(number, tree.parent, found)
+    result = nesting.nearest(number, tree.parent, found)
     open_calls = np.flatnonzero((result < 0) & (call >= 0))
     with_steps = groups.different(tree.nesting.track[rows])
     open_calls = open_calls[~np.isin(calls["thread"][call[open_calls]], with_steps)]
@@ -174,7 +185,7 @@ def pace(trace: Trace) -> Pace:
     rows = np.flatnonzero(timed)
     begin, end = all_steps.cpu_start_ns.copy(), all_steps.cpu_end_ns.copy()
     begin[rows], end[rows], loop = _times(trace, all_steps.take(rows))
-    classes = loops.classify((end - begin)[rows], loop)
+    classes = step_series.classify((end - begin)[rows], loop)
     warm_up, outlier = np.zeros(len(all_steps), bool), np.zeros(len(all_steps), bool)
     warm_up[rows], outlier[rows] = classes.warm_up, classes.outlier
     if len(series):
@@ -189,10 +200,10 @@ def pace(trace: Trace) -> Pace:
 
 def _times(trace: Trace, all_steps: Steps) -> tuple[Integers, Integers, Integers]:
     """Begin, end and loop of the timed steps."""
-    entered = loops.enters(all_steps.series, ranges.range_tree(trace).parent[all_steps.range])
-    first = entered | loops.restarts(all_steps.series, loops.numbers(all_steps.names))
+    entered = step_series.enters(all_steps.series, ranges.range_tree(trace).parent[all_steps.range])
+    first = entered | step_series.restarts(all_steps.series, step_series.numbers(all_steps.names))
     begin, end = _between(all_steps, first)
-    together = loops.are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
+    together = step_series.are_alike(end - begin, np.cumsum(first) - 1, all_steps.series)
     series = groups.opens(all_steps.series)
     entered = np.where(together, entered, first)
     begin, end = _between(all_steps, entered | _second_of_two(all_steps))
@@ -248,7 +259,7 @@ def warm_up_end_ns(trace: Trace) -> int:
     rows = np.flatnonzero(work & series)
     timed = pace(trace)
     warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
-    early = max(int(warm.sum()), int(len(rows) >= loops.WARMED_UP_STEPS))
+    early = max(int(warm.sum()), int(len(rows) >= step_series.WARMED_UP_STEPS))
     end = int(all_steps.cpu_start_ns[rows[early]])
     last = operations(trace).start_ns[selection.selected_operations(trace)].max(initial=never)
     return end if last >= end else never
@@ -263,3 +274,133 @@ def steps_ahead(all_steps: Steps) -> Integers:
     begun = np.searchsorted(starts, key.of(all_steps.series, all_steps.gpu_start_ns), side="right")
     result: Integers = np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
     return result
+
+
+# Warm-up: work before the first steady step, and work launched in ranges named warm_up.
+#
+# A longer run does not repeat warm-up: tables count it, the savings that findings state do not.
+# Programs put an autotuner's trials and first calls into ranges named warm_up, wherever these
+# are.
+
+
+def in_warm_up_range(trace: Trace, process: Array, time: Integers) -> Mask:
+    """True for the (process, time) pairs that fall in a range named warm_up."""
+    return within(warm_up_range_windows(trace), process, time)
+
+
+@fact
+def operations_in_warm_up_ranges(trace: Trace) -> Mask | None:
+    """True for the operations launched in ranges named warm_up; None without such ranges."""
+    if not warm_up_range_windows(trace):
+        return None
+    return in_warm_up_range(trace, operations(trace).process, issued_ns(trace))
+
+
+def operations_in_warm_up(trace: Trace) -> Mask:
+    """True for operations that start before the first steady step or run in a warm_up range."""
+    return _before_steps(trace, operations(trace).start_ns)
+
+
+@fact
+def steady_operations(trace: Trace) -> Mask:
+    """True for the selected operations that are not of warm-up."""
+    return selected_operations(trace) & ~operations_in_warm_up(trace)
+
+
+@fact
+def kernels_in_warm_up(trace: Trace) -> Mask:
+    """True for the kernels of warm-up."""
+    return operations_in_warm_up(trace)[kernel_operations(trace)]
+
+
+@fact
+def steady_kernels(trace: Trace) -> Mask:
+    """True for the selected kernels that are not of warm-up."""
+    return steady_operations(trace)[kernel_operations(trace)]
+
+
+def steady_kernels_ns(trace: Trace, device: int) -> int:
+    """Time of the steady kernels of a GPU, a row of devices."""
+    kernels = trace.recorded("kernels")
+    own = steady_kernels(trace) & (kernels["device"] == device)
+    return int(kernels.duration_ns[own].sum())
+
+
+def launched_in_warm_up(trace: Trace) -> Mask:
+    """True for the operations launched during warm-up, whenever they ran.
+
+    Where the CPU runs ahead, much of the first step runs after the second has begun; a comparison
+    of kernels takes a step as a whole or not at all.
+    """
+    return _before_steps(trace, issued_ns(trace))
+
+
+def _before_steps(trace: Trace, time: Integers) -> Mask:
+    """True for the operations whose time precedes the first steady step, or in warm_up ranges."""
+    early: Mask = time < warm_up_end_ns(trace)
+    warm = operations_in_warm_up_ranges(trace)
+    return early if warm is None else early | warm
+
+
+# What the steps of a trace are taken from.
+
+
+@fact
+def steps_source(trace: Trace) -> origins.StepsSource:
+    """What the steps of a trace are taken from."""
+    all_steps = steps(trace)
+    # Without any GPU work recorded, steps of the CPU are steps as well.
+    working = np.flatnonzero((all_steps.operations > 0) | (not len(operations(trace))))
+    if not len(working):
+        return "none"
+    from_ranges = trace.recorded("ranges")
+    row = int(ranges.range_tree(trace).row[all_steps.range[working[0]]])
+    return origins.source_of(from_ranges.texts("domain")[row], from_ranges.texts("name")[row] or "")
+
+
+@fact
+def step_names(trace: Trace) -> Texts:
+    """A unique name for each step, by which --range selects it alone."""
+    names = _names(trace)
+    return MadeTexts(np.arange(len(names), dtype=np.int32), names)
+
+
+@fact
+def _names(trace: Trace) -> RangeNames:
+    return selecting_texts(trace, steps(trace).range)
+
+
+def selects_alone(trace: Trace, step: int, name: str) -> bool:
+    """Whether --range with the name of a step selects it and no other range."""
+    # Only a name with a / can be the path of another range, too.
+    if _names(trace).unique[step] and "/" not in name:
+        return True
+    return np.flatnonzero(matching_ranges(trace, name)).tolist() == [steps(trace).range[step]]
+
+
+@fact
+def loop_names(trace: Trace) -> Texts:
+    """The name of the loop of each step: the pattern of its path, with # for numbers.
+
+    Where the loops of a series are compared separately, the range around the loop keeps its
+    numbers; names that are equal even then get a number, as in `step_# (2)`.
+    """
+    loop = pace(trace).loop
+    first = np.flatnonzero(groups.opens(loop))
+    series = steps(trace).series[first].tolist()
+    loops = Counter(series)
+    all_steps, tree, names = steps(trace), ranges.range_tree(trace), []
+    for step, number in zip(first.tolist(), series, strict=True):
+        row = int(all_steps.range[step])
+        if loops[number] == 1:
+            names.append(tree.patterns[int(tree.path_pattern[tree.path[row]])])
+            continue
+        around, name = int(tree.parent[row]), ranges.pattern_of(str(all_steps.names[step]))
+        names.append(f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name)
+    repeated = Counter(zip(series, names, strict=True))
+    seen = Counter[tuple[int, str]]()
+    unique: list[str] = []
+    for key in zip(series, names, strict=True):
+        seen[key] += 1
+        unique.append(key[1] + (f" ({seen[key]})" if repeated[key] > 1 else ""))
+    return Texts(loop.astype(np.int32), object_array(unique))

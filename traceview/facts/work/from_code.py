@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.errors import TraceviewError
-from traceview.facts.code.gathered import gathered_code
-from traceview.facts.work.estimate import KINDS, WorkEstimate
+from traceview.facts.code import gathered_code
+from traceview.facts.work.peaks import KINDS, WorkEstimate
 from traceview.ptx.accesses import accesses, tensor_ops
+from traceview.ptx.lexer import words
 from traceview.ptx.model import Function
-from traceview.ptx.opcodes import words
 from traceview.records import record
 from traceview.toolchain.listings import code_of
 from traceview.trace import Trace

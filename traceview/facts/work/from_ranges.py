@@ -2,24 +2,204 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from traceview import groups
-from traceview.facts.operations.operations import kernel_operations
+from traceview.facts.operations import kernel_operations
 from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.ranges.ranges import attributed_operations, pattern_of, range_tree
-from traceview.facts.work.declarations import DeclaredWork, may_declare, parse_declaration
-from traceview.facts.work.estimate import KINDS, WorkEstimate
-from traceview.facts.work.tensor_shapes import Gemm, has_sizes, parse_gemm
+from traceview.facts.work.peaks import KINDS, WorkEstimate
+from traceview.hardware.rates import FLOP_KINDS
 from traceview.records import record
 from traceview.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
 from traceview.trace import Trace, fact
+from traceview.vocabulary.amounts import NAME_CHARACTERS
 from traceview.vocabulary.libraries import number_type
+
+# Declarations of work: NVTX ranges whose text states bytes and FLOP.
+#
+#     gelu {"bytes": 2147483648, "flop": 3489660928, "kind": "fp32"}
+#
+# A name and a JSON object with any of: `bytes` moved to and from device memory, `flop` (a
+# multiply-add counts two), `flop_per_byte` in place of `flop`, and `kind`, the unit that computes
+# (see hardware.FLOP_KINDS). `"payload"` in place of a number stands for the integer NVTX payload
+# of the range, so that the text can stay the same while the size changes:
+#
+#     with nvtx.annotate('gelu {"bytes": "payload", "flop_per_byte": 1.6}', payload=2 * x.nbytes):
+#
+# The figures are those of one pass through the range. Only this module knows the format:
+# `declaration` writes it, `parse_declaration` reads it.
+
+_FORM = re.compile(r"(?P<name>[^{]*?)\s*(?P<json>\{[^{}]*\})\s*", re.DOTALL)
+PAYLOAD = "payload"
+_LONGEST = 1000
+_MOST = 1e24
+
+
+@record
+class DeclaredWork:
+    """The work declared by a range; None for what its text leaves out."""
+
+    name: str
+    bytes: float | None
+    flop: float | None
+    kind: str | None
+
+
+def declaration(
+    name: str,
+    *,
+    bytes: float | None = None,  # noqa: A002 - the quantity is a number of bytes
+    flop: float | None = None,
+    kind: str | None = None,
+) -> str:
+    """The text of a range that declares this work; None is left out."""
+    work = {"bytes": bytes, "flop": flop, "kind": kind}
+    return f"{name} {json.dumps({key: value for key, value in work.items() if value is not None})}"
+
+
+def may_declare(range_text: str) -> bool:
+    """Whether a range's text may declare work; asked of every range."""
+    short = len(range_text) <= _LONGEST
+    return short and '"' in range_text and range_text.rstrip().endswith("}")
+
+
+def parse_declaration(range_text: str, payload: int | None = None) -> DeclaredWork | None:
+    """The work that a range's text declares; None without a valid declaration."""
+    if not may_declare(range_text):
+        return None
+    match = _FORM.fullmatch(range_text)
+    if not match:
+        return None
+    try:
+        fields = json.loads(match["json"])
+    except (ValueError, RecursionError):
+        return None
+    size, flop, each = (
+        _amount(payload if fields.get(key) == PAYLOAD else fields.get(key))
+        for key in ("bytes", "flop", "flop_per_byte")
+    )
+    if flop is None and size is not None and each is not None:
+        flop = _amount(size * each)
+    kind = fields.get("kind")
+    known = kind if isinstance(kind, str) and kind in FLOP_KINDS else None
+    result = DeclaredWork(match["name"] or "(unnamed)", size, flop, known)
+    return result if (result.bytes, result.flop) != (None, None) else None
+
+
+def _amount(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and 0 <= number < _MOST else None
+
+
+# FLOP and bytes of GEMMs from the tensor shapes that torch writes into its NVTX ranges.
+#
+# `nsys profile --pytorch=autograd-shapes-nvtx`, as
+# torch.autograd.profiler.emit_nvtx(record_shapes= True), opens a range for every operator:
+#
+#     aten::mm, seq = 12, op_id = 34, sizes = [[4096, 2048], [2048, 1024]], input_op_ids = [[3,0]]
+#
+# An argument that is not a tensor has the size []. Convolutions are left out: stride and padding
+# are no tensors, so the size of the result is unknown. So is attention, which may be causal or
+# not.
+
+_SHAPES = re.compile(
+    r"(aten::\w+)(?:, \w+ = \d+)*, sizes = (\[[\[\]\d, -]*\])(?:, input_op_ids = .*)?"
+)
+_ONE = re.compile(r"\[([\d, -]*)\]")
+_MOST_SIDE = 1 << 40
+_MOST_FLOP = 10**24
+
+Shape = tuple[int, ...]
+Sides = tuple[int, int, int, int]
+"""Of a GEMM: batch, m, k, n."""
+
+
+@record
+class Gemm:
+    """A batched GEMM of an m × k by a k × n matrix, and its least work."""
+
+    operator: str
+    batch: int
+    m: int
+    k: int
+    n: int
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def elements(self) -> int:
+        """Elements read, each once, and written."""
+        return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+
+def has_sizes(text: str) -> bool:
+    """Whether the text of a range has the shapes of an operator's arguments."""
+    return ", sizes = [" in text[:NAME_CHARACTERS]
+
+
+def parse_gemm(text: str) -> Gemm | None:
+    """The GEMM of a range; None if its operator is none, or the text malformed."""
+    match = _SHAPES.fullmatch(text) if len(text) <= NAME_CHARACTERS else None
+    form = _OPERATORS.get(match[1]) if match else None
+    if match is None or form is None:
+        return None
+    sizes = [_shape(each) for each in _ONE.findall(match[2][1:-1])]
+    known = [size for size in sizes if size is not None]
+    sides = form(known) if len(known) == len(sizes) else None
+    gemm = Gemm(match[1], *sides) if sides else None
+    return gemm if gemm and gemm.flop < _MOST_FLOP else None
+
+
+def _shape(text: str) -> Shape | None:
+    try:
+        sides = tuple(int(side) for side in text.split(",") if side.strip())
+    except ValueError:
+        return None
+    return sides if all(0 <= side < _MOST_SIDE for side in sides) else None
+
+
+def _two(first: int) -> Callable[[Sequence[Shape]], Sides | None]:
+    """Parser of two matrices, or two batches of them, that begin at argument `first`."""
+
+    def sides(sizes: Sequence[Shape]) -> Sides | None:
+        if len(sizes) < first + 2:
+            return None
+        a, b = sizes[first], sizes[first + 1]
+        fits = len(a) == len(b) and len(a) in (2, 3) and a[-1] == b[-2] and a[:-2] == b[:-2]
+        return (math.prod(a[:-2]), a[-2], a[-1], b[-1]) if fits else None
+
+    return sides
+
+
+def _linear(sizes: Sequence[Shape]) -> Sides | None:
+    """Any number of rows times a weight stored as (out, in)."""
+    if len(sizes) < 2 or not sizes[0] or len(sizes[1]) != 2 or sizes[0][-1] != sizes[1][1]:
+        return None
+    return 1, math.prod(sizes[0][:-1]), sizes[0][-1], sizes[1][0]
+
+
+_OPERATORS: Mapping[str, Callable[[Sequence[Shape]], Sides | None]] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _two(0)),
+    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::_addmm_activation"), _two(1)),
+    **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), _two(1)),
+    "aten::linear": _linear,
+}
+
 
 Parsed = TypeVar("Parsed")
 _MOST_VERSIONS = 16

@@ -1,4 +1,4 @@
-"""Peak rates and sizes of each GPU of a trace, each with its source.
+"""Peak rates and sizes of each GPU of a trace with their sources; the form of an estimate.
 
 By precedence: what the user gave, the trace's own GPU row, the data sheet of the product, and what
 follows from SMs, lanes and clock. A figure that none of these has is absent.
@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview import units
 from traceview.hardware import geforce_factors, lanes_of, rates_of
+from traceview.hardware.rates import FLOP_KINDS
 from traceview.records import record
-from traceview.tables import Cell, Integers
+from traceview.tables import Cell, Integers, constant
 from traceview.trace import Trace, fact
 
 # Rates of columns: bytes per second.
@@ -104,3 +106,34 @@ def _computed(known: Peaks) -> Peaks:
             source = f"{sms:.0f} SMs × {lanes} lanes × 2 × {units.quantity('hz', clock)}"
             computed[kind] = Peak(sms * lanes * 2 * clock, source)
     return computed
+
+
+Floats = npt.NDArray[np.float64]
+KINDS = (*FLOP_KINDS, "fp16-lanes")
+"""Kinds of FLOP: those with a peak rate, and half precision on CUDA cores."""
+
+
+@record
+class WorkEstimate:
+    """Bytes and FLOP, one entry per kernel launch; NaN where unknown.
+
+    `bytes` are moved between device memory and the GPU. `kind` is an index into KINDS, -1 where
+    unknown.
+    """
+
+    bytes: Floats
+    flop: Floats
+    kind: Integers
+
+    @classmethod
+    def absent(cls, kernels: int) -> WorkEstimate:
+        """Unknown work, in constant memory and read-only, for traces without any source."""
+        nan = constant(np.nan, kernels, np.float64)
+        return cls(nan, nan, constant(-1, kernels, np.int64))
+
+    @classmethod
+    def unknown(cls, kernels: int) -> WorkEstimate:
+        """Unknown work, to be filled in."""
+        return cls(
+            np.full(kernels, np.nan), np.full(kernels, np.nan), np.full(kernels, -1, np.int64)
+        )

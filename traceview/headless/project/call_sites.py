@@ -1,4 +1,4 @@
-"""The launches of a kernel in the source of its project: `kernel[grid](x, n, BLOCK=1024)`."""
+"""Where a project launches a kernel: at a call, in a harness, or in a function that defines it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import ast
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from traceview.records import record
 
@@ -158,3 +160,112 @@ def _calls(node: ast.AST, function: Function | None) -> Iterator[tuple[Function 
         if isinstance(child, ast.Call):
             yield inside, child
         yield from _calls(child, inside)
+
+
+# Files whose kernels are launched by an external harness, and the call that it makes.
+#
+# A file in the form of KernelBench defines `ModelNew` (or `Model`), `get_inputs` and
+# `get_init_inputs`. The graph of a model that Inductor (torch.compile) has generated defines
+# `call` and, to be timed, `get_args` or `benchmark_compiled_module`.
+
+_MODELS = ("ModelNew", "Model")
+
+
+@record
+class Harness:
+    """A call as text, the harness that makes it (`owner`), and a function that makes it."""
+
+    text: str
+    owner: str
+    call: Callable[[], object]
+
+
+def harness_of(names: Mapping[str, Any]) -> Harness | None:
+    """The harness of a file with these names; None where no form is known."""
+    return _of_model(names) or _of_graph(names)
+
+
+def _of_model(names: Mapping[str, Any]) -> Harness | None:
+    model = next((name for name in _MODELS if isinstance(names.get(name), type)), None)
+    if model is None or not callable(names.get("get_inputs")):
+        return None
+    given = "*get_init_inputs()" if callable(names.get("get_init_inputs")) else ""
+
+    def call() -> object:
+        settings = names["get_init_inputs"]() if given else ()
+        built = names[model](**settings) if isinstance(settings, dict) else names[model](*settings)
+        inputs = [_on_gpu(each) for each in names["get_inputs"]()]
+        return _on_gpu(built)(*inputs)
+
+    return Harness(f"{model}({given})(*get_inputs())", "KernelBench", call)
+
+
+def _of_graph(names: Mapping[str, Any]) -> Harness | None:
+    call, arguments = names.get("call"), names.get("get_args")
+    timed = names.get("benchmark_compiled_module")
+    if not callable(call) or not callable(timed):
+        return None
+    if callable(arguments):
+        return Harness("call(get_args())", "Inductor", lambda: call(arguments()))
+    text = "benchmark_compiled_module(times=1, repeat=1)"
+    return Harness(text, "Inductor", lambda: timed(times=1, repeat=1))
+
+
+def _on_gpu(value: Any) -> Any:
+    with suppress(AttributeError):
+        return value.cuda()
+    return value
+
+
+# The condition under which a file defines a function.
+
+
+def condition_of(file: str, name: str) -> str:
+    """The innermost `if` around a definition, as a clause; empty where there is none."""
+    try:
+        module = ast.parse(Path(file).read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    for function, condition in _definitions(module, None):
+        if function.name == name and condition:
+            test = ast.unparse(condition.test)
+            return f"line {function.lineno} defines it under `if {test}` (line {condition.lineno})"
+    return ""
+
+
+def _definitions(
+    node: ast.AST, condition: ast.If | None
+) -> Iterator[tuple[ast.FunctionDef, ast.If | None]]:
+    """The functions of a module, each with the innermost `if` around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield child, condition
+        elif isinstance(child, ast.If):
+            yield from _definitions(child, child)
+
+
+def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
+    """Call the functions of a file, by `names`, that define kernels and need no argument.
+
+    Kernels that a function defines before it raises are kept.
+    """
+    for name in _factories(ast.parse(Path(path).read_bytes())):
+        with suppress(Exception):
+            names[name]()
+
+
+def _factories(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and not _required(node.args):
+            inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
+            if any(_is_jitted(each) for each in inner if each is not node):
+                yield node.name
+
+
+def _required(arguments: ast.arguments) -> int:
+    named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return named + sum(default is None for default in arguments.kw_defaults)
+
+
+def _is_jitted(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(each).split("(")[0] for each in function.decorator_list)

@@ -26,9 +26,9 @@ from traceview.headless.project.assumed_tensor import (
     Unknown,
     dtype_in,
     dtype_of,
+    rank_of,
     torch_,
 )
-from traceview.headless.project.tensor_ranks import rank_of
 
 _MOST_TURNS = 64
 _CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"

@@ -11,12 +11,18 @@ from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
 
-from traceview.headless.project.assumed_tensor import UNKNOWN, AssumedSize, AssumedTensor, torch_
+from traceview.headless import inference
+from traceview.headless.project.assumed_tensor import (
+    UNKNOWN,
+    AssumedSize,
+    AssumedTensor,
+    Function,
+    tensor_ranks,
+    torch_,
+)
 from traceview.headless.project.call_sites import CallSite
 from traceview.headless.project.expressions import Scope
-from traceview.headless.project.tensor_ranks import Function, tensor_ranks
-from traceview.headless.signatures import inference
-from traceview.headless.signatures.notation import Parameter
+from traceview.headless.signatures import Parameter
 from traceview.records import record
 
 # The values that are known in a function where it launches a kernel, without running it.

@@ -8,6 +8,8 @@ from pathlib import Path
 from traceview.records import record
 
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+
+
 # Folders without __init__.py between a file and the package that it belongs to.
 _MOST_NAMESPACES = 3
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from traceview.headless.signatures.notation import Value
+from traceview.headless.signatures import Value
 from traceview.ptx.model import Argument, How
 from traceview.records import record
 

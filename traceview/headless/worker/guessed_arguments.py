@@ -1,4 +1,4 @@
-"""The arguments to try for a kernel that is never launched, the most likely first.
+"""Arguments to try for a kernel that is never launched, and the compilations that try them.
 
 They come from the calls in the source of its project, else from the source of the kernel alone.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from traceview.headless import inference, signatures
+from traceview.headless.compile_error import in_words, is_of_source
+from traceview.headless.dataflow import Usage
+from traceview.headless.inference import TRIED, Defaults
 from traceview.headless.project.assumed_tensor import AssumedDescriptor, AssumedSize, AssumedTensor
 from traceview.headless.project.launch_arguments import LaunchArguments
-from traceview.headless.signatures import inference, notation
-from traceview.headless.signatures.dataflow import Usage
-from traceview.headless.signatures.inference import TRIED, Defaults
-from traceview.headless.worker.event_log import plain
-from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, resolved
+from traceview.headless.worker.event_log import EventLog, plain
+from traceview.headless.worker.forked_task import ForkedTask
+from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, compile_for, resolved
 from traceview.ptx.model import Argument, How
 from traceview.records import record
 
@@ -46,7 +48,7 @@ class Guesses:
     jitted: Jitted
     usage: Usage
     calls: Sequence[LaunchArguments]
-    given: Mapping[str, notation.Value] = field(default_factory=dict)
+    given: Mapping[str, signatures.Value] = field(default_factory=dict)
 
     def is_passed(self, name: str) -> bool:
         """Whether a call passes a known value for a parameter."""
@@ -74,7 +76,7 @@ class Guesses:
         if self.jitted.declared:
             fixed = dict(configuration.constexprs) | dict(self.given)
             known = (
-                notation.constant(a.name, fixed[a.name]) if a.name in fixed else a
+                signatures.constant(a.name, fixed[a.name]) if a.name in fixed else a
                 for a in self.jitted.declared
             )
             yield Attempt(tuple(known), how="declared")
@@ -121,7 +123,7 @@ class Guesses:
         return {n: types[tensor] for n, tensor in unknown.items() if tensor in types} | known
 
     def _arguments(
-        self, fixed: Mapping[str, notation.Value], passed: Mapping[str, Any], defaults: Defaults
+        self, fixed: Mapping[str, signatures.Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
         # The passed values without tiles of 1 that follow from assumed sizes. The number of
@@ -144,7 +146,7 @@ class Guesses:
 
 
 def _passed(
-    parameter: notation.Parameter, guessed: Argument, value: Any, alike: str | None = None
+    parameter: signatures.Parameter, guessed: Argument, value: Any, alike: str | None = None
 ) -> Argument:
     """The argument for a value that a call passes; `guessed` supplies what the value leaves open.
 
@@ -155,7 +157,7 @@ def _passed(
         is_pointer = guessed.type.startswith("*")
         other = guessed.type.removeprefix("*") if is_pointer else "fp16"
         element = _element(value) or alike or other
-        return notation.argument(name, f"*{element}:16")
+        return signatures.argument(name, f"*{element}:16")
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
     if parameter.is_constexpr or value is None:
@@ -165,17 +167,97 @@ def _passed(
         text = str(value)
         if text.startswith("torch."):
             value = getattr(tl, text.removeprefix("torch."), value)
-        return notation.constant(name, plain(value))
+        return signatures.constant(name, plain(value))
     if isinstance(value, bool):
         return Argument(name, "i1")
     if isinstance(value, int):
         # An integer as the launcher specialises it.
         if parameter.is_specialized and value == 1:
-            return notation.constant(name, 1)
+            return signatures.constant(name, 1)
         type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
         return Argument(name, type_, parameter.is_specialized and value % 16 == 0)
     return Argument(name, "fp32") if isinstance(value, float) else guessed
 
 
 def _element(tensor: AssumedTensor) -> str | None:
-    return notation.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))
+    return signatures.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))
+
+
+# Compilations that only show whether a kernel compiles, each in a process of its own.
+#
+# A few can be started ahead, so that all cores compile.
+
+_WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
+
+
+@record
+class Problem:
+    """Why a kernel does not compile. `is_kernel`: it does not with any arguments.
+
+    `is_slow`: it may, given more time.
+    """
+
+    text: str
+    is_kernel: bool = False
+    is_slow: bool = False
+
+
+@record
+class TrialCompilations:
+    """Trial compilations for one target. `log` has the jitted functions; nothing is logged."""
+
+    target: Any
+    log: EventLog
+    _begun: dict[str, ForkedTask] = field(default_factory=dict)
+
+    def begin(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> None:
+        """Start to compile a kernel in a process, unless that compilation is already running."""
+        key = _key(jitted, arguments, options)
+        if key not in self._begun:
+            self._begun[key] = self._task(jitted, arguments, options)
+
+    def problem(
+        self,
+        jitted: Jitted,
+        arguments: Sequence[Argument],
+        options: Mapping[str, Any],
+        seconds: float,
+    ) -> Problem | None:
+        """The problem with these arguments; None if the kernel compiles and writes something."""
+        self.begin(jitted, arguments, options)
+        task = self._begun.pop(_key(jitted, arguments, options))
+        try:
+            failed = task.result(seconds)
+        except TimeoutError:
+            return Problem(f"within {seconds:.2g} s with these arguments", is_slow=True)
+        except ChildProcessError:
+            return Problem("the compiler crashes with these arguments")
+        return Problem(**failed) if failed else None
+
+    def close(self) -> None:
+        """End the compilations whose problems were not asked for."""
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
+
+    def _task(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> ForkedTask:
+        self.log.how = None
+
+        def compiled() -> dict[str, Any] | None:
+            try:
+                kernel = compile_for(self.target, jitted, arguments, options)
+                written = _WRITES.search(str(kernel.asm["ptx"]))
+            except Exception as error:
+                words = in_words(error, self.log.functions)
+                return asdict(Problem(words, is_of_source(error)))
+            return None if written else asdict(Problem("it writes nothing with these arguments"))
+
+        return ForkedTask(compiled)
+
+
+def _key(jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]) -> str:
+    return f"{jitted.name} {arguments} {sorted(options.items(), key=str)}"

@@ -10,10 +10,10 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
+from traceview.headless import inference, signatures
+from traceview.headless.dataflow import Usage
 from traceview.headless.project.assumed_tensor import AssumedTensor
-from traceview.headless.signatures import inference, notation
-from traceview.headless.signatures.dataflow import Usage
-from traceview.headless.signatures.notation import Parameter, Value
+from traceview.headless.signatures import Parameter, Value
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
 from traceview.records import record
@@ -155,7 +155,7 @@ def resolved(value: Value, names: Mapping[str, Any] = MappingProxyType({})) -> A
     """
     import triton.language as tl
 
-    name = notation.dtype_name(value)
+    name = signatures.dtype_name(value)
     if name:
         return getattr(tl, name, value)
     owner, _, member = value.partition(".") if isinstance(value, str) else ("", "", "")
@@ -192,7 +192,7 @@ def _declared(described: Any) -> tuple[Argument, ...]:
     except (AttributeError, LookupError, TypeError, ValueError):
         return ()
     return tuple(
-        notation.constant(name, plain(constants.get(name)))
+        signatures.constant(name, plain(constants.get(name)))
         if type_ == "constexpr"
         else Argument(name, type_, at in aligned)
         for at, (name, type_) in enumerate(types.items())

@@ -19,24 +19,18 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.headless import compile_error, run_script
-from traceview.headless.fakes import (
-    torch_compile,
-    torch_cuda,
-    torch_values,
-    triton_driver,
-    triton_newer,
-)
+from traceview.headless.compile_options import Deadline, Request
+from traceview.headless.fakes import torch_compile, torch_cuda, torch_values, triton_driver
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
-from traceview.headless.project.harnesses import harness_of
+from traceview.headless.project.call_sites import harness_of
 from traceview.headless.project.imports import ProjectImports
-from traceview.headless.request import Deadline, Request
 from traceview.headless.worker import forked_task, recompile_server
-from traceview.headless.worker.equivalence.launch_sample import LaunchSample
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import resolved
 from traceview.headless.worker.recompile_server import RAN, STARTED, Channel
 from traceview.headless.worker.resolve_kernels import KernelResolution
+from traceview.headless.worker.sparse_memory import LaunchSample
 
 _UNAFFECTED = "; --num-warps, --num-stages and --constexpr do not affect its kernels"
 _UNCHECKED = " passed unchecked, as no kernel ran; --emulate computes values to compare"
@@ -151,7 +145,7 @@ def _install_fakes(
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
     triton_driver.track(log.functions.append)
-    triton_newer.install()
+    triton_driver.install_newer()
     on_launch.trials = triton_driver.install(
         gpu,
         compiled=log.compiled,

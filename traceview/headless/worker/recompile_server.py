@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from traceview.headless.change import Equivalence
 from traceview.headless.compile_error import in_words
+from traceview.headless.compile_options import Equivalence
 from traceview.headless.fakes import triton_driver
 from traceview.headless.worker import event_log, forked_task, jit_functions
-from traceview.headless.worker.equivalence.comparison import BackgroundComparison
-from traceview.headless.worker.equivalence.launch_sample import LaunchSample, tuple_like
+from traceview.headless.worker.equivalence import BackgroundComparison
+from traceview.headless.worker.sparse_memory import LaunchSample, tuple_like
 from traceview.ptx.model import Argument
 from traceview.records import record
 

@@ -13,25 +13,22 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import InputError, TraceviewError
+from traceview.headless import inference, signatures
 from traceview.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
-from traceview.headless.compile_options import CompileOptions
+from traceview.headless.compile_options import CompileOptions, Deadline
 from traceview.headless.fakes import triton_driver
 from traceview.headless.fakes.triton_driver import Gpu
-from traceview.headless.project.call_sites import call_sites
-from traceview.headless.project.kernel_factories import call_kernel_factories, condition_of
+from traceview.headless.project.call_sites import call_kernel_factories, call_sites, condition_of
 from traceview.headless.project.launch_arguments import (
     LaunchArguments,
     globals_of,
     launch_arguments,
 )
-from traceview.headless.request import Deadline
 from traceview.headless.run_script import Ending, Script
-from traceview.headless.signatures import inference, notation
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.forked_task import cores
-from traceview.headless.worker.guessed_arguments import Attempt, Guesses
+from traceview.headless.worker.guessed_arguments import Attempt, Guesses, Problem, TrialCompilations
 from traceview.headless.worker.jit_functions import AutotuneConfig, Jitted, compile_for, jitted_in
-from traceview.headless.worker.trial_compilations import Problem, TrialCompilations
 from traceview.ptx.model import Argument
 from traceview.records import record
 
@@ -239,10 +236,10 @@ class KernelResolution:
 
     def _compile_declared(self, jitted: Jitted, signature: str) -> None:
         self.log.how = "declared"
-        whole = notation.is_whole(signature, jitted.parameters)
+        whole = signatures.is_whole(signature, jitted.parameters)
         for configuration in (AutotuneConfig(),) if whole else self._configurations(jitted):
             constexprs = dict(configuration.constexprs) | self.options.constexpr_values
-            arguments = notation.bind(signature, jitted.parameters, constexprs)
+            arguments = signatures.bind(signature, jitted.parameters, constexprs)
             problem = self._compile(jitted, arguments, configuration, {})
             if problem:
                 raise InputError(f"{jitted.name} does not compile as declared: {problem}")
@@ -276,7 +273,7 @@ class KernelResolution:
         return f"{longer if self.deadline.passed or problem.is_slow else ''}{_DECLARE}"
 
     def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
-        notation.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
+        signatures.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._callees(jitted).items()}
         guesses = Guesses(
             jitted, jitted.usage(helpers), self._calls(jitted), self.options.constexpr_values

@@ -9,17 +9,23 @@ from functools import partial
 from traceview.findings import SEVERITIES, Finding
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.recompilations import Outcome
-from traceview.inspect.rules.advice import Reconciliation
 from traceview.inspect.rules.atomics import atomics
 from traceview.inspect.rules.engine import Rule, advice_by
 from traceview.inspect.rules.global_memory import (
+    local_memory,
     narrow_sass_accesses,
+    spills,
     split_vectors,
     uncoalesced_accesses,
     unused_lanes,
 )
-from traceview.inspect.rules.local_memory import local_memory, spills
-from traceview.inspect.rules.occupancy import low_occupancy, tail_wave
+from traceview.inspect.rules.occupancy import (
+    fp32_products,
+    low_occupancy,
+    serialized_wgmma,
+    tail_wave,
+)
+from traceview.inspect.rules.remedies import Reconciliation
 from traceview.inspect.rules.shared_memory import (
     bank_conflicts,
     layout_conversions_in_loops,
@@ -27,7 +33,6 @@ from traceview.inspect.rules.shared_memory import (
     reductions_in_loops,
     serialized_copies,
 )
-from traceview.inspect.rules.tensor_cores import fp32_products, serialized_wgmma
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (

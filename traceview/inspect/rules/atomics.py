@@ -16,10 +16,9 @@ from dataclasses import replace
 from traceview.errors import TraceviewError
 from traceview.inspect.kernel_context import AccessContext, KernelContext
 from traceview.inspect.kernel_report import line_name
+from traceview.inspect.recompilations import Place
 from traceview.inspect.rules.engine import CodeClaim, Diagnosis
-from traceview.inspect.sass_vs_ptx import Place
-from traceview.ptx.addresses.provenance import Provenance
-from traceview.ptx.addresses.slicing import results, together
+from traceview.ptx.addresses.slicing import Provenance, results, together
 from traceview.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.toolchain.listings import code_of
 from traceview.units import Value

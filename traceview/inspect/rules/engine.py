@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from traceview.findings import Evidence, Finding, Severity
+from traceview.findings import Evidence, Finding, Severity, sentence
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name, subject_of
-from traceview.inspect.rules.advice import Advice
-from traceview.inspect.rules.remedies import Remedy, Tested, imperative
+from traceview.inspect.rules.remedies import Advice, Remedy, Tested, imperative
 from traceview.ptx.model import Compiled, SourceLine
 from traceview.records import record
-from traceview.rules.sentences import sentence
 from traceview.units import Value
 
 _MOST_LINES = 3

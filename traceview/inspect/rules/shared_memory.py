@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name
-from traceview.inspect.recompilations import Outcome
+from traceview.inspect.recompilations import Outcome, widths, widths_text
 from traceview.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.inspect.rules.remedies import (
     Remedy,
@@ -19,13 +19,12 @@ from traceview.inspect.rules.remedies import (
     results_clause,
     tested_remedies,
 )
-from traceview.inspect.sass_vs_ptx import widths, widths_text
+from traceview.ptx.accesses import COPIES, AsyncWait, async_waits
 from traceview.ptx.addresses.request_costs import RequestCosts
-from traceview.ptx.async_groups import COPIES, AsyncWait, async_waits
 from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.model import Access, Compiled, Level, RequestCost
-from traceview.ptx.ttgir.layout_conversions import LayoutConversion
-from traceview.ptx.ttgir.reductions import (
+from traceview.ptx.ttgir.operations import (
+    LayoutConversion,
     Purpose,
     WarpReduction,
     scalar_reduction_lines,

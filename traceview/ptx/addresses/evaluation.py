@@ -17,9 +17,9 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from traceview.ptx.accesses import pointee_bits
 from traceview.ptx.addresses.integers import Values, input_hash, integer_result
 from traceview.ptx.addresses.slicing import Slices, address_text, registers_in, results
-from traceview.ptx.elements_per_thread import pointee_bits
 from traceview.ptx.model import Argument, Compiled, Instruction
 from traceview.records import record
 from traceview.vocabulary.amounts import WARP_THREADS

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.ptx.addresses.evaluation import Launch, Registers, launches
-from traceview.ptx.addresses.provenance import Provenance
 from traceview.ptx.addresses.request_costs import SECTOR_BYTES
-from traceview.ptx.addresses.slicing import Slices, address_text, registers_in
+from traceview.ptx.addresses.slicing import Provenance, Slices, address_text, registers_in
 from traceview.ptx.model import Access, Argument, Compiled, Instruction
 from traceview.records import record
 

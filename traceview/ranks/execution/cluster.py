@@ -13,8 +13,17 @@ from typing import Any
 
 from traceview.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.memory import keep_freed_memory
-from traceview.ranks.execution.inputs import RankFile, files_on, rank_files, recording_paths
-from traceview.ranks.execution.outcome import Item, TaskFailure, Value, attempt, with_second_try
+from traceview.ranks.execution.task import (
+    Item,
+    RankFile,
+    TaskFailure,
+    Value,
+    attempt,
+    files_on,
+    rank_files,
+    recording_paths,
+    with_second_try,
+)
 from traceview.version import __version__
 
 LOCAL = "local"

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from traceview.ranks.execution.outcome import Item, TaskFailure, Value, crash, with_second_try
+from traceview.ranks.execution.task import Item, TaskFailure, Value, crash, with_second_try
 
 # Not multiprocessing: it would run the user's script again in each process that it starts, unless
 # the script guards its main program.

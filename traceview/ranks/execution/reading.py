@@ -1,8 +1,9 @@
-"""The report of a job from the paths of its recordings, each read in a separate process."""
+"""The report of a job from its recordings, each read in a process of its own, or of one rank."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,14 +12,17 @@ from traceview import outputs, stages, units
 from traceview.errors import InputError, TraceviewError
 from traceview.headless.worker.forked_task import cores
 from traceview.memory import free_memory
+from traceview.ranks import rank_windows
 from traceview.ranks.answer import job_report
-from traceview.ranks.execution import inputs, task
+from traceview.ranks.execution import task
 from traceview.ranks.execution.cluster import connected_client, is_local
-from traceview.ranks.execution.outcome import TaskFailure
 from traceview.ranks.execution.processes import ProcessPool
-from traceview.ranks.figures import RankFigures
+from traceview.ranks.execution.task import RankFile, TaskFailure, rank_files
+from traceview.ranks.figures import RankFigures, RankName
 from traceview.ranks.job import FailedRank, JobReport
-from traceview.ranks.membership import check_recorders, members
+from traceview.ranks.process_groups import check_recorders, members, numbers_by_order
+from traceview.stages import in_stage
+from traceview.trace import Trace
 from traceview.trace.memory import estimated_bytes
 
 # The number of recordings to read at a time on this machine.
@@ -58,12 +62,12 @@ _Outcome = tuple[RankFigures, ...] | TaskFailure
 class JobReading:
     """The state of a job while its recordings are read."""
 
-    files: Sequence[inputs.RankFile] = ()
+    files: Sequence[task.RankFile] = ()
     ranks: list[RankFigures] = field(default_factory=list)
     failed: list[FailedRank] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def take(self, file: inputs.RankFile, outcome: _Outcome) -> None:
+    def take(self, file: task.RankFile, outcome: _Outcome) -> None:
         """Add the outcome of a recording. Raises InputError once profilers are mixed."""
         if isinstance(outcome, TaskFailure):
             # The report names the file itself.
@@ -114,7 +118,7 @@ def _outcomes(
     """Set `reading.files`, and yield the place and outcome of each."""
     note = reading.notes.append
     if dask is None or is_local(dask):
-        reading.files = inputs.rank_files(patterns)
+        reading.files = task.rank_files(patterns)
         jobs = jobs or most_jobs([Path(file.path) for file in reading.files])
     if dask is None:
         _tell(0, len(reading.files))
@@ -128,3 +132,56 @@ def _outcomes(
 
 def _tell(done: int, whole: int) -> None:
     stages.stage(f"Reading ranks {units.count(done)} of {units.count(whole)}")
+
+
+_NUMBER = re.compile(r"\d+")
+_MOST_NAMED = 16
+
+
+def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Trace]) -> Trace:
+    """The trace of rank number `rank` among the recordings of a job.
+
+    Files with the number in their names are read first. Raises InputError if no recording is of
+    that rank, and what `load` raises if none can be read.
+    """
+    files = rank_files(patterns)
+    for file in files:
+        if rank in map(int, _NUMBER.findall(Path(file.path).name)):
+            for trace, place, name in _ranks(file, load):
+                if name.rank == rank and name.numbered == "recording":
+                    return rank_windows.rank_traces(trace)[place]
+    return _by_reading_all(files, rank, load)
+
+
+def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
+    """Find the rank by loading all files: numbers by order depend on all of them."""
+    ranks = [
+        (file, place, name)
+        for file in in_stage("Finding the rank", files)
+        for _, place, name in _ranks(file, load)
+    ]
+    if not ranks:
+        load(Path(files[0].path))
+        raise InputError(f"{files[0].path} has no GPU work", "pass the recordings of a job")
+    numbers = numbers_by_order([(file.path, name) for file, _, name in ranks])
+    numbers = numbers or [name.rank for _, _, name in ranks]
+    if len(ranks) == 1 and ranks[0][2].numbered != "recording":
+        # A single rank without a recorded number: accept the number from the job's report.
+        numbers = [rank]
+    if rank not in numbers:
+        some = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
+        more = ", …" if len(numbers) > _MOST_NAMED else ""
+        there = "there are ranks" if len(numbers) > 1 else "there is only rank"
+        raise InputError(f"no recording is of rank {rank}", f"{there} {some}{more}")
+    file, place, _ = ranks[numbers.index(rank)]
+    return rank_windows.rank_traces(load(Path(file.path)))[place]
+
+
+def _ranks(file: RankFile, load: Callable[[Path], Trace]) -> Iterator[tuple[Trace, int, RankName]]:
+    """The ranks of a file, by place, with its trace; none if it cannot be read."""
+    try:
+        trace = load(Path(file.path))
+    except TraceviewError:
+        return
+    for place, name in enumerate(rank_windows.rank_names(trace, rank_windows.rank_owners(trace))):
+        yield trace, place, name

@@ -21,7 +21,7 @@ from typing import Any
 from traceview import memory
 from traceview.failures import REPORT_IT, internal_error
 from traceview.memory import Free, free_memory, keep_freed_memory
-from traceview.ranks.execution.outcome import TaskFailure, attempt
+from traceview.ranks.execution.task import TaskFailure, attempt
 
 _STOPPED = 143
 

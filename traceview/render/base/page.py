@@ -1,4 +1,4 @@
-"""Pages from the templates in `render/templates`.
+"""Pages from the templates in `render/templates`, and the tables in them.
 
 The templates escape every text, except SVG drawn in Python.
 """
@@ -9,24 +9,211 @@ import base64
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from traceview import units
 from traceview.errors import TraceviewError
 from traceview.outputs import write_pieces
 from traceview.records import record
-from traceview.render.base.code import coded, colored
-from traceview.render.base.colors import colors_css
-from traceview.render.base.safe_text import visible
-from traceview.render.base.table_view import WHOLE
+from traceview.render.base.code import coded, colored, colors_css
+from traceview.render.base.safe_text import all_visible, cells_of, visible
+from traceview.render.document import limited
+from traceview.tables import Cell, Column, Table, TableSpec
 from traceview.version import __version__
+
+MOST_ROWS = 1_000
+"""Rows of a table on the page, unless all are requested; JSON has more."""
+
+_SHORT, WHOLE = 56, 4_000
+"""Most characters of a name in a cell, and in its tooltip with the whole name."""
+_MOST_COLUMNS = 10
+
+
+@record
+class Heading:
+    """The heading of a column, with its name in JSON and its meaning.
+
+    `is_off` columns are hidden until the reader switches them on. A column that `adds` has a
+    meaningful sum, without double counting.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    is_text: bool
+    is_prose: bool = False
+    is_off: bool = False
+    adds: bool = False
+
+    @property
+    def cell_tag(self) -> str:
+        """The start of the `<td>` tag of the column's cells."""
+        kind = "prose" if self.is_prose else "text" if self.is_text else ""
+        classes = " ".join(filter(None, (kind, "off" if self.is_off else "")))
+        return f'<td class="{classes}"' if classes else "<td"
+
+
+@record
+class TableView:
+    """A table as text: `body` is the HTML of its `shown` rows.
+
+    `left_out` counts the other rows, and `sums` are their sums. `key` is the id of the table's
+    element, empty outside of a page.
+    """
+
+    name: str
+    meaning: str
+    headings: tuple[Heading, ...]
+    body: Markup
+    shown: int
+    left_out: int
+    kept: str
+    sums: tuple[tuple[str, str], ...]
+    detail: bool
+    key: str = ""
+
+
+def table_view(
+    spec: TableSpec,
+    table: Table,
+    most: int | None = MOST_ROWS,
+    key: str = "",
+    marked: Sequence[int] = (),
+    links: Sequence[str | None] = (),
+) -> TableView:
+    """A table with its brief columns first and at most `most` rows, all if that is None.
+
+    `marked` rows are always shown and have ids. `links` has, for each row, the id of the page
+    element to which its first cell links.
+    """
+    part = limited(spec, table, most, marked)
+    head = part.table
+    columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
+    off = _columns_off(spec, columns, head)
+    headings = tuple(_heading(c, c.name in off, c.name in spec.adds) for c in columns)
+    cells = [_cells(column, head) for column in columns]
+    if links and cells:
+        rows = range(len(table)) if part.rows is None else part.rows.tolist()
+        cells[0] = _linked(cells[0], [links[row] for row in rows])
+    ids = {part.place(row): row_id(key, row) for row in marked}
+    return TableView(
+        name=units.stem(spec.name),
+        meaning=spec.meaning,
+        headings=headings,
+        body=_body([heading.cell_tag for heading in headings], cells, ids),
+        shown=len(head) if columns else 0,
+        left_out=part.left_out,
+        kept=part.kept,
+        sums=tuple((units.stem(name), units.quantity(name, v)) for name, v in part.sums.items()),
+        detail=spec.detail,
+        key=key,
+    )
+
+
+def row_id(key: str, row: int) -> str:
+    """The id of the row element in the table with the id `key`."""
+    return f"{key}-row-{row}"
+
+
+def _is_absent(column: Column, table: Table) -> bool:
+    """True if no row has a value in the column, so that it is left out."""
+    return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
+
+
+def _in_reading_order(spec: TableSpec) -> list[Column]:
+    """The columns, brief ones first: small screens show these without scrolling."""
+    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
+    return brief + [column for column in spec.columns if column.name not in spec.brief]
+
+
+def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> set[str]:
+    """Names of columns to hide: constant ones, and names that another column has in short.
+
+    Columns beyond _MOST_COLUMNS are hidden too. Of brief columns, only ids can be hidden.
+    """
+    names = {column.name for column in columns}
+    shortened = {"name", "short_name"} if "label" in names else {"name"}
+    shortened = shortened if names & {"label", "short_name"} else set()
+    ids = {name for name in names if name.endswith("_id") and len(names) > 1}
+    others = [c.name for c in columns if c.name not in spec.brief or c.name in ids]
+    off = {name for name in others if name in shortened or _is_constant(table, name)}
+    on = [name for name in others if name not in off and name not in spec.brief]
+    return off | set(on[max(_MOST_COLUMNS - len(spec.brief), 0) :])
+
+
+def _is_constant(table: Table, name: str) -> bool:
+    if len(table) < 2 and not name.endswith("_id"):
+        return False
+    values = table.texts(name).codes if table.column(name).dtype == "text" else table[name]
+    return bool((values == values[:1]).all())
+
+
+def _heading(column: Column, is_off: bool, adds: bool) -> Heading:
+    label, is_text = units.label(column.name), column.dtype == "text"
+    return Heading(column.name, label, column.meaning, is_text, column.prose, is_off, adds)
+
+
+def _body(tags: Sequence[str], columns: Sequence[Sequence[str]], ids: Mapping[int, str]) -> Markup:
+    """The rows as HTML, built here because a template takes five times as long per cell."""
+    row = "".join(f"{tag.replace('%', '%%')}%s</td>" for tag in tags)
+    rows = [row % cells for cells in zip(*columns, strict=True)]
+    starts = ["<tr>"] * len(rows)
+    for place, id_ in ids.items():
+        starts[place] = f'<tr id="{escape(id_)}" class="evident">'
+    lines = (f"{start}{cells}</tr>" for start, cells in zip(starts, rows, strict=True))
+    return Markup("\n    ".join(lines))  # noqa: S704 - escaped where cells are made
+
+
+def _cells(column: Column, table: Table) -> list[str]:
+    """The HTML of a column's cells, from the end of the tag on: `>gemm`, ` data-v="3">3`.
+
+    Numbers have their raw value, empty if null; shortened names have the whole name in a title.
+    Equal values are formatted once.
+    """
+    values = table.cells(column.name)
+    different = list(dict.fromkeys(values))
+    shown = list(map(units.formatter(column.name), different))
+    written = _texts(shown, column) if column.dtype == "text" else _numbers(shown, different)
+    cell_of = dict(zip(different, written, strict=True))
+    return [cell_of[value] for value in values]
+
+
+def _texts(texts: Sequence[str], column: Column) -> list[str]:
+    wholes = all_visible(texts, WHOLE)
+    shorts = cells_of(wholes, _SHORT, column.prose)
+    return [
+        f">{short}" if short == whole else f'><span class="elided" title="{whole}">{short}</span>'
+        for whole, short in zip(_escaped(wholes), _escaped(shorts), strict=True)
+    ]
+
+
+def _numbers(texts: Sequence[str], values: Sequence[Cell]) -> list[str]:
+    raw = ["" if value is None else str(value) for value in values]
+    return [
+        f' data-v="{number}">{text}'
+        for number, text in zip(_escaped(raw), _escaped(texts), strict=True)
+    ]
+
+
+def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
+    """Text cells with links to elements of the page, except where the text is shortened."""
+    return [
+        f'><a href="#{escape(link)}">{cell[1:]}</a>' if link and not cell.startswith("><") else cell
+        for cell, link in zip(cells, links, strict=True)
+    ]
+
+
+def _escaped(texts: Sequence[str]) -> list[str]:
+    """Escape texts without line breaks for HTML, all in one call."""
+    return str(escape("\n".join(texts))).split("\n") if texts else []
+
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"

@@ -1,4 +1,4 @@
-"""Text from a trace made safe to show: on one line, without control characters, bounded.
+"""Text from a trace made safe to show, bounded and on one line, and links to source lines.
 
 Names come from untrusted programs. They hold terminal escapes, newlines, marks that reverse the
 reading direction, and megabytes.
@@ -10,8 +10,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from os.path import commonprefix
+from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from rich.cells import cell_len
+from rich.text import Text
 
 MOST = 400
 """The most characters of a name that are shown in full anywhere."""
@@ -110,3 +113,34 @@ def _head(text: str, width: int) -> str:
         return start
     ends = accumulate(_width(character) for character in text)
     return text[: sum(1 for end in ends if end <= width)]
+
+
+# Links in a terminal (OSC 8) from a source line to its file.
+#
+# A file name in a trace is hostile text. Rich writes the address of a link to the terminal
+# unescaped, so the address is percent-encoded, and only files on this machine are linked.
+
+_LONGEST = 1_000
+
+
+def linked(text: Text, file: str | None, line: int | None) -> Text:
+    """The text, with a link on each `name.py:31` that names this line of this file."""
+    address = address_of(file)
+    if address and file:
+        words = f"{PurePath(file).name}:{line}" if line else PurePath(file).name
+        start = text.plain.find(words)
+        while words and start >= 0:
+            text.stylize(f"link {address}", start, start + len(words))
+            start = text.plain.find(words, start + len(words))
+    return text
+
+
+def address_of(file: str | None) -> str:
+    """The `file://` address of a file on this machine; empty for any other name."""
+    if not file or len(file) > _LONGEST or "\0" in file:
+        return ""
+    path = Path(file)
+    try:
+        return f"file://{quote(str(path.absolute()))}" if path.is_file() else ""
+    except (OSError, ValueError):
+        return ""

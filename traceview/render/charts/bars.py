@@ -1,11 +1,14 @@
-"""Bar charts: horizontal or upright bars, stacked or not, and spans of time."""
+"""Charts of bars, upright or not, spans of time, columns, and measured points on predicted
+stairs.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +18,19 @@ from traceview.analyses.base import Chart
 from traceview.records import frequent_record, record
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.render.charts import marks
-from traceview.render.charts.marks import ChartAxis, ChartRow, ChartRows, Rectangle
+from traceview.render.charts.marks import (
+    Anchor,
+    ChartAxis,
+    ChartRow,
+    ChartRows,
+    Disc,
+    Label,
+    Line,
+    Mark,
+    Plot,
+    Plots,
+    Rectangle,
+)
 from traceview.tables import Cell, RowNumbers, Table, places_of
 
 MOST_SERIES = 6
@@ -208,3 +223,197 @@ def tooltip(chart: BarChart, bar: Bar, digits: int) -> str:
     name = chart.wholes[bar.row]
     label = f"{name}, {bar.series}" if bar.series else name
     return f"{label}: {units.quantity(chart.column, round(bar.length, digits))}"
+
+
+# Upright columns side by side, for a series in order of time: their axis, labels and marks.
+#
+# One column that towers over the rest, such as a first step that loads code, would flatten all
+# others. The axis then ends a little above the others, and the cut column has its height written
+# on top. Series that stay high for long, or on one level, such as memory in use, are not cut.
+
+MOST_LABELS = 12
+_ROOM, _TOWERING, _LONGEST_RUN = 1.15, 2.5, 3
+_LONGEST_LABEL = 14
+_HEIGHT_PX, _TOP_PX, _AXIS_PX = 190.0, 16.0, 20.0
+_COLUMN_WIDTH = 0.82
+
+
+def columns_plot(chart: BarChart) -> Plots:
+    """The columns over their labels, beside an axis of values."""
+    tops = np.zeros(len(chart.labels))
+    for bar in chart.bars:
+        tops[bar.row] = max(tops[bar.row], bar.start + bar.length)
+    reach = reach_of(tops)
+    drawn: tuple[Mark, ...] = (
+        *_columns(chart, reach),
+        *_column_labels(chart),
+        *_cut(chart, tops, reach),
+    )
+    x, y = ChartAxis(0.0, len(tops)), marks.axis(chart.column, reach)
+    return Plots((Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX),), chart.series)
+
+
+def _columns(chart: BarChart, reach: float) -> Iterator[Rectangle]:
+    for bar in chart.bars:
+        low, high = min(bar.start, reach), min(bar.start + bar.length, reach)
+        if high > low:
+            left = bar.row + (1 - _COLUMN_WIDTH) / 2
+            style = marks.series_class(bar.series, chart.series)
+            right = left + _COLUMN_WIDTH
+            yield Rectangle(left, high, right, low, style, tooltip(chart, bar, 0))
+
+
+def _column_labels(chart: BarChart) -> Iterator[Label]:
+    """The first label and others evenly spaced after it; a phone hides every other one."""
+    step = -(-len(chart.labels) // MOST_LABELS)
+    for number, row in enumerate(range(0, len(chart.labels), step)):
+        style = "tick" if number % 3 == 0 else "tick wide"
+        yield Label(row + 0.5, 0.0, label_ending(chart.labels[row]), 15, style)
+
+
+def _cut(chart: BarChart, tops: npt.NDArray[np.float64], reach: float) -> Iterator[Label]:
+    for row in cut_columns(tops, reach):
+        height = f"↑ {units.quantity(chart.column, round(tops[row]))}"
+        anchor: Anchor = "start" if row < len(tops) / 8 else "middle"
+        yield Label(row + 0.5, reach, height, -4, "cut", anchor)
+
+
+def reach_of(tops: npt.NDArray[np.float64]) -> float:
+    """The end of the axis: above the highest column, or above most if a few tower over them."""
+    usual = float(np.interp(0.75 * (len(tops) - 1), np.arange(len(tops)), np.sort(tops)))
+    towers = tops > _TOWERING * usual
+    is_level = (towers[1:] & (tops[1:] == tops[:-1])).any()
+    if usual <= 0 or is_level or _longest_run(towers) > max(_LONGEST_RUN, len(tops) // MOST_LABELS):
+        towers[:] = False
+    return _ROOM * float(tops[~towers].max())
+
+
+def _longest_run(flags: npt.NDArray[np.bool_]) -> int:
+    """The length of the longest run of set flags."""
+    ends = np.flatnonzero(~np.concatenate(([False], flags, [False])))
+    return int(np.diff(ends).max()) - 1
+
+
+def cut_columns(tops: npt.NDArray[np.float64], reach: float) -> list[int]:
+    """The cut columns to label with their height: of close neighbours, the highest."""
+    beyond = np.flatnonzero(tops > reach)
+    shown: list[int] = []
+    for row in beyond[np.argsort(-tops[beyond], kind="stable")].tolist():
+        if all(abs(row - other) * MOST_LABELS >= len(tops) for other in shown):
+            shown.append(row)
+    return sorted(shown)
+
+
+def label_ending(label: str) -> str:
+    """The end of a label, where step names differ; for a path, from a slash on."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    end = label[1 - _LONGEST_LABEL :]
+    return f"…{end[max(end.find('/'), 0) :]}"
+
+
+_PANEL_WIDTH = 40
+# More steps than this look like a straight line.
+MOST_STEPS = 60
+_PANEL_PX, _ABOVE_PX, _BELOW_PX = 170.0, 8.0, 38.0
+_ABOVE_POINTS = 1.06
+
+Point = tuple[float, float]
+
+
+@record
+class Panel:
+    """One label: its measured points, and the predicted stairs as the corners of a line."""
+
+    label: str
+    points: tuple[Point, ...]
+    line: tuple[Point, ...]
+
+
+@record
+class StairsChart:
+    """Panels side by side. The axes have the units of `x_column` and `column`.
+
+    `left_out` counts the labels beyond the most that a chart shows.
+    """
+
+    panels: tuple[Panel, ...]
+    x_column: str
+    column: str
+    left_out: int
+
+
+def stairs_chart(chart: Chart, table: Table) -> StairsChart | None:
+    """The panels of a chart; None if the table has no point to draw."""
+    names = (chart.label, chart.x or "", chart.value, chart.run or "", chart.rise or "")
+    rows = list(zip(*(table.cells(name) for name in names), strict=True))
+    labels = list(dict.fromkeys(row[0] for row in rows))
+    shown = labels[: chart.most]
+    titles = shortened_apart([visible(str(label)) for label in shown], _PANEL_WIDTH)
+    panels = tuple(
+        _panel(title, [row[1:] for row in rows if row[0] == label])
+        for title, label in zip(titles, shown, strict=True)
+    )
+    if not any(panel.points for panel in panels):
+        return None
+    return StairsChart(panels, chart.x or "", chart.value, len(labels) - len(shown))
+
+
+def _panel(label: str, rows: list[tuple[Cell, ...]]) -> Panel:
+    numbers = [[_positive(cell) for cell in row] for row in rows]
+    points = tuple((x, y) for x, y, *_ in numbers if x and y)
+    run, rise = numbers[0][2:]
+    reach = max((x for x, _ in points), default=0.0)
+    return Panel(label, points, _line(run, rise, reach) if run and rise else ())
+
+
+def _positive(cell: Cell) -> float | None:
+    """A positive finite number; None for any other cell, which cannot be drawn."""
+    if isinstance(cell, int | float) and math.isfinite(cell) and cell > 0:
+        return float(cell)
+    return None
+
+
+def _line(run: float, rise: float, reach: float) -> tuple[Point, ...]:
+    """The corners of the stairs from 0 to beyond `reach`."""
+    steps = math.ceil(reach / run)
+    if steps > MOST_STEPS:
+        return ((0.0, 0.0), (steps * run, steps * rise))
+    return tuple(
+        corner
+        for step in range(steps)
+        for corner in ((step * run, (step + 1) * rise), ((step + 1) * run, (step + 1) * rise))
+    )
+
+
+def stairs_plots(chart: StairsChart) -> Plots:
+    """One panel per label, side by side if there is room."""
+    return Plots(tuple(_plot(panel, chart) for panel in chart.panels))
+
+
+def _plot(panel: Panel, chart: StairsChart) -> Plot:
+    highest = max((y for _, y in (*panel.points, *panel.line)), default=1.0) * _ABOVE_POINTS
+    reach = max((x for x, _ in panel.points), default=1.0) * _ABOVE_POINTS
+    drawn: tuple[Mark, ...] = (
+        *(Label(tick, 0.0, marks.tick_text(tick), 16) for tick in marks.ticks(reach, 4)),
+        Label(reach / 2, 0.0, units.label(chart.x_column), 32),
+        *_steps(panel.line, reach),
+        *(Disc(x, y, 3, "bar", _tooltip(x, y, chart)) for x, y in panel.points),
+    )
+    x, y = ChartAxis(0.0, reach), marks.axis(chart.column, highest)
+    return Plot(x, y, drawn, _PANEL_PX, _ABOVE_PX, _BELOW_PX, panel.label)
+
+
+def _steps(corners: tuple[Point, ...], reach: float) -> Iterator[Line]:
+    """The predicted line as far as the panel reaches."""
+    for (x, y), (x2, y2) in pairwise(corners):
+        if x > reach:
+            break
+        end = min(x2, reach)
+        y_end = y + (y2 - y) * (end - x) / (x2 - x) if x2 > x else y2
+        yield Line(x, y, end, y_end, "model")
+
+
+def _tooltip(x: float, y: float, chart: StairsChart) -> str:
+    where = f"{units.label(chart.x_column)} {units.quantity(chart.x_column, round(x))}"
+    return f"{where}: {units.quantity(chart.column, y)}"

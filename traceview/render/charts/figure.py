@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patches import Rectangle as RectanglePatch
 
-from traceview.render.base.colors import MEANINGS
+from traceview.render.base.code import MEANINGS
 from traceview.render.charts.layout import Layout, drawing_of
 from traceview.render.charts.marks import (
     ChartRows,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from traceview import units
 from traceview.records import frequent_record, record
-from traceview.render.base.colors import color_class
+from traceview.render.base.code import color_class
 
 NEUTRAL = "bar"
 """The class of marks without a particular meaning."""

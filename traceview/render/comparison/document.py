@@ -243,7 +243,7 @@ def _is_small(comparison: RunComparison, rows: Sequence[int], shown: frozenset[i
 
 
 def _meaning(part: PartDifference) -> str:
-    """The colour of a group, by its name in render/base/colors.py."""
+    """The colour of a group, by its name in render/base/code.py."""
     if part.kind == "kernel":
         return part.group or "other"
     return "unknown" if part.kind == "idle" else part.kind

@@ -13,11 +13,11 @@ from traceview import units
 from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
-from traceview.comparison.extraction.window import run_window
+from traceview.comparison.window import run_window
 from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import pace
 from traceview.records import record
-from traceview.render.base.colors import color_class
+from traceview.render.base.code import color_class
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.comparison.document import (
     Amounts,
@@ -31,7 +31,7 @@ from traceview.render.comparison.document import (
     sides,
 )
 from traceview.render.document import ScoreTile
-from traceview.render.timeline.document import TimelineView, timeline_view
+from traceview.render.timeline import TimelineView, timeline_view
 from traceview.trace import Trace
 
 MOST_PARTS = 200

@@ -18,8 +18,14 @@ from traceview.comparison.comparison import (
     RunComparison,
 )
 from traceview.comparison.figures import RunFigures, StepPart
-from traceview.render.base.json_shape import JsonKey, JsonShape, document, items_of, object_of
-from traceview.render.base.json_text import pieces
+from traceview.render.base.json_text import (
+    JsonKey,
+    JsonShape,
+    document,
+    items_of,
+    object_of,
+    pieces,
+)
 
 
 def _pct(part: Fraction, whole: Fraction) -> float | None:

@@ -14,10 +14,8 @@ from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import CountDifference, RunComparison
 from traceview.records import record
-from traceview.render.base.columns import GAP
-from traceview.render.base.paragraphs import wrapped
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, grid, heading, note_block
+from traceview.render.base.text import GAP, SENTENCE, drawn, grid, heading, note_block, wrapped
 from traceview.render.comparison.document import (
     Amounts,
     PartLine,

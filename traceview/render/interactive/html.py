@@ -18,8 +18,7 @@ from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
 from traceview.records import record
-from traceview.render.base.page import STYLES, Style, rendered
-from traceview.render.base.table_view import TableView, table_view
+from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.comparison.html import compared_view
 from traceview.render.interactive.text import Displayable, as_shown, shape
 from traceview.render.ranks import document as job_header

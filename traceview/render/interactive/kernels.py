@@ -7,7 +7,7 @@ from functools import singledispatch
 
 from traceview import units
 from traceview.findings import Finding
-from traceview.inspect.compare.comparison import Diff
+from traceview.inspect.comparison import Diff
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.target_report import PtxReport
 from traceview.render.base.safe_text import shortened, visible

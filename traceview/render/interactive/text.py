@@ -11,21 +11,20 @@ from textwrap import wrap
 import numpy as np
 
 from traceview import units
-from traceview.analyses.base import Result, Skipped, TableSpec
+from traceview.analyses.base import Result, Skipped
 from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding, Forecast
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
-from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import claim, header_facts, nothing_found
 from traceview.report import Report, facts_of
-from traceview.tables import Array, Column, Table, Texts
+from traceview.tables import Array, Column, Table, TableSpec, Texts
 from traceview.trace import Trace
 
 Displayable = (

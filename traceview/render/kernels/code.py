@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.source_text import Excerpt, excerpts
+from traceview.inspect.kernel_report import Excerpt, KernelReport, excerpts
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.ptx.stages import StageLine, stage_lines
 from traceview.records import record

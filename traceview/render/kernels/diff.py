@@ -11,16 +11,17 @@ from rich.text import Text
 
 from traceview import units
 from traceview.findings import Finding
-from traceview.inspect.compare.comparison import Comparison, Diff, Quantity, Value, same_code
-from traceview.inspect.compare.matching import LevelAccesses, PlaceAccesses
-from traceview.inspect.sass_vs_ptx import widths_text
+from traceview.inspect.comparison import Comparison, Diff, Quantity, Value, same_code
+from traceview.inspect.matching import LevelAccesses, PlaceAccesses
+from traceview.inspect.recompilations import widths_text
 from traceview.ptx.model import How, Level
 from traceview.records import record
-from traceview.render.base.columns import GAP, TerminalColumn
 from traceview.render.base.safe_text import visible
-from traceview.render.base.text_blocks import (
+from traceview.render.base.text import (
+    GAP,
     SENTENCE,
     SEVERITY_STYLES,
+    TerminalColumn,
     cells,
     drawn,
     grid,

@@ -9,15 +9,13 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from traceview import units
-from traceview.analyses.base import TableSpec
 from traceview.findings import SEVERITIES, Finding, Severity
-from traceview.inspect.compare.comparison import Comparison, Diff
+from traceview.inspect.comparison import Comparison, Diff
 from traceview.inspect.kernel_report import KernelReport, source_of
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.stages import STAGES
 from traceview.records import record
-from traceview.render.base.page import STYLES, Style, rendered
-from traceview.render.base.table_view import TableView, table_view
+from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff import (
     DiffRow,
@@ -39,7 +37,7 @@ from traceview.render.kernels.tables import (
     detail_tables,
     what_if_table,
 )
-from traceview.tables import Table
+from traceview.tables import Table, TableSpec
 
 _STYLES = (*STYLES, "ptx.css")
 # The Triton stages of one kernel take some hundred kilobytes.

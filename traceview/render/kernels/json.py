@@ -8,29 +8,29 @@ from typing import Any, TypeVar
 
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
-from traceview.inspect.compare.comparison import Comparison, Diff, Quantity
-from traceview.inspect.compare.matching import LevelAccesses
+from traceview.inspect.comparison import Comparison, Diff, Quantity
 from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
+from traceview.inspect.matching import LevelAccesses
 from traceview.inspect.target_report import PtxReport
-from traceview.ptx.async_groups import AsyncWait
+from traceview.ptx.accesses import AsyncWait
 from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
+from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
-from traceview.ptx.sass.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.stages import STAGES, stage_lines
-from traceview.ptx.ttgir.layout_conversions import LayoutConversion
-from traceview.ptx.ttgir.pipeline_buffers import PipelineBuffer
+from traceview.ptx.ttgir.operations import LayoutConversion, PipelineBuffer
 from traceview.records import record
-from traceview.render.base.json_shape import (
+from traceview.render.base.json_text import (
     FINDING,
     JsonKey,
     JsonShape,
     Keys,
     Maybe,
+    clean,
     document,
     items_of,
     object_of,
+    written,
 )
-from traceview.render.base.json_text import clean, written
 from traceview.render.kernels.diff import names_of
 from traceview.render.kernels.names import SourceNames
 

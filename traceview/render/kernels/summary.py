@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from traceview import units
 from traceview.inspect.kernel_report import KernelReport
-from traceview.ptx.async_groups import COPIES
+from traceview.ptx.accesses import COPIES
 from traceview.ptx.model import Argument, How, SourceLine
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.tables import most_first

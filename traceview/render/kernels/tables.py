@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceview import units
-from traceview.analyses.base import TableSpec
 from traceview.inspect.kernel_report import KernelReport, WhatIf, limited_by
-from traceview.inspect.sass_vs_ptx import Place, by_place
+from traceview.inspect.recompilations import Place, by_place
 from traceview.ptx.instruction_mix import ClassCounts
 from traceview.ptx.model import Access, RequestCost, SourceLine
-from traceview.render.base.columns import table_of
+from traceview.render.base.text import table_of
 from traceview.render.kernels.names import SourceNames
-from traceview.tables import Cell, Column, Table
+from traceview.tables import Cell, Column, Table, TableSpec
 
 # ldmatrix and stmatrix (LDSM and STSM) access the rows of eight threads at once.
 _MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")

@@ -1,4 +1,4 @@
-"""Kernels in a terminal: figures, accesses by source line, findings, and their annotated code."""
+"""Kernels in a terminal, and the choice between text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview import units
-from traceview.analyses.base import TableSpec
 from traceview.findings import Finding
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.sass_vs_ptx import widths, widths_text
-from traceview.inspect.source_text import Excerpt, excerpts
+from traceview.inspect.comparison import Diff
+from traceview.inspect.kernel_report import Excerpt, KernelReport, excerpts
+from traceview.inspect.recompilations import widths, widths_text
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx import accesses as ptx_accesses
+from traceview.ptx import disassembly as sass_accesses
 from traceview.ptx.model import Access, Function, Instruction, SourceLine
-from traceview.ptx.sass import accesses as sass_accesses
 from traceview.ptx.stages import STAGES, stage_lines
-from traceview.render.base.columns import fitting
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import (
+from traceview.render.base.text import (
     SENTENCE,
     SEVERITY_STYLES,
     Prose,
     cells,
     drawn,
+    fitting,
     grid,
     heading,
     note_block,
 )
+from traceview.render.kernels.diff import render_diff_text
+from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.summary import (
     circumstances,
@@ -41,13 +42,8 @@ from traceview.render.kernels.summary import (
     made_of,
     shown_name,
 )
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    access_table,
-    detail_tables,
-    what_if_table,
-)
-from traceview.tables import Table
+from traceview.render.kernels.tables import ACCESSES, access_table, detail_tables, what_if_table
+from traceview.tables import Table, TableSpec
 
 _LEAST_TEXT = 12
 # Long enough for a command with the signature of a kernel with fifty arguments.
@@ -282,3 +278,37 @@ def instruction_row(
 
 def _cut(text: str, width: int) -> Text:
     return Text(shortened(text, max(width, 1)), no_wrap=True)
+
+
+def text(
+    made: PtxReport | Diff,
+    views: Sequence[str],
+    *,
+    width: int,
+    color: bool,
+    details: bool = False,
+) -> str:
+    """Render as text in lines of at most `width` cells; with `views`, a target's code instead.
+
+    With `details`, the text of one target has all its tables.
+    """
+    if isinstance(made, Diff):
+        return render_diff_text(made, width=width, color=color)
+    if views:
+        return render_views(made, views, width=width, color=color)
+    return render_ptx_text(made, width=width, color=color, details=details)
+
+
+def json(made: PtxReport | Diff, version: str) -> str:
+    """Render as one JSON document. `version` is traceview's own."""
+    return render_ptx_json(made, version)
+
+
+def html(made: PtxReport | Diff, version: str) -> str:
+    """Render as one HTML page. `version` is traceview's own."""
+    # Imported late: only pages need Jinja.
+    from traceview.render.kernels.html import render_diff_html, render_ptx_html
+
+    if isinstance(made, Diff):
+        return render_diff_html(made, version)
+    return render_ptx_html(made, version)

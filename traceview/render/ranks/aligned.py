@@ -16,7 +16,7 @@ from traceview.ranks.job import JobReport, MatchedCommunicator
 from traceview.ranks.process_groups import process_groups
 from traceview.records import record
 from traceview.render.base.safe_text import visible
-from traceview.render.timeline.packing import packed_json
+from traceview.render.timeline import packed_json
 from traceview.tables import NULL, Array, Integers, Mask
 from traceview.vocabulary.causes import CAUSE_NAMES
 

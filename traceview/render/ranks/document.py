@@ -11,17 +11,15 @@ from pathlib import PurePath
 import numpy as np
 
 from traceview import units
-from traceview.analyses.base import TableSpec
 from traceview.failures import FailureWarning
 from traceview.findings import Finding, LoopTime, forecast
 from traceview.intervals import Intervals
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport, JobVerdict
-from traceview.ranks.membership import missing_ranks, world_size
-from traceview.ranks.process_groups import ranks_text
+from traceview.ranks.process_groups import missing_ranks, ranks_text, world_size
 from traceview.ranks.tables import RANKS, TABLES
 from traceview.render.document import Document, Entries, ScoreTile, Section, Sheet
-from traceview.tables import NULL, Array, Cell, Column, Table
+from traceview.tables import NULL, Array, Cell, Column, Table, TableSpec
 
 _MOST_NAMED = 4
 _NOT_ONE_JOB = (

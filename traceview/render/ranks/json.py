@@ -10,12 +10,11 @@ from dataclasses import fields
 
 from traceview.ranks.figures import RankFigures, RankName
 from traceview.ranks.job import JobReport
-from traceview.ranks.membership import missing_ranks, world_size
+from traceview.ranks.process_groups import missing_ranks, world_size
 from traceview.ranks.tables import TABLES, chosen
 from traceview.records import record
-from traceview.render.base.json_shape import JsonKey, JsonShape, Keys, document, items_of
-from traceview.render.base.json_text import pieces
-from traceview.render.base.row_limit import MOST_ROWS
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, document, items_of, pieces
+from traceview.render.document import MOST_ROWS
 from traceview.render.ranks.document import ranked_findings
 from traceview.render.report.json import RANKED_FINDING, tables_document, tables_shape
 from traceview.tables import NULL

@@ -19,9 +19,8 @@ from traceview.ranks.job import PARTS, HeatMap, JobReport
 from traceview.ranks.lateness import GPU_WORK
 from traceview.ranks.tables import GROUPS, chosen
 from traceview.records import record
-from traceview.render.base.paragraphs import cut, joined_within, wrapped
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, note_block
+from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, note_block, wrapped
 from traceview.render.ranks.document import (
     job_facts,
     job_tiles,
@@ -33,10 +32,9 @@ from traceview.render.ranks.document import (
     single_values,
     warnings,
 )
-from traceview.render.ranks.heat_map import short_names
-from traceview.render.report.finding_text import ALL
-from traceview.render.report.text import TextOptions, table_block, table_lines
-from traceview.render.terminal.screen import finding_lines, scoreboard_lines
+from traceview.render.ranks.html import short_names
+from traceview.render.report.text import ALL, TextOptions, table_block, table_lines
+from traceview.render.screen import finding_lines, scoreboard_lines
 from traceview.tables import NULL, Array, Integers
 from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, COPY_WAIT, LAUNCH_LATE
 

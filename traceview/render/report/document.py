@@ -10,13 +10,13 @@ from pathlib import PurePath
 import numpy as np
 
 from traceview import analyses, units
-from traceview.analyses.base import Skipped, TableSpec
+from traceview.analyses.base import Skipped
 from traceview.analyses.verdict import Scoreboard
 from traceview.findings import Finding, Forecast, Saving, shortened
 from traceview.records import record
 from traceview.render.document import Document, ScoreTile, Section, Sheet
 from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
-from traceview.tables import Column, Table
+from traceview.tables import Column, Table, TableSpec
 
 _MOST_NAMED = 4
 _ON_GPU = ("kernels", "copies", "sets", "graph_launches")

@@ -8,19 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import units
-from traceview.analyses.base import Analysis, Result, TableSpec
+from traceview.analyses.base import Analysis, Result
 from traceview.errors import InputError, TraceFormatError
-from traceview.facts.steps.warm_up import kernels_in_warm_up
+from traceview.facts.steps.steps import kernels_in_warm_up
 from traceview.findings import Evidence, Finding, Subject
 from traceview.ptx.model import Compiled
 from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.base.code import CodeBlock, CodeLine
-from traceview.render.base.page import key
+from traceview.render.base.page import TableView, key, row_id, table_view
 from traceview.render.base.safe_text import visible
-from traceview.render.base.table_view import TableView, row_id, table_view
 from traceview.report import Report
-from traceview.tables import Mask, Table
+from traceview.tables import Mask, Table, TableSpec
 from traceview.trace import Trace
 from traceview.units import Value
 
@@ -96,7 +95,7 @@ def listings(report: Report) -> Mapping[str, CodeBlock]:
         return {}
     # Imported late, here and below: most recordings have no code, and the import takes a fifth of
     # the time of a page.
-    from traceview.facts.code.gathered import gathered_code
+    from traceview.facts.code import gathered_code
 
     blocks: dict[str, CodeBlock] = {}
     for code in gathered_code(trace).launched:

@@ -10,14 +10,22 @@ from pathlib import PurePath
 from markupsafe import Markup
 
 from traceview import units
-from traceview.analyses.base import Analysis, Chart, Result, Skipped, TableSpec
+from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.findings import Finding, Forecast
 from traceview.ranking import Outcome
 from traceview.records import record
-from traceview.render.base.colors import color_class
-from traceview.render.base.page import STYLES, Style, compile_templates, key, rendered_pieces
-from traceview.render.base.table_view import MOST_ROWS, TableView, table_view
+from traceview.render.base.code import color_class
+from traceview.render.base.page import (
+    MOST_ROWS,
+    STYLES,
+    Style,
+    TableView,
+    compile_templates,
+    key,
+    rendered_pieces,
+    table_view,
+)
 from traceview.render.charts.layout import layout
 from traceview.render.charts.marks import NEUTRAL
 from traceview.render.charts.svg import draw, rect, svg
@@ -36,9 +44,9 @@ from traceview.render.report.evidence import (
     marked_rows,
     table_key,
 )
-from traceview.render.timeline.document import timeline_view
+from traceview.render.timeline import timeline_view
 from traceview.report import Report
-from traceview.tables import Table
+from traceview.tables import Table, TableSpec
 
 _HEIGHT_PX = 36.0
 _LEAST_PCT = 1.0

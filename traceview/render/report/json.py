@@ -1,4 +1,4 @@
-"""A report as JSON: the schema that scripts rely on, version 1.
+"""A report as data: JSON, version 1, and every row of its tables as CSV.
 
 Names are whole and numbers as computed. Absent values are null, and so are NaN and infinity, which
 JSON lacks. A long table is cut to the rows that matter most; `left_out` beside `tables` counts the
@@ -7,27 +7,35 @@ other rows and has the sums of their columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from traceview.analyses.base import Analysis, Failed, Result, Skipped, TableSpec
+import numpy as np
+
+from traceview.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.analyses.verdict import SCOREBOARD
 from traceview.findings import Forecast
 from traceview.ranking import PlanStep, RankedFinding
-from traceview.render.base import json_shape
-from traceview.render.base.json_shape import (
+from traceview.render.base import json_text
+from traceview.render.base.json_text import (
     FINDING,
+    SCHEMA_VERSION,
     JsonKey,
     JsonShape,
     Keys,
     Schema,
+    clean,
     document,
     items_of,
     object_of,
+    pieces,
 )
-from traceview.render.base.json_text import SCHEMA_VERSION, clean, pieces
-from traceview.render.base.row_limit import MOST_ROWS, LimitedTable, limited
+from traceview.render.base.safe_text import visible
+from traceview.render.document import MOST_ROWS, LimitedTable, limited
 from traceview.report import Report, TraceFacts
+from traceview.tables import Cell, Table, TableSpec
 from traceview.trace import Selection
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
@@ -63,12 +71,12 @@ def tables_shape(specs: Sequence[TableSpec], optional: Sequence[str] = ()) -> Js
     """The keys of a `tables_document`, of which `optional` tables may be absent."""
 
     def tables() -> Schema:
-        rows = {spec.name: json_shape.many(json_shape.row(spec.columns)) for spec in specs}
-        return json_shape.required(rows, optional)
+        rows = {spec.name: json_text.many(json_text.row(spec.columns)) for spec in specs}
+        return json_text.required(rows, optional)
 
     def left_out() -> Schema:
-        counted = json_shape.required({"rows": json_shape.WHOLE, "kept": json_shape.TEXT})
-        return json_shape.mapping({**counted, "additionalProperties": json_shape.of(float)})
+        counted = json_text.required({"rows": json_text.WHOLE, "kept": json_text.TEXT})
+        return json_text.mapping({**counted, "additionalProperties": json_text.of(float)})
 
     return JsonShape(
         dict,
@@ -155,8 +163,68 @@ REPORT = JsonShape(
     "verdict",
     JsonKey(
         "scoreboard",
-        lambda: json_shape.maybe(json_shape.row(SCOREBOARD)),
+        lambda: json_text.maybe(json_text.row(SCOREBOARD)),
         lambda report, _: vars(report.scoreboard) if report.scoreboard else None,
     ),
     "run_time",
 )
+
+
+# The tables of a report as CSV, one file per table, with every row.
+#
+# A spreadsheet evaluates a text cell that begins like a formula, and the traced program chose the
+# names in a trace: such a cell gets an apostrophe in front. Control characters are escaped.
+
+_LONGEST = 32_000
+"""Spreadsheets cut a cell at 32,767 characters."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+_ROWS_AT_ONCE = 50_000
+
+
+def csv_tables(report: Report) -> Iterator[tuple[str, Iterable[str]]]:
+    """File names, such as `gpu-idle.causes.csv`, each with its text in pieces."""
+    if report.scoreboard:
+        row = Table.from_rows(SCOREBOARD, [dict(vars(report.scoreboard))])
+        yield "scoreboard.csv", csv_text(row)
+    yield "findings.csv", csv_text(report.findings_table())
+    for analysis in report.analyses:
+        outcome = report.outcomes[analysis.name]
+        if isinstance(outcome, Result):
+            for spec in analysis.tables:
+                yield f"{analysis.name}.{spec.name}.csv", csv_text(outcome.tables[spec.name])
+
+
+def csv_text(table: Table) -> Iterator[str]:
+    """A table with its column names first; absent values are empty."""
+    yield _lines([[column.name for column in table.columns]])
+    for first in range(0, len(table), _ROWS_AT_ONCE):
+        part = table.take(np.arange(first, min(first + _ROWS_AT_ONCE, len(table))))
+        columns = [_cells(part, column.name) for column in table.columns]
+        yield _lines(zip(*columns, strict=True))
+
+
+def _cells(table: Table, name: str) -> Sequence[Cell | str]:
+    known: dict[str, str] = {}
+    return [_cell(value, known) for value in table.cells(name)]
+
+
+def _cell(value: Cell, known: dict[str, str]) -> Cell | str:
+    if isinstance(value, bytes):
+        return len(value)
+    if not isinstance(value, str):
+        return "" if value is None or value != value else value
+    if value not in known:
+        known[value] = safe_cell(value)
+    return known[value]
+
+
+def safe_cell(text: str) -> str:
+    """The text on one line, changed so that no spreadsheet takes it for a formula."""
+    shown = visible(text, _LONGEST)
+    return f"'{shown}" if text.startswith(_FORMULA) else shown
+
+
+def _lines(rows: Iterable[Iterable[Cell | str]]) -> str:
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(rows)
+    return lines.getvalue()

@@ -7,11 +7,9 @@ has the time with its edit and all before it. Absent values are null.
 from __future__ import annotations
 
 from traceview.edits import wording
-from traceview.edits.answer import EditOutcome, NextLimit, ReplayQuality, WhatIfReport
-from traceview.edits.limits import GpuTime
+from traceview.edits.answer import EditOutcome, GpuTime, NextLimit, ReplayQuality, WhatIfReport
 from traceview.facts.dependencies.forecast import Forecast
-from traceview.render.base.json_shape import JsonKey, JsonShape, document, items_of
-from traceview.render.base.json_text import written
+from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 
 _ERROR = JsonShape(
     Forecast,

@@ -11,9 +11,8 @@ from rich.text import Text
 from traceview import units
 from traceview.edits import wording
 from traceview.edits.answer import WhatIfReport
-from traceview.render.base.columns import GAP
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text_blocks import SENTENCE, drawn, grid, note_block
+from traceview.render.base.text import GAP, SENTENCE, drawn, grid, note_block
 from traceview.render.what_if.document import AS_RECORDED, facts
 
 _LEAST_NAME = 16

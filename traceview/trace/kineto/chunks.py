@@ -23,12 +23,17 @@ from traceview.trace.kineto.decoder import (
     EventDecoder,
     Stop,
     last_boundary,
+    repaired,
 )
 from traceview.trace.kineto.events import KinetoEvent, decode_events
-from traceview.trace.kineto.file_blocks import blocks_of_file
-from traceview.trace.kineto.repair import repaired
-from traceview.trace.kineto.scan.blocks import Block, BlockScanner
-from traceview.trace.kineto.scan.scanner import Scan, ScannedTable, ScanStop
+from traceview.trace.kineto.scanner import (
+    Block,
+    BlockScanner,
+    Scan,
+    ScannedTable,
+    ScanStop,
+    blocks_of_file,
+)
 
 CHUNK_BYTES = 1 << 24
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')

@@ -17,11 +17,10 @@ import numpy as np
 from traceview import groups
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Texts
-from traceview.trace.kineto.columns import ColumnParts
+from traceview.trace.kineto.columns import ABSENT, INT32, Codes, ColumnParts, integers
 from traceview.trace.kineto.cpu_work import CpuWork
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events
 from traceview.trace.kineto.owners import SettledOwners
-from traceview.trace.kineto.values import ABSENT, INT32, Codes, integers
 from traceview.trace.staged import Staged
 
 # Bytes that a collective call moves, from the element counts that torch.distributed notes.

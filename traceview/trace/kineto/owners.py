@@ -14,10 +14,10 @@ import numpy as np
 
 from traceview.records import record
 from traceview.tables import Cell, Integers, RowNumbers, Table
+from traceview.trace.kineto.columns import INT32, integers
 from traceview.trace.kineto.events import Arguments, Events, KinetoEvent
-from traceview.trace.kineto.values import INT32, integers
 from traceview.trace.nsys.processes import device_table
-from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
+from traceview.trace.schema import DEVICES, PROCESSES, THREADS
 
 Id = int | str
 _PLAIN = (int, str)

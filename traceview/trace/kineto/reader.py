@@ -13,23 +13,30 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, picked
-from traceview.trace import impossible_rows
-from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work, memory
+from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
+from traceview.trace.kineto.columns import integers
 from traceview.trace.kineto.events import NO_ARGUMENTS, Events, KinetoEvent
 from traceview.trace.kineto.owners import SettledOwners
-from traceview.trace.kineto.scan.rows import ScannedRows, scanned_categories
-from traceview.trace.kineto.scan.scanner import ScannedTable
-from traceview.trace.kineto.stacks.calls import PythonCalls
-from traceview.trace.kineto.stacks.tables import python_tables
-from traceview.trace.kineto.values import integers
+from traceview.trace.kineto.python_calls import PythonCalls
+from traceview.trace.kineto.scanned_rows import ScannedRows, scanned_categories
+from traceview.trace.kineto.scanner import ScannedTable
+from traceview.trace.kineto.stacks import python_tables
 from traceview.trace.model import Trace
 from traceview.trace.rank_identity import HOST
-from traceview.trace.row_order import ordered
-from traceview.trace.schema import TABLES
-from traceview.trace.schema.torch_profiler import TORCH_PROFILER
-from traceview.trace.staged import Staged, numbers_of, thrifty_columns
+from traceview.trace.schema import TABLES, TORCH_PROFILER
+from traceview.trace.staged import (
+    ImpossibleRows,
+    Staged,
+    Window,
+    numbers_of,
+    ordered,
+    thrifty_columns,
+    warnings_of,
+    window,
+    without_impossible,
+)
 from traceview.units import counted
 
 _CATEGORIES = {
@@ -55,7 +62,7 @@ class Gathered:
     gpu: gpu_work.GpuWork = field(default_factory=gpu_work.GpuWork)
     cpu: cpu_work.CpuWork = field(default_factory=cpu_work.CpuWork)
     collectives: Collectives = field(default_factory=Collectives)
-    memory: memory.MemoryEvents = field(default_factory=memory.MemoryEvents)
+    memory: cpu_work.MemoryEvents = field(default_factory=cpu_work.MemoryEvents)
     python: PythonCalls = field(default_factory=PythonCalls)
     categories: set[str] = field(default_factory=set)
     events: int = 0
@@ -173,7 +180,7 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin, impossible = _tables(gathered, source.metadata)
-    warnings = (*impossible_rows.warnings_of(impossible), *_warnings(source, gathered))
+    warnings = (*warnings_of(impossible), *_warnings(source, gathered))
     return Trace(
         path=path,
         recorder=TORCH_PROFILER,
@@ -200,7 +207,7 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
 
 def _tables(
     gathered: Gathered, metadata: Mapping[str, Any]
-) -> tuple[dict[str, Table], int, tuple[impossible_rows.ImpossibleRows, ...]]:
+) -> tuple[dict[str, Table], int, tuple[ImpossibleRows, ...]]:
     """The tables that were recorded, the time that becomes 0, and the rows that are left out.
 
     That is the time of the first event, of those that are possible.
@@ -213,15 +220,15 @@ def _tables(
     )
     staged = _staged(gathered, settled, metadata)
     device_row = {int(number): row for row, number in enumerate(settled.devices["device_id"])}
-    within = impossible_rows.window(staged, None)
+    within = window(staged, None)
     origin = min((_first(columns, within) for columns in staged.values()), default=0)
     tables: dict[str, Table] = {}
-    impossible: list[impossible_rows.ImpossibleRows] = []
+    impossible: list[ImpossibleRows] = []
     for name, columns in staged.items():
         _shift(columns, origin)
         if "device" in columns:
             columns["device"] = _rows_of_devices(columns["device"], device_row)
-        possible, found = impossible_rows.without_impossible(
+        possible, found = without_impossible(
             name, thrifty_columns(ordered(name, columns)), within.since(origin)
         )
         impossible += found
@@ -261,7 +268,7 @@ def _staged(
     if "cuda_sync" in seen:
         staged["synchronizations"] = cpu_work.synchronizations(gathered.cpu, launches, main)
     if gathered.memory.seen or metadata.get("profile_memory") in (1, True):
-        staged["memory_events"] = memory.memory_events(gathered.memory, settled)
+        staged["memory_events"] = cpu_work.memory_events(gathered.memory, settled)
     if gathered.collectives.parts.rows:
         distributed = metadata.get("distributedInfo")
         both = collective_tables(
@@ -287,7 +294,7 @@ def _rows(columns: Staged) -> int:
     return len(next(iter(columns.values())))
 
 
-def _first(columns: Staged, within: impossible_rows.Window) -> int:
+def _first(columns: Staged, within: Window) -> int:
     """The first possible time of a table; of one without, a time after all others."""
     name = next((column for column in _TIMES if column in columns), None)
     if name is None or not _rows(columns):

@@ -8,10 +8,8 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Integers, Mask, Texts, object_array
-from traceview.trace.nsys import names
-from traceview.trace.nsys.names import first_of
 from traceview.trace.nsys.processes import ABSENT
-from traceview.trace.nsys.rows import ExportTable, Rows
+from traceview.trace.nsys.rows import JIT_OPERATIONS, SYNC_KINDS, ExportTable, Rows, first_of
 from traceview.trace.nsys.tables import Reader, matched
 from traceview.trace.sqlite.row_reader import Numbers
 from traceview.trace.staged import Staged, numbers_of
@@ -74,7 +72,7 @@ def jit_compilations(reader: Reader, rows: Rows) -> Staged:
     return {
         **reader.on_thread(rows),
         "correlation_id": rows.nullable("correlationId"),
-        "operation": reader.meaning(rows, "jitOperationType", names.JIT_OPERATIONS),
+        "operation": reader.meaning(rows, "jitOperationType", JIT_OPERATIONS),
     }
 
 
@@ -155,7 +153,7 @@ def synchronizations(reader: Reader, rows: Rows, calls: Staged | None) -> Staged
     """Synchronizations in file order; `calls` are the staged API calls, if recorded."""
     process = reader.owners.processes(rows)
     correlation, stream = rows.nullable("correlationId"), rows.nullable("streamId")
-    kind = reader.meaning(rows, "syncType", names.SYNC_KINDS)
+    kind = reader.meaning(rows, "syncType", SYNC_KINDS)
     no_event = kind.isin(["stream-wait-event"]) & (rows.integer("eventId") == NOTHING)
     stream_wait = Texts(np.where(no_event, np.int32(0), np.int32(-1)), object_array(["stream"]))
     kind = first_of(stream_wait, kind)

@@ -1,12 +1,16 @@
-"""Metadata of an nsys export: versions, recording options, and TRACEVIEW_RUN."""
+"""Metadata of an nsys export: versions, options, errors of its import, tables missing from it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.records import record
+from traceview.tables import Table
+from traceview.trace.nsys.ranges import NOTED
+from traceview.trace.nsys.rows import Export
 from traceview.trace.rank_identity import HOST, VARIABLES, RankIdentity, launched_rank
 from traceview.trace.sqlite.file import Database
 
@@ -158,3 +162,123 @@ def length_of(capture: Mapping[str, str]) -> int | None:
     """Length of the recording in ns, from `Trace.capture`; None if unknown."""
     length = capture.get(LENGTH, "")
     return int(length) if length.isdecimal() and len(length) <= _LONGEST_DIGITS else None
+
+
+# Tables missing from an export: empty because nothing happened, or not recorded.
+#
+# The exporter leaves out tables without rows. Whether one was recorded is inferred from the
+# options of the recorder and from the other tables.
+
+ON_GPU = ("kernels", "copies", "sets", "graph_launches")
+_STORED_AS = {
+    "kernels": ("CUPTI_ACTIVITY_KIND_KERNEL",),
+    "copies": ("CUPTI_ACTIVITY_KIND_MEMCPY",),
+    "sets": ("CUPTI_ACTIVITY_KIND_MEMSET",),
+    "graph_launches": ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",),
+    "api_calls": ("CUPTI_ACTIVITY_KIND_RUNTIME",),
+    "synchronizations": ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",),
+    "ranges": ("NVTX_EVENTS",),
+    "call_sites": ("NVTX_EVENTS",),
+    "memory_events": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
+    "overheads": ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD"),
+    "diagnostics": ("DIAGNOSTIC_EVENT",),
+}
+_KERNEL_LAUNCHES = (
+    "cudaLaunchKernel",
+    "cuLaunchKernel",
+    "cudaLaunchCooperativeKernel",
+    "cuLaunchCooperativeKernel",
+)
+_GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
+
+
+def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table]) -> list[str]:
+    """Names of tables that are missing from `present` because they would be empty."""
+    if not meta.lazy:
+        return []
+    has_tables = any(table.startswith("CUPTI_ACTIVITY_KIND_") for table in export.database.tables)
+    nothing = {
+        "ranges": meta.captured("NvtxEvents"),
+        "call_sites": meta.captured("NvtxEvents") and NOTED in meta.run,
+        "memory_events": meta.capture.get("PROCESS_0:COLLECT_GPU_MEMORY_USAGE") == "true",
+        "overheads": True,
+        "diagnostics": (meta.schema_number or (0, 0)) >= DIAGNOSTICS_SINCE,
+        **(_cuda(present) if (has_tables or meta.captured("Cuda")) else {}),
+    }
+    return [
+        name
+        for name, empty in nothing.items()
+        if empty and name not in present and name not in unread_tables(export)
+    ]
+
+
+def unread_tables(export: Export) -> dict[str, str]:
+    """Tables that the export has in a form that cannot be read, mapped to the reason."""
+    return {
+        name: export.unusable[stored]
+        for name, tables in _STORED_AS.items()
+        for stored in tables
+        if stored in export.unusable
+    }
+
+
+def _cuda(present: Mapping[str, Table]) -> dict[str, bool]:
+    has_work = any(len(present[name]) for name in ON_GPU if name in present)
+    return {
+        **dict.fromkeys(("copies", "sets", "synchronizations", "graph_launches"), True),
+        # GPU work without any API call: the calls were not recorded.
+        "api_calls": not has_work,
+        "kernels": not _kernels_missing(present),
+    }
+
+
+def _kernels_missing(present: Mapping[str, Table]) -> bool:
+    """Whether API calls launched kernels that are not in the trace."""
+    if "api_calls" not in present:
+        return False
+    names = present["api_calls"].texts("name")
+    used = {names.value(code) for code in groups.different(names.codes).tolist() if code >= 0}
+    if any(name.startswith(_KERNEL_LAUNCHES) for name in used):
+        return True
+    # Graph launches recorded as a whole stand for their kernels.
+    whole = "graph_launches" in present and len(present["graph_launches"]) > 0
+    return not whole and any(name.startswith(_GRAPH_LAUNCHES) for name in used)
+
+
+_FAILED = re.compile(r"error when processing events|not all CUDA events might have been", re.I)
+INCOMPLETE = re.compile(r"not all (?P<kind>.+) events might have been collected", re.I)
+"""Message about a process that ended, or outlived the recording, before it sent all events."""
+_PRODUCED = re.compile(r"Number of CUPTI events produced:\s*(\d+)")
+_OF_CUPTI = ("kernels", "copies", "sets", "api_calls", "synchronizations", "memory_events")
+_LEAST_IMPORTED = 0.8
+_REASON = re.compile(r"tag_message\*\] = (.+)")
+
+
+def import_error(messages: Iterable[str]) -> str | None:
+    """The first import error among diagnostic messages, in one line; None without any."""
+    failed = [text for text in messages if _FAILED.search(text)]
+    if not failed:
+        return None
+    reasons = [match[1] for text in failed if (match := _REASON.search(text))]
+    return (reasons or [text.strip().splitlines()[0] for text in failed])[0].strip()[:200]
+
+
+def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
+    """Rows in the tables of CUPTI events, and the number of CUPTI events that nsys counted.
+
+    The count is 0 where nsys reports none. It includes CUDA events and contexts, which are not in
+    these tables: in recordings imported without an error, the rows are 83 to 100 % of the count.
+    """
+    messages = tables["diagnostics"].texts("text").decode()
+    produced = (match for text in messages if (match := _PRODUCED.search(str(text))))
+    rows = sum(len(tables[name]) for name in _OF_CUPTI if name in tables)
+    return rows, sum(int(match[1]) for match in produced)
+
+
+def lacks_events(tables: Mapping[str, Table]) -> bool:
+    """Whether an import that reported an error lost CUPTI events, or there is no count to tell.
+
+    nsys also reports errors of single events, such as names that a child process of JAX registered.
+    """
+    rows, produced = imported_events(tables)
+    return rows < _LEAST_IMPORTED * produced or not produced

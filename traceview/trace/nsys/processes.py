@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Table, Texts, constant, picked
-from traceview.tables.numbers import numbered
-from traceview.trace.nsys.names import Names, numbered_pairs
-from traceview.trace.nsys.rows import Rows
-from traceview.trace.schema.program import DEVICES, PROCESSES, THREADS
+from traceview.tables.arrays import numbered
+from traceview.trace.nsys.rows import Names, Rows, numbered_pairs
+from traceview.trace.schema import DEVICES, PROCESSES, THREADS
 from traceview.trace.sqlite.file import Database
 from traceview.trace.staged import INT32, Staged
 

@@ -7,19 +7,24 @@ from typing import Any
 
 from traceview import groups, stages
 from traceview.tables import Table
-from traceview.trace.impossible_rows import ImpossibleRows, warnings_of, window, without_impossible
 from traceview.trace.model import Trace
-from traceview.trace.nsys import absent_tables, added_tables, cpu_calls, export_info, tables
-from traceview.trace.nsys.importer_errors import import_error, lacks_events
+from traceview.trace.nsys import added_tables, cpu_calls, export_info, tables
+from traceview.trace.nsys.added_tables import DOMAINS, PERIODIC, python_samples
+from traceview.trace.nsys.export_info import import_error, lacks_events
 from traceview.trace.nsys.nccl_calls import nccl_tables
-from traceview.trace.nsys.python_samples import DOMAINS, PERIODIC, python_samples
-from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges
+from traceview.trace.nsys.ranges import RANGES, nvtx_events, ranges, split_marks
 from traceview.trace.nsys.rows import Export, ExportTable, Rows
-from traceview.trace.nsys.sync_sites import split_marks
-from traceview.trace.row_order import ordered
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.file import Database
-from traceview.trace.staged import Staged, thrifty_columns
+from traceview.trace.staged import (
+    ImpossibleRows,
+    Staged,
+    ordered,
+    thrifty_columns,
+    warnings_of,
+    window,
+    without_impossible,
+)
 
 _OF_ROWS: Mapping[str, tuple[ExportTable, Callable[[tables.Reader, Rows], Staged]]] = {
     "kernels": (tables.KERNELS, tables.kernels),
@@ -73,7 +78,7 @@ def read(database: Database, path: str) -> Trace:
         capture=meta.capture,
         warnings=(*_import_warnings(staged), *warnings_of(impossible), *export.warnings),
         impossible=impossible,
-        unread=absent_tables.unread_tables(export),
+        unread=export_info.unread_tables(export),
     )
 
 
@@ -138,7 +143,7 @@ def _staged(
             # Rebind the name: unsorted columns can be freed only if nothing else refers to them.
             staged = ordered(name, settled.renumber(staged))
             record(name, staged)
-    for name in absent_tables.empty_tables(export, meta, recorded):
+    for name in export_info.empty_tables(export, meta, recorded):
         recorded[name] = Table.empty(TABLES[name].columns)
     if (samples := export.rows(tables.METRIC_SAMPLES)) is not None:
         devices = settled.tables["devices"]

@@ -13,11 +13,24 @@ import numpy as np
 
 from traceview import groups
 from traceview.tables import NULL, Array, Integers, Table, Texts, constant, object_array, thrifty
-from traceview.tables.numbers import numbered
-from traceview.trace.nsys import names
-from traceview.trace.nsys.names import UNNAMED, filled, first_of
+from traceview.tables.arrays import numbered
 from traceview.trace.nsys.processes import ABSENT, PROCESS_BITS, Codes, Owners, host_of
-from traceview.trace.nsys.rows import Export, ExportTable, Rows
+from traceview.trace.nsys.rows import (
+    COPY_DIRECTIONS,
+    MEMORY_KINDS,
+    MEMORY_OPERATIONS,
+    MIGRATION_CAUSES,
+    SEVERITIES,
+    UNNAMED,
+    Enumeration,
+    Export,
+    ExportTable,
+    Names,
+    Rows,
+    filled,
+    first_of,
+    meanings,
+)
 from traceview.trace.sqlite.file import Database
 from traceview.trace.staged import INT32, Staged, numbers_of
 
@@ -77,7 +90,7 @@ class Reader:
 
     def __init__(self, export: Export) -> None:
         self.export = export
-        self.names = names.Names(export.database)
+        self.names = Names(export.database)
         self.owners = Owners()
 
     def named(self, rows: Rows, column: str, default: str | None = UNNAMED) -> Texts:
@@ -85,9 +98,9 @@ class Reader:
         texts = self.names.texts(rows.numbers(column))
         return texts if default is None else filled(texts, default)
 
-    def meaning(self, rows: Rows, column: str, of: names.Enumeration, absent: int = 0) -> Texts:
+    def meaning(self, rows: Rows, column: str, of: Enumeration, absent: int = 0) -> Texts:
         """The meanings of a column of an enumeration."""
-        return names.meanings(rows.integer(column, absent), of.of(self.export.database))
+        return meanings(rows.integer(column, absent), of.of(self.export.database))
 
     def on_thread(self, rows: Rows) -> Staged:
         """Start, end, thread and process of calls and ranges."""
@@ -169,13 +182,13 @@ def _cluster_blocks(rows: Rows) -> Codes:
 def copies(reader: Reader, rows: Rows) -> Staged:
     # Causes of page migrations; absent for copies that the program requested.
     cause = rows.integer("migrationCause", 0)
-    causes = names.meanings(cause, names.MIGRATION_CAUSES)
+    causes = meanings(cause, MIGRATION_CAUSES)
     return {
         **reader.on_stream(rows),
         "bytes": rows.nullable("bytes"),
-        "direction": reader.meaning(rows, "copyKind", names.COPY_DIRECTIONS),
-        "source_memory": reader.meaning(rows, "srcKind", names.MEMORY_KINDS, NULL),
-        "destination_memory": reader.meaning(rows, "dstKind", names.MEMORY_KINDS, NULL),
+        "direction": reader.meaning(rows, "copyKind", COPY_DIRECTIONS),
+        "source_memory": reader.meaning(rows, "srcKind", MEMORY_KINDS, NULL),
+        "destination_memory": reader.meaning(rows, "dstKind", MEMORY_KINDS, NULL),
         "migration_cause": Texts(np.where(cause == 0, np.int32(-1), causes.codes), causes.values),
         "graph_node_id": _graph_node(rows),
     }
@@ -242,8 +255,8 @@ def memory_events(reader: Reader, rows: Rows) -> Staged:
         "process": process,
         "device": reader.owners.devices(rows, process),
         "bytes": rows.nullable("bytes"),
-        "operation": reader.meaning(rows, "memoryOperationType", names.MEMORY_OPERATIONS),
-        "memory": reader.meaning(rows, "memKind", names.MEMORY_KINDS, NULL),
+        "operation": reader.meaning(rows, "memoryOperationType", MEMORY_OPERATIONS),
+        "memory": reader.meaning(rows, "memKind", MEMORY_KINDS, NULL),
         "correlation_id": rows.nullable("correlationId"),
     }
 
@@ -282,7 +295,7 @@ def diagnostics(reader: Reader, rows: Rows) -> Staged:
     process = rows.integer("globalPid", 0) >> 24 & PROCESS_BITS
     return {
         "time_ns": rows.integer("timestamp"),
-        "severity": reader.meaning(rows, "severity", names.SEVERITIES),
+        "severity": reader.meaning(rows, "severity", SEVERITIES),
         "text": filled(rows.texts("text"), ""),
         "process_id": np.where(process == 0, NULL, process),
     }

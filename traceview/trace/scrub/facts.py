@@ -1,18 +1,23 @@
-"""The facts that a scrubbed trace keeps in its tables of name and value, each by its form."""
+"""The facts that a scrubbed trace keeps, each by its form, and exports without an environment."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 
+from traceview.errors import TraceFormatError
 from traceview.trace.nsys.export_info import META_TABLES
 from traceview.trace.rank_identity import HOST, NUMBERING, VARIABLES, pseudonym
-from traceview.trace.scrub.kept import TextKind
+from traceview.trace.scrub.kept import TextKind, is_public
+from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES
+from traceview.trace.scrub.secrets import is_environment
 from traceview.trace.scrub.texts import REMOVED, TextRules, message
-from traceview.trace.scrub.vocabulary import is_public
-from traceview.trace.stored.layout import ABOUT, RUN
+from traceview.trace.stored import ABOUT, RUN
 
 Rule = Callable[[str, TextRules], str | None]
 
@@ -155,3 +160,50 @@ def _of_about(name: str, value: str, texts: TextRules) -> str | None:
         return None
     kept = {key: _of_capture(key, str(entry), texts) for key, entry in whole.items()}
     return json.dumps({key: entry for key, entry in kept.items() if entry is not None})
+
+
+_NAMED = (("META_DATA_CAPTURE", "%ENVIRONMENT%"), ("TARGET_INFO_SYSTEM_ENV", "%Environment%"))
+
+
+def remove_environment(export: Path) -> None:
+    """Remove environment variables from an export of nsys, in place; the ranks in them stay.
+
+    Raises TraceFormatError if SQLite cannot change the file.
+    """
+    try:
+        with closing(sqlite3.connect(export)) as connection, connection:
+            connection.text_factory = bytes
+            # Freed bytes are overwritten, and no journal keeps them.
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            for table, names in _NAMED:
+                if _has(connection, table):
+                    chosen = f"SELECT rowid, value FROM {table} WHERE name LIKE ?"  # noqa: S608
+                    rows = connection.execute(chosen, (names,)).fetchall()
+                    texts = ((row, value.decode(errors="replace")) for row, value in rows if value)
+                    update = f"UPDATE {table} SET value = ? WHERE rowid = ?"  # noqa: S608
+                    connection.executemany(
+                        update, [(public_variable(text), row) for row, text in texts]
+                    )
+            _remove_blocks(connection)
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            # Whoever reads the file says so.
+            return
+        what = f"SQLite cannot read the export of nsys ({error})"
+        raise TraceFormatError(what, "export the recording again") from error
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    return bool(
+        connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    )
+
+
+def _remove_blocks(connection: sqlite3.Connection) -> None:
+    """Remove the texts that are whole environments: variables that end with NUL."""
+    if _has(connection, "StringIds"):
+        chosen = "SELECT id, value FROM StringIds WHERE instr(CAST(value AS BLOB), x'00') > 0"
+        blocks = [row for row, value in connection.execute(chosen) if is_environment(value)]
+        update = "UPDATE StringIds SET value = ? WHERE id = ?"
+        connection.executemany(update, [(REMOVED_BYTES.decode(), row) for row in blocks])

@@ -24,17 +24,16 @@ from traceview.errors import TraceFormatError
 from traceview.outputs import check_trace_output
 from traceview.records import record
 from traceview.trace import load
-from traceview.trace.nsys import added_tables, export_info, nccl_calls, payloads
-from traceview.trace.scrub.code_secrets import CLEAN, PublicTexts
+from traceview.trace import stored as stored
+from traceview.trace.nsys import added_tables, export_info, nccl_calls
 from traceview.trace.scrub.facts import public_fact
 from traceview.trace.scrub.kept import KEPT, OF_SOURCE, PAIRS, STRINGS, Kept, TextKind
-from traceview.trace.scrub.secrets import PrivateTexts, found_in
+from traceview.trace.scrub.secrets import CLEAN, PrivateTexts, PublicTexts, found_in
 from traceview.trace.scrub.texts import REMOVED, TextRules
 from traceview.trace.sqlite import file as sqlite_file
 from traceview.trace.sqlite.row_reader import quoted
-from traceview.trace.stored import reader as stored
-from traceview.trace.stored.layout import TEXTS
-from traceview.trace.stored.writer import write_trace
+from traceview.trace.stored import TEXTS
+from traceview.trace.stored_writer import write_trace
 
 Recognizer = Callable[[str], object]
 # With enough rights, the recorder lists and samples all processes of the machine. Kept are the rows
@@ -164,7 +163,7 @@ class _Copying:
         connection: sqlite3.Connection,
         texts: TextRules,
         private: PrivateTexts,
-        schemas: payloads.Schemas,
+        schemas: nccl_calls.Schemas,
     ) -> None:
         self._connection, self._texts = connection, texts
         self._private, self._schemas = private, schemas
@@ -323,7 +322,7 @@ class _Copying:
         return self._payload if kind is TextKind.PAYLOAD else partial(self._code, kind)
 
     def _payload(self, value: object) -> bytes | None:
-        left = payloads.masked(value, self._schemas, nccl_calls.FIELDS)
+        left = nccl_calls.masked(value, self._schemas, nccl_calls.FIELDS)
         self._counts["texts"] += left != value
         return left
 

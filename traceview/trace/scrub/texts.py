@@ -8,15 +8,13 @@ from collections.abc import Callable
 from html import unescape
 from typing import Any
 
-from traceview.trace.nsys import sync_sites
+from traceview.trace.nsys import ranges
+from traceview.trace.nsys.added_tables import MOST_FRAMES
 from traceview.trace.nsys.nccl_calls import FIELDS
-from traceview.trace.nsys.python_samples import MOST_FRAMES
-from traceview.trace.nsys.sync_sites import RANGE_PREFIX as ADDED
-from traceview.trace.scrub.kept import TextKind
-from traceview.trace.scrub.paths import ELIDED, SourcePaths, short_module
+from traceview.trace.nsys.ranges import RANGE_PREFIX as ADDED
+from traceview.trace.scrub.kept import TextKind, is_public
+from traceview.trace.scrub.secrets import ELIDED, PrivateTexts, SourcePaths, short_module
 from traceview.trace.scrub.secrets import REMOVED as REMOVED_BYTES
-from traceview.trace.scrub.secrets import PrivateTexts
-from traceview.trace.scrub.vocabulary import is_public
 
 # Pseudonyms for the names of a trace, for `scrub --names`.
 #
@@ -186,12 +184,12 @@ class TextRules:
         return pseudonym("kernel", text)
 
     def _range(self, text: str) -> str | None:
-        for prefix in (sync_sites.PREFIX, ADDED):
+        for prefix in (ranges.PREFIX, ADDED):
             if text.startswith(prefix):
                 rest = text.removeprefix(prefix)
                 return prefix + (self._mark(rest) if prefix != ADDED else self._range(rest) or "")
-        if text.startswith(sync_sites.CLOCK):
-            return text if text.removeprefix(sync_sites.CLOCK).isdecimal() else None
+        if text.startswith(ranges.CLOCK):
+            return text if text.removeprefix(ranges.CLOCK).isdecimal() else None
         if not self.renames:
             return self._shortened(text)
         known = is_pseudonym(text) or is_public(text) or _API.fullmatch(text)
@@ -203,7 +201,7 @@ class TextRules:
         """A mark of `traceview record`: without its source text, unless it is the user's own."""
         if self._own:
             return self._shortened(text)
-        mark = sync_sites.parsed(text)
+        mark = ranges.parsed(text)
         file = self._file(mark.file or "") or REMOVED
         function = self._function(mark.function or "") or REMOVED
         hint = (self._call(mark.hint) if mark.hint else None) or ""

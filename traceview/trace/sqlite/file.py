@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from traceview.errors import TraceFormatError
 from traceview.records import record
-from traceview.trace.sqlite.columns import DeclinedError
 from traceview.trace.sqlite.page_reader import PageFile, read_pages
 from traceview.trace.sqlite.row_reader import (
     Columns,
+    DeclinedError,
     Kind,
     UnreadableTableError,
     lenient_text,

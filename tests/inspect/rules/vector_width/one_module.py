@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 
+from traceview.ptx import disassembly
 from traceview.ptx.model import Function, Listing
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.sass import disassembly
-from traceview.toolchain import nvdisasm
-from traceview.toolchain.ptxas import assemble
+from traceview.toolchain import listings
+from traceview.toolchain.listings import assemble
 
 _HEAD = re.compile(r"(?s).*?\.address_size 64\n")
 _SHARED = ".extern .shared .align 16 .b8 global_smem[];\n"
@@ -51,12 +51,12 @@ class OneModule:
 
     @cached_property
     def _sass(self) -> Listing:
-        listing = disassembly.parse(nvdisasm.text_of(self.cubin))
+        listing = disassembly.parse(listings.text_of(self.cubin))
         return disassembly.with_sources_of(listing, self._ptx)
 
     @cached_property
     def _sass_texts(self) -> dict[str, str]:
-        listing = nvdisasm.text_of(self.cubin)
+        listing = listings.text_of(self.cubin)
         _, *parts = re.split(r"\.section\s+\.text\.(\w+)", listing)
         return dict(zip(parts[::2], parts[1::2], strict=True))
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from traceview.headless.change import Change
+from traceview.headless.compile_options import Change
+from traceview.inspect.recompilations import Place, widths
 from traceview.inspect.rules.remedies import Remedy, named_as_tile, reduced_tiles
-from traceview.inspect.sass_vs_ptx import Place, widths
-from traceview.ptx.addresses.provenance import Array
-from traceview.ptx.addresses.slicing import Origin
+from traceview.ptx.addresses.slicing import Array, Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.model import Access, Argument, Compiled, RequestCost, SourceLine
 from traceview.records import record

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from traceview.findings import SEVERITIES, Severity
 from traceview.inspect.kernel_context import AccessContext, KernelContext
-from traceview.inspect.recompilations import Recompilations
+from traceview.inspect.kernel_report import helper_lines, inlined_text
+from traceview.inspect.recompilations import Recompilations, by_place, widths, widths_text
 from traceview.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.inspect.rules.vector_width.causes import (
@@ -17,10 +18,7 @@ from traceview.inspect.rules.vector_width.causes import (
     NarrowReason,
     Suspects,
 )
-from traceview.inspect.rules.vector_width.proven import reason_of
-from traceview.inspect.rules.vector_width.side_effects import KINDS
-from traceview.inspect.sass_vs_ptx import by_place, widths, widths_text
-from traceview.inspect.source_text import helper_lines, inlined_text
+from traceview.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
 from traceview.ptx.model import Access, Compiled

@@ -4,7 +4,7 @@ import { inflated, numbers } from "../timeline/packing.js";
 import { variable, words } from "./surface.js";
 
 /**
- * @typedef {object} HeatData the document of traceview/render/ranks/heat_map.py
+ * @typedef {object} HeatData the document of traceview/render/ranks/html.py
  * @property {number[]} ranks
  * @property {number[]} late
  * @property {string[]} hosts

@@ -69,7 +69,7 @@ import { treeOf } from "./tree.js";
  */
 
 /**
- * @param {any} data the document that traceview/render/timeline/document.py describes
+ * @param {any} data the document that traceview/render/timeline.py describes
  * @returns {Promise<Model>}
  */
 export async function modelOf(data) {

@@ -1,4 +1,4 @@
-/** Numbers and text as traceview/render/timeline/packing.py packs them. */
+/** Numbers and text as traceview/render/timeline.py packs them. */
 
 /** @param {string} packed @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {

@@ -1,3 +1,0 @@
-"""The analysis `communication`."""
-
-from traceview.analyses.communication.analysis import ANALYSIS as ANALYSIS

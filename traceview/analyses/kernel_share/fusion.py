@@ -1,0 +1,406 @@
+"""Kernels that should not be launched one by one: memsets, elementwise chains, attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.analyses.wording import work_time
+from traceview.facts import savings
+from traceview.facts.idle.gaps import steady_spans_ns
+from traceview.facts.kernel_classes import (
+    KernelClass,
+    KernelOwner,
+    kernel_classes,
+    kernel_owners,
+    terms,
+)
+from traceview.facts.operations import (
+    Kind,
+    gpu_cells,
+    kernel_operations,
+    operations,
+    operations_by_stream,
+)
+from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.steps.steps import (
+    operations_in_warm_up,
+    steady_kernels,
+    step_of_operations,
+    steps,
+)
+from traceview.rules import (
+    FindingRule,
+    TimeClaim,
+    class_claim,
+    costliest_gpu,
+    gained,
+    gpu_subject,
+    named,
+    steady,
+    whole_claim,
+)
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.trace import Trace, fact
+from traceview.vocabulary.libraries import tile
+
+# Kernels that should not be launched one by one: memsets, tensor updates, chains to be fused.
+#
+# Memsets: nearly every kernel of the program waits for one before it. Libraries clear their own
+# workspaces, which nobody can change: only memsets that come right before a kernel of the program
+# count.
+#
+# Updates: an average of weights, scaled gradients or a hand-written optimizer is a loop over
+# parameters. It launches the same few elementwise kernels for each, at as many sizes as the
+# parameters have. One that only casts or copies them updates nothing.
+#
+# Fusion: elementwise kernels are bound by memory, so a fused kernel takes about as long as the
+# longest of those it replaces. On an H200, nanoGPT's kernels took 3.72 ms per step, of which this
+# rule says that 0.917 ms can be saved; with torch.compile they took 2.80 ms, 0.925 ms less.
+
+_MANY, _LEAST_FRACTION = 1_000, 0.25
+
+
+def _storms(trace: Trace) -> Iterator[TimeClaim]:
+    """The GPU with most memsets before kernels of the program."""
+    ops = operations(trace)
+    rows, after = _before_own_kernels(trace)
+    if len(rows) < _MANY:
+        return
+    device = int(np.argmax(np.bincount(ops.device[rows])))
+    on_device = ops.device[rows] == device
+    rows, after = rows[on_device], after[on_device]
+    steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
+    every = int(steady.sum())
+    if len(rows) < max(_MANY, _LEAST_FRACTION * every):
+        return
+    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
+    longest = int(np.argmax(ops.duration_ns[rows]))
+    gain = savings.of_operations(trace, rows)
+    values = {
+        "memsets": len(rows),
+        "operations_pct": 100.0 * len(rows) / every,
+        "total_ns": int(ops.duration_ns[rows].sum()),
+        "saved_ns": gain.saved_ns,
+    }
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        values,
+        "classes",
+        {**gpu_cells(trace, device), "class": kind.label},
+        **gained(gain),
+        span_ns=steady_spans_ns(trace).get(device, 0),
+        window=(int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])),
+        work=work_time(trace, rows),
+    )
+
+
+MEMSETS = FindingRule(
+    _storms,
+    "{memsets} kernels of the program each follow a memset ({operations_pct} of all operations). "
+    "These memsets take {total_ns}.",
+    "Clear the values in the kernel before, or many of them with one memset: each is a launch of "
+    "its own.",
+)
+
+
+def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
+    """Steady memsets followed on their stream by a kernel of the program, and these kernels."""
+    ops, order = operations(trace), operations_by_stream(trace)
+    place = np.flatnonzero(ops.kind[order[:-1]] == Kind.SET)
+    now, then = order[place], order[place + 1]
+    follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[then] == Kind.KERNEL)
+    now, then = now[follows], then[follows]
+    own = kernel_owners(trace)[ops.row[then]] == KernelOwner.PROGRAM
+    own &= selected_operations(trace)[now] & ~operations_in_warm_up(trace)[now]
+    return now[own], then[own]
+
+
+_OF_ONE_TENSOR = r"\bat::native::\w*elementwise_kernel<(?!.*\bFillFunctor\b)"
+_MANY_TENSORS = 20
+_MOST_KINDS, _LEAST_SIZES = 3, 3
+
+
+def _loops(trace: Trace) -> Iterator[TimeClaim]:
+    """The GPU with most time in loops over tensors that run in half of the steps."""
+    if not named(trace, _OF_ONE_TENSOR).any():
+        return
+    rows, run = _updates(trace)
+    by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
+    claims = [_updates_of(trace, device, rows[own], run[own]) for device, own in by_device.items()]
+    worst = max(filter(None, claims), key=lambda each: each.saved_ns, default=None)
+    if worst:
+        yield worst
+
+
+def _updates_of(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> TimeClaim | None:
+    kernels, by_run = trace.recorded("kernels"), groups.group(run)
+    in_steps = groups.different(step_of_operations(trace)[kernel_operations(trace)[rows]])
+    if by_run.size < 2 or 2 * np.count_nonzero(in_steps >= 0) < len(steps(trace)) - 1:
+        return None
+    first, last = by_run.first, np.append(by_run.first[1:], len(run)) - 1
+    time = intervals.union(kernels["start_ns"][rows[first]], kernels["end_ns"][rows[last]])
+    values = {
+        "updates": len(rows),
+        "runs": by_run.size,
+        "per_run": len(rows) // by_run.size,
+        "total_ns": time.total(),
+    }
+    return whole_claim(trace, device, rows, values, time)
+
+
+TENSOR_UPDATES = FindingRule(
+    _loops,
+    "Tensors are updated one by one: {updates} elementwise kernels in {runs:loop}, {per_run} in a "
+    "row, take {total_ns} with the gaps between them.",
+    "Update all tensors together: torch._foreach_lerp_ or AveragedModel with "
+    "get_ema_multi_avg_fn for an average of weights, torch._foreach_mul_ and the like for "
+    "gradients, foreach=True or fused=True for optimizers.",
+)
+
+
+def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
+    """Kernels of loops over tensors, in order of stream and start, and the loop of each."""
+    kernels = trace.recorded("kernels")
+    rows, opens = steady_in_order(trace)
+    single = named(trace, _OF_ONE_TENSOR)[rows]
+    stretch = np.cumsum(opens | groups.opens(single)) - 1
+    at = np.flatnonzero(single)
+    kind = groups.group(picked(stretch, at), picked(kernels.texts("name").codes, picked(rows, at)))
+    often = np.zeros(len(rows), bool)
+    often[at] = np.bincount(kind.ids)[kind.ids] >= _MANY_TENSORS
+    run = np.cumsum(opens | groups.opens(often)) - 1
+    rows, run = rows[often], run[often]
+    if not len(rows):
+        return rows, run
+    by_run = groups.group(run)
+    kinds = groups.distinct(by_run, kernels.texts("name").codes[rows])
+    sizes = groups.distinct(by_run, kernels["grid_x"][rows])
+    computes = groups.count(by_run, kernel_classes(trace)[rows] != KernelClass.CAST_COPY) > 0
+    loops = computes & (groups.count(by_run) >= _MANY_TENSORS)
+    loops = (loops & (kinds <= _MOST_KINDS) & (sizes >= _LEAST_SIZES))[by_run.ids]
+    return rows[loops], run[loops]
+
+
+# Kernels of eager operators: those of compilers and of hand-written code are fused already.
+_TORCH, _CUPY = r"\bat::native::", r"^cupy_"
+_FUSES = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.CAST_COPY,
+    KernelClass.NORMALIZATION,
+    KernelClass.REDUCTION,
+    KernelClass.SOFTMAX,
+    KernelClass.RANDOM,
+)
+_FUSED_OPTIMIZER = r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|LpNorm|lpnorm"
+
+
+def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
+    """A claim on the runs of eager kernels that could be one kernel each, without the `others`."""
+    kinds = kernel_classes(trace)
+    eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
+    # cupy.fuse takes no reduction but the last operation of a chain.
+    eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
+    return _runs(trace, eager & ~others, np.arange(len(eager)))
+
+
+def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
+    """A claim on the runs of foreach kernels of optimizers; norms of gradients are left out.
+
+    An operation over all tensors takes several launches, so the longest operation of a run counts
+    instead of the longest kernel.
+    """
+    foreach = kernel_classes(trace) == KernelClass.OPTIMIZER
+    if foreach.any():
+        foreach &= ~named(trace, _FUSED_OPTIMIZER)
+    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
+
+
+def _runs(trace: Trace, wanted: Mask, operation: Array) -> Iterator[TimeClaim]:
+    """Runs of the wanted kernels, on the GPU where fusing them saves most.
+
+    Kernels of equal `operation` are one operation. A run has two kernels or more, and ends with its
+    step: nothing fuses kernels of two steps.
+    """
+    if not wanted.any():
+        return
+    rows, opens = steady_in_order(trace)
+    is_wanted = picked(wanted, rows)
+    run = np.cumsum(opens | groups.opens(is_wanted)) - 1
+    run, rows = run[is_wanted], rows[is_wanted]
+    if not len(rows):
+        return
+    several = np.bincount(run)[run] > 1
+    run, rows = run[several], rows[several]
+    by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
+    claims = [
+        _of_device(trace, device, run[own], rows[own], operation)
+        for device, own in by_device.items()
+    ]
+    if claims:
+        yield max(claims, key=lambda each: each.gain)
+
+
+@fact
+def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
+    """The steady kernels by stream and start, and where another stream or step begins."""
+    ops, order = operations(trace), operations_by_stream(trace)
+    order = order[picked(ops.kind, order) == Kind.KERNEL]
+    order = order[picked(steady_kernels(trace), picked(ops.row, order))]
+    stream, step = picked(ops.stream, order), picked(step_of_operations(trace), order)
+    return picked(ops.row, order), groups.opens(stream, step)
+
+
+def _of_device(
+    trace: Trace, device: int, run: Integers, rows: RowNumbers, operation: Array
+) -> TimeClaim:
+    kernels = trace.recorded("kernels")
+    duration_ns = kernels.duration_ns[rows]
+    by_run = groups.group(run)
+    by_operation = groups.group(by_run.ids, operation[rows])
+    time, of_run = groups.sums(by_operation, duration_ns), by_run.ids[by_operation.first]
+    longest_last = np.lexsort((time, of_run))
+    longest = longest_last[np.append(groups.opens(of_run[longest_last])[1:], True)]
+    stays = np.isin(by_operation.ids, longest)
+    less_ns = np.where(stays, 0, duration_ns)
+    most = by_run.ids == int(np.argmax(groups.sums(by_run, duration_ns)))
+    window = int(kernels["start_ns"][rows[most]].min()), int(kernels["end_ns"][rows[most]].max())
+    values = {
+        "kernels": len(rows),
+        "runs": by_run.size,
+        "total_ns": int(duration_ns.sum()),
+        "less_ns": int(less_ns.sum()),
+    }
+    return replace(class_claim(trace, device, rows, values, less_ns), window=window)
+
+
+# Attention whose softmax runs between two matrix products: fused kernels keep it on the chip.
+#
+# Unfused, the scores of all pairs of positions are written and read several times: scaled,
+# masked, cast, normalized, dropped. A fused kernel does this between its two products, so the
+# kernels between the GEMMs disappear. With bf16 or fp16 products at least their time is saved,
+# with fp32 products at most that, since fused kernels multiply fp32 more slowly (measured:
+# docs/accuracy.md).
+
+# Kernels of scaling, masks, casts and dropout.
+_BETWEEN = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.CAST_COPY,
+    KernelClass.RANDOM,
+    KernelClass.SOFTMAX,
+)
+_MOST_BETWEEN = 8
+_LEAST_SOFTMAXES = 2
+_NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")
+_IN_FP32 = " In bf16 or fp16 that saves more than in fp32."
+# Of a loss or of a sampler.
+_NOT_ATTENTION = (
+    r"(?i)log_?soft|nll_loss|cross_?entropy|softmax_warp_(?:forward|backward)<[^<>]*, "
+    r"(?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
+)
+_IN_PROGRAM = (
+    (
+        "torch/nn/functional.py",
+        "multi_head_attention_forward",
+        "Call nn.MultiheadAttention with need_weights=False where its weights are not used: then "
+        "it runs a fused kernel.",
+    ),
+    (
+        "transformers/",
+        "eager_attention_forward",
+        'Load the model with attn_implementation="sdpa" (or "flash_attention_2").',
+    ),
+)
+
+
+def _unfused(trace: Trace) -> Iterator[TimeClaim]:
+    kernels = trace.recorded("kernels")
+    for device, rows in costliest_gpu(trace, steady(trace, unfused_attention(trace))):
+        softmax = np.count_nonzero(kernel_classes(trace)[rows] == KernelClass.SOFTMAX)
+        claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)})
+        narrow = _NARROW.match(_inputs(trace, rows))
+        yield replace(
+            claim,
+            row={**claim.row, "class": KernelClass.SOFTMAX.label},
+            window=(int(kernels["start_ns"][rows].min()), int(kernels["end_ns"][rows].max())),
+            remedy=_remedy(trace) + ("" if narrow else _IN_FP32),
+            saving="at-least" if narrow else "at-most",
+        )
+
+
+UNFUSED_ATTENTION = FindingRule(
+    _unfused,
+    "Attention is not fused. {softmaxes:softmax|softmaxes} run between two GEMMs each, and the "
+    "{kernels:kernel} between these take {total_ns} ({total_pct} of kernel time after warm-up). A "
+    "fused kernel needs none of them.",
+)
+
+
+def unfused_attention(trace: Trace) -> Mask:
+    """True for the steady kernels between the two products of an attention that is not fused."""
+    return _products(trace) >= 0
+
+
+@fact
+def _products(trace: Trace) -> RowNumbers:
+    """For each kernel between the products of an attention, the first product's row; else −1."""
+    result = np.full(len(trace.recorded("kernels")), -1, np.int32)
+    rows, opens = steady_in_order(trace)
+    kinds = kernel_classes(trace)[rows]
+    if not (kinds == KernelClass.SOFTMAX).any():
+        return result
+    between = np.isin(kinds, _BETWEEN)
+    run = np.cumsum(opens | groups.opens(between)) - 1
+    first = np.flatnonzero(groups.opens(run))
+    count = np.diff(np.append(first, len(run)))
+    softmax = np.bincount(run, kinds == KernelClass.SOFTMAX)
+    other = np.bincount(run, named(trace, _NOT_ATTENTION)[rows])
+    last = first + count - 1
+    # A product before and after it, on the same stream and in the same step.
+    after = np.minimum(last + 1, len(rows) - 1)
+    products = (
+        (kinds[first - 1] == KernelClass.GEMM)
+        & (kinds[after] == KernelClass.GEMM)
+        & ~opens[first]
+        & ~opens[after]
+        & (first > 0)
+        & (last + 1 < len(rows))
+    )
+    unfused = between[first] & products & (softmax == 1) & (other == 0) & (count <= _MOST_BETWEEN)
+    # A copy of results, or of the next input, separates two passes.
+    start = trace.recorded("kernels")["start_ns"][rows]
+    unfused &= ~_copied(trace, start[first - 1], start[after])
+    if np.count_nonzero(unfused) >= _LEAST_SOFTMAXES:
+        is_unfused = unfused[run]
+        result[rows[is_unfused]] = rows[first - 1][run[is_unfused]]
+    return result
+
+
+def _inputs(trace: Trace, between: RowNumbers) -> str:
+    """The type that most products of attention multiply, as their kernels name it."""
+    names = trace.recorded("kernels").texts("name")
+    codes = names.codes[_products(trace)[between]]
+    of = tile(str(names.values[np.argmax(np.bincount(codes))]))
+    return (of and of.inputs) or ""
+
+
+def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
+    """True for the times [start, end) in which a copy between host and GPU begins."""
+    copies = trace.recorded("copies")
+    begun = np.sort(copies["start_ns"][copies.texts("direction").isin(["H2D", "D2H"])])
+    result: Mask = np.searchsorted(begun, end) > np.searchsorted(begun, start)
+    return result
+
+
+def _remedy(trace: Trace) -> str:
+    """The remedy, by the attention function that Python samples show, if any."""
+    frames = trace.recorded("python_frames")
+    for folder, function, remedy in _IN_PROGRAM:
+        named = np.flatnonzero(frames.texts("function").isin([function]))
+        if any(folder in str(file) for file in set(frames.texts("file").take(named).decode())):
+            return remedy
+    return terms(trace).attention

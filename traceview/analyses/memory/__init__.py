@@ -1,3 +1,0 @@
-"""The analysis `memory`."""
-
-from traceview.analyses.memory.analysis import ANALYSIS as ANALYSIS

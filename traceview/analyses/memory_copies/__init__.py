@@ -1,3 +1,0 @@
-"""The analysis `memory-copies`."""
-
-from traceview.analyses.memory_copies.analysis import ANALYSIS as ANALYSIS

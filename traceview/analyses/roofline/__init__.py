@@ -1,3 +1,0 @@
-"""The analysis `roofline`."""
-
-from traceview.analyses.roofline.analysis import ANALYSIS as ANALYSIS

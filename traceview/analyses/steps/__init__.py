@@ -1,3 +1,0 @@
-"""The analysis `steps`."""
-
-from traceview.analyses.steps.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,359 @@
+"""What the recording does not show: lost events, blind spots, the profiler's own overhead.
+
+The other analyses speak of what was recorded. Each check here says what is missing, which analyses
+that affects, and the command that would record it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from traceview import groups
+from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
+from traceview.analyses.trace_health_checks import (
+    CHECKS,
+    DIAGNOSTICS,
+    OVERHEADS,
+    STATUSES,
+    Check,
+    impossible_rows,
+    lost_events,
+    missing_copies,
+    profiler_cost,
+    record_less,
+    recorded_window,
+    recording_cost,
+    warning_texts,
+    warnings,
+)
+from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
+from traceview.facts.idle.gaps import unknown_idle
+from traceview.facts.launches import cuda_graphs, cut_window, unpaired
+from traceview.facts.operations import CallKind, call_kinds, operations
+from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
+from traceview.tables import NULL, Table, Texts
+from traceview.trace import Trace
+from traceview.trace.schema import TORCH_PROFILER
+from traceview.units import Value
+
+
+def compute(trace: Trace) -> Result:
+    checks = [outcome for check in _CHECKS for outcome in check(trace)]
+    checks.sort(key=lambda check: STATUSES.index(check.status))
+    rows = [
+        {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
+        for c in checks
+    ]
+    return Result(
+        {
+            "checks": Table.from_rows(CHECKS.columns, rows),
+            "overheads": _overheads(trace),
+            "diagnostics": _diagnostics(trace),
+        },
+        tuple(_finding(check) for check in checks if check.status in ("blind", "warning")),
+        notes=tuple(trace.warnings),
+    )
+
+
+def _finding(check: Check) -> Finding:
+    severity: Severity = "medium" if check.status == "blind" else "low"
+    severity = "high" if check.all_in_doubt else severity
+    return Finding(
+        severity,
+        check.template,
+        check.remedy or "",
+        check.lost_ns,
+        RECORDING,
+        Evidence(check.values, "checks", {"check": check.check, "detail": check.detail}),
+        share_pct(check.lost_ns, check.span_ns) if check.lost_ns else None,
+    )
+
+
+def _gpu_work(trace: Trace) -> list[Check]:
+    ops = operations(trace)
+    if "kernels" in trace.unread:
+        values: dict[str, Value] = {"reason": trace.unread["kernels"]}
+        template = "The kernels were not read, so GPU time is unknown: {reason}."
+        remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
+        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
+    if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
+        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+        if "kernels" not in trace.tables:
+            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+        return [Check("GPU work", "blind", lost, _record(trace))]
+    if _without_gpu(trace):
+        why = (
+            "None was recorded: PyTorch found no GPU, or was profiled without "
+            "ProfilerActivity.CUDA."
+        )
+        return [Check("GPU work", "note", why, _record(trace))]
+    if "kernels" not in trace.tables:
+        return [Check("GPU work", "note", "None was recorded.", _record(trace))]
+    if _without_cuda(trace):
+        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
+    if not len(ops):
+        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
+    kernels = len(trace.kernels)
+    counts = {"kernels": kernels, "others": len(ops) - kernels}
+    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
+
+
+_NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+_SEE_CUDA = (
+    "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
+    "process, or a child of it, does the GPU work. traceview doctor checks this machine."
+)
+
+
+def _without_cuda(trace: Trace) -> bool:
+    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
+    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
+
+
+def _without_gpu(trace: Trace) -> bool:
+    """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
+    return trace.recorder == TORCH_PROFILER and not (
+        len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
+    )
+
+
+def _record(trace: Trace) -> str:
+    return by_recorder(
+        trace,
+        "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
+        "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+        "ProfilerActivity.CUDA])",
+        "Record with traceview record SCRIPT, on a machine with a GPU",
+    )
+
+
+def _graphs(trace: Trace) -> list[Check]:
+    """Checks of what CUDA graphs hide, by the way they were recorded."""
+    ops, graphs = operations(trace), cuda_graphs(trace)
+    checks = []
+    if graphs.whole.any():
+        time_ns = int(ops.duration_ns[graphs.whole].sum())
+        values = {"launches": int(graphs.whole.sum()), "graph_ns": time_ns}
+        checks.append(Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values))
+    if graphs.node.any():
+        slowed = (
+            "{nodes:operation} of {launches:graph launch|graph launches} were recorded node by "
+            "node, which slows graphs down."
+        )
+        values = {"nodes": int(graphs.node.sum()), "launches": graphs.node_launches}
+        checks.append(Check("CUDA graphs", "note", slowed, AS_WHOLE, values))
+    return checks
+
+
+_BLIND_INSIDE = (
+    "The kernels inside {launches:CUDA graph launch|CUDA graph launches} ({graph_ns}) are hidden: "
+    "graphs were recorded as a whole. kernel-share and memory-copies do not see what ran inside, "
+    "gpu-idle counts all of that time as busy, and run-ahead and steps count a launch as one "
+    "operation."
+)
+
+
+def _unpaired(trace: Trace) -> list[Check]:
+    """Launches without GPU work, and GPU work without a launch."""
+    if _without_gpu(trace):
+        return []
+    if "api_calls" not in trace.tables:
+        missing = (
+            "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."
+            if "kernels" in trace.tables
+            else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
+        )
+        return [Check("CUDA API", "blind", missing, _record(trace))]
+    ops = operations(trace)
+    launching, alone = call_kinds(trace) == CallKind.LAUNCH, unpaired(trace)
+    cut = cut_window(trace) is not None
+    lost = int((alone.launches & ~(alone.late & cut)).sum())
+    orphans = int((alone.operations & ~(alone.early & cut)).sum())
+    checks = []
+    if lost and "kernels" in trace.tables:
+        checks.append(_launches_without_work(trace, lost, int(launching.sum())))
+    if orphans:
+        unknown = (
+            "{operations:operation} without a launch call: their queue wait and range are unknown."
+        )
+        checks.append(Check("launches", "warning", unknown, flush(trace), {"operations": orphans}))
+    if not checks and len(ops):
+        paired = "Each operation has its launch call, but for the edges of the window."
+        paired = paired if cut else "Each operation has its launch call."
+        checks.append(Check("launches", "ok", paired))
+    return checks
+
+
+def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
+    template = "{lost:launch call} without GPU work: failed, or the events were lost."
+    values = {"lost": lost, "launches": launches}
+    if not unknown_idle(trace) and 2 * lost <= launches:
+        return Check("launches", "warning", template, flush(trace), values)
+    template += " That leaves idle time unknown."
+    return Check("launches", "blind", template, flush(trace), values, all_in_doubt=True)
+
+
+def _ranges(trace: Trace) -> list[Check]:
+    if "ranges" not in trace.tables or "ranges" in trace.absent:
+        absent = by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
+        return [Check("NVTX ranges", "note", absent, _record(trace))]
+    ranges = trace.ranges
+    checks = _nvtx_too_new(trace)
+    if not len(ranges) and not checks:
+        none = "There are none, so times cannot be attributed to steps or layers."
+        remedy = by_recorder(
+            trace,
+            "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
+            "Call prof.step() after each step, or put record_function('step') around it.",
+            "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
+        )
+        checks.append(Check("NVTX ranges", "note", none, remedy))
+    opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)
+    if opened.any():
+        values = {"open_ranges": int(opened.sum())}
+        checks.append(
+            Check(
+                *("NVTX ranges", "note", "{open_ranges:range} never ended."),
+                *("Pop each range that is pushed.", values),
+            )
+        )
+    if len(ranges) and not checks:
+        checks.append(Check("NVTX ranges", "ok", "{ranges:range}", values={"ranges": len(ranges)}))
+    return checks
+
+
+def _nvtx_too_new(trace: Trace) -> list[Check]:
+    """The nvtx package from 0.2.12 on records nothing under nsys up to 2024.2."""
+    reported = any(_INCOMPATIBLE.search(text) for text in warning_texts(trace))
+    package, recorder = _version(trace.run.get("nvtx")), _version(trace.recorder_version)
+    old = bool(recorder) and recorder < (2024, 3)
+    if len(trace.ranges) or not old or not (reported or package >= (0, 2, 12)):
+        return []
+    version = trace.run.get("nvtx", "")
+    values = {"nvtx_version": version, "recorder_version": trace.recorder_version}
+    package_name = "the nvtx package {nvtx_version}" if version else "the nvtx package"
+    template = (
+        f"No NVTX ranges were recorded: {package_name} is too new for nsys {{recorder_version}}."
+    )
+    remedy = "Install nvtx<0.2.12, use torch.cuda.nvtx, or record with nsys 2024.4 or newer."
+    return [Check("NVTX ranges", "blind", template, remedy, values)]
+
+
+_INCOMPATIBLE = re.compile(r"nvtx.*(incompatib|not supported)", re.IGNORECASE)
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
+
+
+def _profiler_overhead(trace: Trace) -> list[Check]:
+    cost = profiler_cost(trace)
+    if cost is None:
+        return []
+    overhead_pct = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
+    span = "GPU span after warm-up" if cost.after_warm_up else "GPU span"
+    template = f"The profiler took {{overhead_ns}}, {{overhead_pct}} of the {span}"
+    values: dict[str, Value] = {"overhead_ns": cost.lost_ns, "overhead_pct": overhead_pct}
+    if overhead_pct < _NOTABLE_OVERHEAD_PCT:
+        return [Check("profiler overhead", "ok", f"{template}.", None, values, cost.lost_ns)]
+    template += ", mostly for {purpose}."
+    values["purpose"] = cost.mostly
+    remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), None)
+    return [
+        Check(
+            "profiler overhead",
+            "warning",
+            template,
+            remedy or record_less(trace),
+            values,
+            # Where no warm-up is known, most of it may be in first uses: no share of the rest.
+            cost.lost_ns if cost.after_warm_up else 0,
+            cost.span_ns,
+        )
+    ]
+
+
+_NOTABLE_OVERHEAD_PCT = 5.0
+_COST_REMEDIES = (
+    (
+        re.compile(r"(?i)backtrace"),
+        "Record without call chains: traceview record --backtrace none, or nsys profile "
+        "--cudabacktrace=none --python-backtrace=none.",
+    ),
+    (
+        re.compile(r"(?i)initiali[sz]ation"),
+        "Warm up before measuring, or record longer: this is a one-time cost.",
+    ),
+    (
+        re.compile(r"(?i)nvtx|os runtime"),
+        "Record with fewer ranges, or without these events (nsys profile --trace=cuda).",
+    ),
+)
+
+
+def _span(trace: Trace) -> tuple[int, int]:
+    ops = operations(trace)
+    return (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
+
+
+_CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
+    _gpu_work,
+    _unpaired,
+    _graphs,
+    _ranges,
+    lost_events,
+    recorded_window,
+    missing_copies,
+    impossible_rows,
+    _profiler_overhead,
+    recording_cost,
+)
+
+
+def _overheads(trace: Trace) -> Table:
+    overheads = trace.recorded("overheads")
+    first, last = _span(trace)
+    by_purpose = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
+    total = groups.sums(by_purpose, overheads.duration_ns)
+    within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)
+    table = Table(
+        OVERHEADS.columns,
+        {
+            "name": overheads.texts("name").take(by_purpose.first),
+            "kind": overheads.texts("kind").take(by_purpose.first),
+            "calls": groups.count(by_purpose),
+            "total_ns": total,
+            "in_gpu_span_ns": groups.sums(by_purpose, within),
+        },
+    )
+    return table.take(np.argsort(-total, kind="stable"))
+
+
+def _diagnostics(trace: Trace) -> Table:
+    messages = warnings(trace)
+    by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
+    texts = messages.texts("text").take(by_text.first).decode()
+    table = Table(
+        DIAGNOSTICS.columns,
+        {
+            "severity": messages.texts("severity").take(by_text.first),
+            "times": groups.count(by_text),
+            "text": Texts.of((text or "").strip() for text in texts),
+        },
+    )
+    return table.take(np.argsort(-table["times"], kind="stable"))
+
+
+ANALYSIS = Analysis(
+    name="trace-health",
+    title="Trace health",
+    question="What does this recording not show, and what did recording it cost?",
+    needs=(),
+    tables=(CHECKS, OVERHEADS, DIAGNOSTICS),
+    compute=compute,
+    charts=(Chart("bars", "overheads", "Profiler overhead by purpose", "name", "total_ns"),),
+)

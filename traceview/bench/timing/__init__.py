@@ -1,1 +1,0 @@
-"""Clocks, measurements of one call, and fits of how a time grows with a size."""

@@ -1,1 +1,0 @@
-"""Code of kernels joined to their launches, and the names by which compilers are recognized."""

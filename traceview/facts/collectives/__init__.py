@@ -1,1 +1,0 @@
-"""Collectives and messages between GPUs: what they move, which belong together, who waits."""

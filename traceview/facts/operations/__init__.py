@@ -1,1 +1,0 @@
-"""Kernels, copies, memsets and graphs of all GPUs: their calls, classes and owners."""

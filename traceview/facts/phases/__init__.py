@@ -1,1 +1,0 @@
-"""Compilation of a program, and the trials of algorithms and configurations at its start."""

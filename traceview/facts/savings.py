@@ -1,0 +1,288 @@
+"""What remedies win, replayed: the gain of edits of the run, over its steady time, with an
+error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from traceview import groups, intervals
+from traceview.facts.dependencies.forecast import Model, model
+from traceview.facts.dependencies.graph import Edge
+from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.facts.idle import gaps
+from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.launches import waits
+from traceview.facts.operations import CallKind, Kind, api_calls, operations
+from traceview.facts.steps.steps import steady_operations, step_of_operations
+from traceview.records import record
+from traceview.tables import Array, Integers, RowNumbers, row_numbers
+from traceview.trace import Trace
+
+# What the program gains if calls return at once, are not made, or launch many kernels together.
+#
+# The model replays steps. What they gain per edited call holds for all edited calls after warm-
+# up, up to the share of the steady time that it is of a step.
+
+
+@record
+class CallSaving:
+    """What an edit wins of the steady time, ± `error_ns`."""
+
+    edit: Edit
+    saved_ns: int
+    error_ns: int
+
+
+def of_waits(trace: Trace, calls: Array) -> CallSaving | None:
+    """The gain if these API calls wait for nothing; None where the model has none of them.
+
+    The waits of their threads before and behind them without a launch in between wait for nothing
+    either: they are for the same work, and would wait in their place.
+    """
+    item = _items(trace, _same_waits(trace, calls))
+
+    def edit(changed: Changed) -> None:
+        changed.wait_for_nothing(item)
+
+    return _saving(trace, edit, calls)
+
+
+def of_calls(trace: Trace, calls: Array) -> CallSaving | None:
+    """The gain if these API calls are not made; None where the model has none of them."""
+    item = _items(trace, calls)
+
+    def edit(changed: Changed) -> None:
+        changed.remove_calls(item)
+
+    return _saving(trace, edit, calls)
+
+
+def of_long_launches(trace: Trace, calls: Array) -> CallSaving | None:
+    """The gain if these launch calls launch at once; None where the model has none of them."""
+    item = _items(trace, calls)
+
+    def edit(changed: Changed) -> None:
+        graph = changed.graph
+        changed.remove_calls(item)
+        launched = (graph.begin.kind == Edge.LAUNCH) & np.isin(graph.begin.on, item)
+        changed.begin_ns[launched] = np.minimum(changed.begin_ns[launched], graph.latency_ns)
+
+    return _saving(trace, edit, calls)
+
+
+def of_launches(trace: Trace, device: int, most_ns: int) -> CallSaving | None:
+    """The gain if the kernels of each step of a device are launched together, from wait to wait.
+
+    What comes after a wait of the launching thread may depend on what it read. `most_ns` is the
+    idle time that there is to win: a graph has shorter pauses between its kernels as well, which is
+    not counted. None without steps: nothing else says which kernels one launch may cover.
+    """
+    ops, step = operations(trace), step_of_operations(trace)
+    chosen = steady_operations(trace) & (ops.device == device) & (step >= 0) & (ops.call >= 0)
+    rows = np.flatnonzero(chosen & np.isin(ops.kind, (Kind.KERNEL, Kind.SET)))
+    if not len(rows) or not len(api_calls(trace)):
+        return None
+    item = model(trace).item_of_operation[rows]
+    waited = _waits_before(trace, ops.call[rows])
+    known, group = item >= 0, groups.group(step[rows], waited).ids
+
+    def edit(changed: Changed) -> None:
+        changed.launch_at_once(item[known], group[known])
+
+    saving = _saving(trace, edit, ops.call[rows])
+    return replace(saving, saved_ns=min(saving.saved_ns, most_ns)) if saving else None
+
+
+def _same_waits(trace: Trace, chosen: Array) -> Array:
+    """These waits, and the others between the same launches of their threads, as API calls."""
+    calls, every = api_calls(trace), waits(trace)
+    blocking = every.call[np.isin(every.does, _FOR_THE_GPU)]
+    result = [chosen]
+    for thread, rows in groups.rows_of(calls.thread[chosen]).items():
+        launched = (calls.does == CallKind.LAUNCH) & (calls.thread == thread)
+        launches = np.sort(calls.start_ns[launched])
+        own = blocking[calls.thread[blocking] == thread]
+        between, of_chosen = (
+            np.searchsorted(launches, calls.start_ns[of]) for of in (own, chosen[rows])
+        )
+        result.append(own[np.isin(between, of_chosen)])
+    return groups.different(np.concatenate(result))
+
+
+_FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
+
+
+def _waits_before(trace: Trace, call: Array) -> Array:
+    """How many waits for the GPU the thread of each of these API calls had made before it."""
+    calls, every = api_calls(trace), waits(trace)
+    blocking = np.isin(every.does, _FOR_THE_GPU)
+    result = np.zeros(len(call), np.int64)
+    for thread, rows in groups.rows_of(calls.thread[call]).items():
+        start = every.start_ns[blocking & (every.thread == thread)]
+        result[rows] = np.searchsorted(start, calls.start_ns[call[rows]])
+    return result
+
+
+def _items(trace: Trace, calls: Array) -> RowNumbers:
+    return model(trace).calls(calls) if len(api_calls(trace)) else row_numbers(groups.NO_ROWS)
+
+
+def _saving(trace: Trace, edit: Edit, calls: Array) -> CallSaving | None:
+    """The gain of an edit of these calls, all of which are after warm-up."""
+    if not len(calls) or not len(api_calls(trace)):
+        return None
+    replayed = model(trace)
+    inside = _in_steps(replayed, calls)
+    if not inside:
+        return None
+    forecast = replayed.forecast(edit)
+    times = max(len(replayed.follows), 1) * len(calls) / inside
+    if forecast.recorded_ns and forecast.steps:
+        times = min(times, steady_span_ns(trace) / forecast.recorded_ns)
+    saved_ns = min(max(forecast.saved_ns, 0) * times, steady_span_ns(trace))
+    return CallSaving(edit, round(saved_ns), round(forecast.error_ns * times))
+
+
+def _in_steps(replayed: Model, calls: Array) -> int:
+    """How many of these calls were made while the model's steps ran."""
+    graph = replayed.graph
+    item = graph.item_of_call[calls]
+    item = item[item >= 0]
+    if not len(replayed.follows) or not len(item):
+        return len(item)
+    begin = graph.start_ns[replayed.last].min()
+    end = graph.end_ns[replayed.last].max()
+    # A call before the first work of the steps may be the one that launches it.
+    launched = graph.start_ns[item] < end
+    return int((launched & (graph.end_ns[item] + graph.latency_ns >= begin)).sum())
+
+
+# What the program gains if work takes less time or is not done: replayed, with an error.
+#
+# A replay is of the steps of the model. What they gain, per time that the edit takes from the
+# work in them, holds for all steady work that it edits. Where the model has none of it, or the
+# recording has not the calls that launched it, the gain is at most the time of the work itself,
+# no two at once.
+
+_LITTLE = 0.1
+
+
+@record
+class Gain:
+    """Time over the steady time of the recording: `own_ns` less work, `saved_ns` less run time.
+
+    `error_ns` is that of `saved_ns` (±), None where that is no replay but an upper bound; `edit`
+    is None there.
+    """
+
+    own_ns: int
+    saved_ns: int
+    error_ns: int | None = None
+    edit: Edit | None = None
+
+    def at_most(self, most_ns: int) -> Gain:
+        """The same gain of work of which so much can be saved at most."""
+        return Gain(
+            min(self.own_ns, most_ns), min(self.saved_ns, most_ns), self.error_ns, self.edit
+        )
+
+
+def of_operations(
+    trace: Trace,
+    rows: Array,
+    less_ns: Integers | None = None,
+    *,
+    stay: bool = False,
+    own_ns: int | None = None,
+) -> Gain:
+    """The gain if operations take so much less; by default, and where that is all, they are gone.
+
+    With an operation that is gone goes the call that launched nothing else, unless they `stay`.
+    Operations outside of the selection and of warm-up are left as they are. `own_ns` is the time
+    that they take less where other work hides some of it, by default no two at once.
+    """
+    ops, counted = operations(trace), steady_operations(trace)[rows]
+    duration_ns, every = ops.duration_ns[rows], rows
+    less = duration_ns if less_ns is None else np.minimum(less_ns, duration_ns)
+    counted &= less > 0
+    gone = (less >= duration_ns)[counted] & (not stay)
+    rows, less = rows[counted], less[counted]
+    if own_ns is None:
+        covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
+        own_ns = min(int(less.sum()), covered_ns)
+    if not ops.launched[rows].any():
+        return Gain(own_ns, own_ns)
+    replayed = model(trace)
+    item, beside = replayed.item_of_operation[rows], replayed.operations(every)
+    known = item >= 0
+    elsewhere, elsewhere_ns = _elsewhere(trace, rows, less)
+    removed = item[known & gone]
+    shorter = np.concatenate([item[known & ~gone], elsewhere])
+    shorter_ns = np.concatenate([less[known & ~gone], elsewhere_ns])
+    # The calls of copies may take long for their own sake: they wait, and move pageable memory.
+    usual_ns = replayed.usual_ns if (ops.kind[rows] == Kind.KERNEL).all() else None
+
+    def edit(changed: Changed) -> None:
+        changed.shorten(shorter, shorter_ns)
+        changed.remove_launches(removed, beside, usual_ns)
+
+    inside_ns = int(less[known][replayed.timed[item[known]]].sum())
+    return _gain(trace, edit, own_ns, (int(less.sum()), inside_ns))
+
+
+def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Array]:
+    """Items of kernels of the same names on other GPUs, and the time that they take less.
+
+    What one GPU runs faster the others do, too: in proportion, as all kernels of the name.
+    """
+    if len(gaps.steady_spans_ns(trace)) < 2:
+        return groups.NO_ROWS, groups.NO_ROWS
+    ops, replayed = operations(trace), model(trace)
+    own = groups.different(ops.device[rows])
+    kernel = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.KERNEL))
+    names, kernels = trace.recorded("kernels").texts("name"), rows[ops.kind[rows] == Kind.KERNEL]
+    count = len(names.values) + 1
+    here = kernel[np.isin(ops.device[kernel], own)]
+    of_name = np.bincount(names.codes[ops.row[here]] + 1, ops.duration_ns[here], count)
+    less = less_ns[ops.kind[rows] == Kind.KERNEL]
+    less_of_name = np.bincount(names.codes[ops.row[kernels]] + 1, less, count)
+    there = kernel[~np.isin(ops.device[kernel], own)]
+    there = there[replayed.item_of_operation[there] >= 0]
+    fraction = (less_of_name / np.maximum(of_name, 1))[names.codes[ops.row[there]] + 1]
+    there, fraction = there[fraction > 0], fraction[fraction > 0]
+    less_there: Integers = np.round(ops.duration_ns[there] * fraction).astype(np.int64)
+    return replayed.item_of_operation[there], less_there
+
+
+def gpu_limited_ns(trace: Trace) -> int:
+    """The steady time in which GPU work is on the critical path: a tenth less saves a tenth of it.
+
+    Without any GPU work the program may gain less than that, as another path is soon as long.
+    """
+    replayed, span_ns = model(trace), gaps.steady_span_ns(trace)
+
+    def edit(changed: Changed) -> None:
+        changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 1 - _LITTLE)
+
+    saved_ns = replayed.saved_ns(edit) / _LITTLE
+    if not len(replayed.follows):
+        return min(round(saved_ns), span_ns)
+    return round(span_ns * saved_ns / max(float(replayed.recorded.mean()), 1.0))
+
+
+def _gain(trace: Trace, edit: Edit, own_ns: int, work_ns: tuple[int, int]) -> Gain:
+    """The gain of an edit; `work_ns` is all work that it edits, and that in the model's steps."""
+    all_ns, inside_ns = work_ns
+    if not inside_ns:
+        return Gain(own_ns, own_ns)
+    replayed = model(trace)
+    forecast = replayed.forecast(edit)
+    times = len(replayed.recorded) * all_ns / inside_ns
+    if forecast.steps:
+        # No more than the same share of the steady time as of a step.
+        times = min(times, gaps.steady_span_ns(trace) / max(forecast.recorded_ns, 1))
+    saved_ns = round(max(forecast.saved_ns, 0) * times)
+    return Gain(own_ns, saved_ns, round(forecast.error_ns * times), edit)

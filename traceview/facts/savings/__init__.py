@@ -1,1 +1,0 @@
-"""What remedies win, replayed: the gain of edits of the run, over its steady time."""

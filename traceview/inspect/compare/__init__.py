@@ -1,1 +1,0 @@
-"""Versions of kernels side by side: matched, with what is equal and what differs."""

@@ -1,1 +1,0 @@
-"""Compiled code: cubins, fat binaries and their disassembly, live registers, spills."""

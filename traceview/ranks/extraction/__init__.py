@@ -1,1 +1,0 @@
-"""The figures of the ranks of one recording."""

@@ -1,1 +1,0 @@
-"""Tables, findings and verdict of a job, from its matched collectives."""

@@ -1,1 +1,0 @@
-"""A benchmark as text, JSON, flame graph and speedscope profile."""

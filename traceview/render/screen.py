@@ -1,0 +1,248 @@
+"""A report on one screen: what ran, the verdict, the scoreboard, what to do first.
+
+All lines are laid out here, to keep their number to MOST_LINES. The findings get the lines that the
+rest leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from traceview import units
+from traceview.analyses.base import Skipped
+from traceview.findings import LEAST_LOW_NS
+from traceview.ranking import RankedFinding
+from traceview.render.base.safe_text import shortened, visible
+from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
+from traceview.render.document import ScoreTile
+from traceview.render.report.document import header_facts, nothing_found, plan_text, tiles
+from traceview.render.report.text import INDENT, WIDEST, FindingText
+from traceview.report import Report
+
+_MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
+_FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
+"""Lines of message and action, from brief to full: the line to change is often in the third. A
+remedy that does not fit is left out, as its beginning alone could mislead."""
+_HIGH_MESSAGE = 4
+"""Lines of a `high` finding's message that come before any action, and its action before the rest
+of all others."""
+_MEDIUM_FORMS = _FORMS[1:5]
+"""Forms of `medium` findings that are tried before any `low` one gets more than its first line."""
+
+
+def finding_lines(
+    findings: Sequence[RankedFinding], width: int, left: int, links: bool = False
+) -> list[Text]:
+    """A heading and the findings in at most `left` lines of `width` cells; empty without findings.
+
+    With `links`, a source line becomes a link.
+    """
+    if not findings:
+        return []
+    entries = [FindingText(each, min(width, WIDEST), links) for each in findings]
+    urgent = [each for each in entries if each.ranked.finding.severity != "info"]
+    title = "What to do first" if urgent else "Notes"
+    shown = urgent or entries[:_MOST_INFO]
+    lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
+    lines += _notes(entries[len(shown) :], left - 1 - len(lines))
+    return [Text(title, "bold underline"), *lines]
+
+
+def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
+    """Each entry in the fullest form that fits, the worst ones first.
+
+    `high` findings get their actions before others get details, `medium` ones before `low` ones do.
+    A `high` one without room for its action has a reference to it.
+    """
+    result = [each.lines(*_FORMS[0]) for each in entries]
+    high, medium = (
+        [at for at, each in enumerate(entries) if each.ranked.finding.severity == severity]
+        for severity in ("high", "medium")
+    )
+    rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
+    for (message, action), at in [*_high_first(entries, high), *rounds]:
+        fuller = entries[at].lines(message, action, refers=at in high)
+        more = len(fuller) - len(result[at])
+        if 0 <= more <= room - sum(map(len, result)):
+            result[at] = fuller
+    return result
+
+
+def _high_first(
+    entries: Sequence[FindingText], high: Sequence[int]
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """The forms of the `high` findings up to the shortest one with the action."""
+    yield from (((message, 0), at) for message in range(1, _HIGH_MESSAGE + 1) for at in high)
+    yield from (((_HIGH_MESSAGE, entries[at].least_action), at) for at in high)
+
+
+def _notes(notes: Sequence[FindingText], room: int) -> list[Text]:
+    """The first notes in full, and the number of further ones."""
+    lines: list[Text] = []
+    shown = 0
+    for each in notes[:_MOST_INFO]:
+        note = _note(each)
+        if len(lines) + len(note) + (len(notes) > shown + 1) > room:
+            break
+        lines, shown = [*lines, *note], shown + 1
+    if shown < len(notes) and len(lines) < room:
+        more = units.counted(len(notes) - shown, "more note" if shown else "note")
+        lines.append(Text(f"{'… and ' if shown else ''}{more} in --all", "dim"))
+    return lines
+
+
+def _note(entry: FindingText) -> list[Text]:
+    end, start = f"  [{entry.ranked.analysis}]", f"info{INDENT}"
+    room = entry.width - len(start)
+    lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), room)
+    if cell_len(lines[-1]) > room - len(end):
+        narrower = max(room - len(end), _LEAST_NOTE)
+        lines = _note_lines(visible(entry.ranked.finding.message, SENTENCE), min(narrower, room))
+        lines += [""] * (cell_len(lines[-1]) > room - len(end))
+    texts = [Text(f"{' ' * len(start)}{line}") for line in lines]
+    texts[0] = Text.assemble(("info", "dim"), f"{INDENT}{lines[0]}")
+    return [*texts[:-1], texts[-1].append(end, "dim")]
+
+
+def _note_lines(message: str, width: int) -> list[str]:
+    """The sentences that fit in a few lines; a long first one may take more."""
+    most, longest = _NOTE_LINES
+    return whole_sentences(message, width, most) or wrapped(message, width, longest)
+
+
+MOST_LINES = 40
+_WIDEST_HALF = 60
+_NARROWEST, _TWO_COLUMNS, _VERDICT_LINES = 40, 72, 3
+_SELECTED = {"only ranges": "only", "without ranges": "without"}
+_SEPARATOR = " · "
+_PLAN_LINES = 4
+_WARNING, _WARNING_LINES = "Warning: ", 3
+_MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
+_STYLES = {
+    "launch-bound": "yellow",
+    "data-bound": "yellow",
+    "drained": "yellow",
+    "mixed": "yellow",
+    "GPU-bound": "green",
+}
+
+
+def render_screen(
+    report: Report, *, width: int = 80, color: bool = False, links: bool = False
+) -> str:
+    """The report in at most MOST_LINES lines of at most `width` cells; styled if `color`.
+
+    With `links`, a source line becomes a link (OSC 8) if its file is on this machine.
+    """
+    width = max(width, _NARROWEST)
+    above = [*_opening(report, width), Text("")]
+    below = [Text(""), *_closing(report, width)]
+    planned = list(_plan_lines(report, width))
+    left = MOST_LINES - len(above) - len(below) - len(planned)
+    findings = finding_lines(_worth_a_line(report.findings), width, left, links)
+    findings[1:1] = planned
+    nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
+    lines = [*above, *(findings or nothing), *below]
+    return drawn([Text("\n").join(lines)], width, color)
+
+
+def _plan_lines(report: Report, width: int) -> Iterator[Text]:
+    """What the remedies win one after the other, in a few lines."""
+    lead, text = "Plan: ", visible(plan_text(report), SENTENCE)
+    lines = wrapped(text, min(width, WIDEST) - len(lead), _PLAN_LINES) if text else []
+    for at, line in enumerate(lines):
+        yield Text.assemble((f"{'' if at else lead:{len(lead)}}", "bold"), line)
+
+
+def _worth_a_line(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings, without notes about negligible time."""
+    return [
+        each
+        for each in findings
+        if each.finding.severity != "info" or not 0 < each.finding.time_at_stake_ns < LEAST_LOW_NS
+    ]
+
+
+def _opening(report: Report, width: int) -> Iterator[Text]:
+    yield Text(_what_ran(report, width), "dim")
+    warnings = [visible(text, SENTENCE) for text in report.trace.warnings]
+    for text in warnings[:2]:
+        first, *rest = wrapped(text, width - len(_WARNING), _WARNING_LINES)
+        yield Text.assemble((_WARNING, "bold yellow"), first)
+        yield from (Text(" " * len(_WARNING) + line) for line in rest)
+    if report.verdict:
+        yield Text("")
+        lines = wrapped(visible(report.verdict.text, SENTENCE), width, _VERDICT_LINES)
+        yield from (Text(line, "bold") for line in lines)
+    if report.scoreboard:
+        yield Text("")
+        yield from scoreboard_lines(tiles(report.scoreboard), width)
+
+
+def _what_ran(report: Report, width: int) -> str:
+    """File, selection, GPU, duration, process: as many of them as fit in one line.
+
+    The selection is shortened rather than left out, as all figures depend on it.
+    """
+    facts = dict(header_facts(report.trace))
+    selected = [f"{word} {facts[key]}" for key, word in _SELECTED.items() if key in facts]
+    file = visible(PurePath(report.trace.path).name)
+    name = shortened(file, width // (1 + len(selected)))
+    each = (width - cell_len(name)) // max(len(selected), 1) - len(_SEPARATOR)
+    parts = [facts[key] for key in ("GPU", "duration", "contains", "process") if key in facts]
+    shown = [visible(part.replace("compute capability", "cc")) for part in parts]
+    chosen = [cut(visible(part), each) for part in selected]
+    parts = [name, *chosen, *shown, facts.get("recorded by", "")]
+    return joined_within(parts, _SEPARATOR, width)
+
+
+def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
+    """Two figures per line, or one in a narrow terminal; with details if they fit."""
+    half = min((width - 2) // 2, _WIDEST_HALF)
+    if width < _TWO_COLUMNS:
+        yield from (_tile(tile, 15, width) for tile in each)
+        return
+    for left, right in zip(each[::2], each[1::2], strict=True):
+        line = _tile(left, 10, half)
+        line.append(" " * max(half + 2 - cell_len(line.plain), 1))
+        yield line.append_text(_tile(right, 15, half))
+
+
+def _tile(tile: ScoreTile, name: int, width: int) -> Text:
+    text = Text.assemble((f"{tile.name:<{name}}", "dim"))
+    room, detail = width - cell_len(text.plain) - 2, tile.detail
+    value = f"{tile.value:<8}"
+    if cell_len(f"{value}{detail}") > room:
+        # Better misaligned than missing.
+        value = tile.value
+    if cell_len(f"{value}{detail}") > room:
+        # Never show a share without its whole.
+        whole, value = detail.partition(", ")[0], f"{tile.value:<8}"
+        fits = detail.startswith("of ") and cell_len(f"{value}{whole}") <= room
+        detail = whole if fits else ""
+    text.append(value, _STYLES.get(tile.value, "bold"))
+    return text.append(f"  {detail}", "dim") if detail else text
+
+
+def _closing(report: Report, width: int) -> Iterator[Text]:
+    skipped = [name for name, each in report.outcomes.items() if isinstance(each, Skipped)]
+    if skipped:
+        yield Text(_not_answered(skipped, width), "dim")
+    yield Text(joined_within(_MORE, " · ", width), "dim")
+
+
+def _not_answered(names: Sequence[str], width: int) -> str:
+    """`Not answered: load-widths, roofline and 7 more (why: --only NAME)`, as many as fit."""
+    for count in range(len(names), -1, -1):
+        rest = len(names) - count
+        listed = ", ".join(names[:count]) or units.counted(rest, "question")
+        more = f" and {units.count(rest)} more" if rest and count else ""
+        text = f"Not answered: {listed}{more} (why: --only NAME)"
+        if cell_len(text) <= width:
+            return text
+    return cut(f"Not answered: {', '.join(names)}", width)

@@ -1,1 +1,0 @@
-"""One screen in the terminal: the report cut to what matters, and explanations."""

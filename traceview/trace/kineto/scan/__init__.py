@@ -1,1 +1,0 @@
-"""The compiled reader of events, which creates no Python objects."""

@@ -1,1 +1,0 @@
-"""Nsight Compute's counters: from its reports and its CSV to the table kernel_counters."""
