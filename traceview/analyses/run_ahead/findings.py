@@ -18,6 +18,7 @@ from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, work_ns
 from traceview.facts.idle.long_launches import long_launches
+from traceview.facts.idle.typical import typical_gap
 from traceview.facts.operations.operations import operations
 from traceview.facts.queue import queue_wait_ns
 from traceview.facts.ranges.selection import selected, selected_operations
@@ -158,7 +159,7 @@ def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
     every = gaps(trace)
     counted = np.flatnonzero(counted_gaps(trace, device, every))
     if verdict not in _AHEAD and len(counted):
-        gap = counted[np.argmax(every.idle_ns[counted])]
+        gap = typical_gap(trace, every, counted_gaps(trace, device, every))
         return int(every.start_ns[gap]), int(every.end_ns[gap])
     ops, wait = operations(trace), queue_wait_ns(trace)
     own = np.flatnonzero((ops.device == device) & selected_operations(trace))

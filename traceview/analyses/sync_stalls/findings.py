@@ -17,6 +17,7 @@ from traceview import groups
 from traceview.analyses import lost_time, wording
 from traceview.analyses.sync_stalls.listed_waits import ListedWaits
 from traceview.facts.idle.gaps import every_gap
+from traceview.facts.idle.typical import typical_gap
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.operations.blocking_calls import Waits, waits
 from traceview.facts.operations.copies import downloads, uses_managed_memory
@@ -212,7 +213,7 @@ def _finding(
         action = _AFTER_IT
     elif saved_ns > _MUCH_MORE * at_stake_ns:
         template += " Without it the CPU would be ahead at later launches, too."
-    start_ns, end_ns = _longest_gap(trace, rows)
+    start_ns, end_ns = _typical_gap(trace, rows)
     return Finding(
         severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
         template,
@@ -294,11 +295,11 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
     return result
 
 
-def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
-    """Start and end of the longest steady part that one of these waits caused."""
+def _typical_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
+    """Start and end of a typical steady part that one of these waits caused."""
     gaps, caused = every_gap(trace), _caused_by(trace, rows)
-    longest = int(np.argmax(np.where(caused, gaps.idle_ns, -1)))
-    return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
+    gap = typical_gap(trace, gaps, caused) if caused.any() else 0
+    return int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
 
 
 def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, calls: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from traceview import units
 from traceview.analyses.lost_time import lost_in
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.facts.idle.typical import typical_gap
 from traceview.findings import Evidence, Finding, Severity, share_pct
 from traceview.rules.gpus import gpu_name, gpu_subject
 from traceview.tables import Cell, Mask
@@ -67,7 +68,7 @@ class LostIdle(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The evidence of a finding: cells of a table row, and a gap (row in gaps), or the longest."""
+    """The evidence of a finding: cells of a table row, and a part of a gap, or a typical one."""
 
     table: str
     row: dict[str, Cell]
@@ -93,7 +94,9 @@ def gap_finding(
     """
     every, (device, own, idle_ns) = gaps(trace), idle
     table, row, gap = shown
-    if gap is None:
+    if gap is None and (own & ~every.one_time).any():
+        gap = typical_gap(trace, every, own)
+    elif gap is None:
         gap = int(np.argmax(np.where(own, every.idle_ns, -1)))
     start_ns, end_ns = int(every.start_ns[gap]), int(every.end_ns[gap])
     steady = not every.one_time[gap]
