@@ -17,6 +17,7 @@ from traceview.analyses.gpu_idle.gap_finding import does_other_work
 from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, long_launches, work_ns
+from traceview.facts.idle.typical import typical_gap
 from traceview.facts.launches import queue_wait_ns
 from traceview.facts.operations import operations
 from traceview.facts.ranges.selection import selected, selected_operations
@@ -157,7 +158,7 @@ def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
     every = gaps(trace)
     counted = np.flatnonzero(counted_gaps(trace, device, every))
     if verdict not in _AHEAD and len(counted):
-        gap = counted[np.argmax(every.idle_ns[counted])]
+        gap = typical_gap(trace, every, counted_gaps(trace, device, every))
         return int(every.start_ns[gap]), int(every.end_ns[gap])
     ops, wait = operations(trace), queue_wait_ns(trace)
     own = np.flatnonzero((ops.device == device) & selected_operations(trace))

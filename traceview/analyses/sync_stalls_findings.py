@@ -15,6 +15,7 @@ from traceview.analyses import wording
 from traceview.facts import savings
 from traceview.facts.copies import downloads, uses_managed_memory
 from traceview.facts.idle.gaps import every_gap, unknown_idle
+from traceview.facts.idle.typical import typical_gap
 from traceview.facts.kernel_classes import framework, terms
 from traceview.facts.launches import Waits, waits
 from traceview.facts.operations import CallKind, api_calls, operations
@@ -267,7 +268,7 @@ def _finding(
         action = _AFTER_IT
     elif saved_ns > _MUCH_MORE * at_stake_ns:
         template += " Without it the CPU would be ahead at later launches, too."
-    start_ns, end_ns = _longest_gap(trace, rows)
+    start_ns, end_ns = _typical_gap(trace, rows)
     return Finding(
         severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
         template,
@@ -349,11 +350,11 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
     return result
 
 
-def _longest_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
-    """Start and end of the longest steady part that one of these waits caused."""
+def _typical_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
+    """Start and end of a typical steady part that one of these waits caused."""
     gaps, caused = every_gap(trace), _caused_by(trace, rows)
-    longest = int(np.argmax(np.where(caused, gaps.idle_ns, -1)))
-    return int(gaps.start_ns[longest]), int(gaps.end_ns[longest])
+    gap = typical_gap(trace, gaps, caused) if caused.any() else 0
+    return int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
 
 
 def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, calls: int) -> str:

@@ -117,6 +117,15 @@ def test_a_sweep_is_one_kernel_by_its_number_of_blocks():
     assert not len(sweeps_of(grids, ~grids.persistent_gemm))
 
 
+def test_blocks_with_an_sm_of_their_own_that_take_longer_did_other_work():
+    """A program sorts data of four sizes: nothing says that a full GPU would be as slow."""
+    grids = launched((1, 700), (4, 4_500), (16, 7_000), (40, 38_800))
+
+    sweeps = sweeps_of(grids, grids.persistent_gemm)
+
+    assert [VERDICTS[code] for code in sweeps.overall] == [None]
+
+
 @pytest.mark.parametrize(
     ("predicted", "steady", "measured", "verdict"),
     [

@@ -16,6 +16,7 @@ from traceview.facts.idle.cpu_activity import LateSite, late_idle_in
 from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
 from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.idle.stack_sites import stack_sites
+from traceview.facts.idle.typical import typical_gap
 from traceview.facts.ranges import origins, ranges
 from traceview.findings import Evidence, Finding, LostTime, Severity, severity_of, share_pct
 from traceview.intervals import Intervals
@@ -77,7 +78,7 @@ class LostIdle(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The evidence of a finding: cells of a table row, and a gap (row in gaps), or the longest."""
+    """The evidence of a finding: cells of a table row, and a part of a gap, or a typical one."""
 
     table: str
     row: dict[str, Cell]
@@ -103,7 +104,9 @@ def gap_finding(
     """
     every, (device, own, idle_ns) = gaps(trace), idle
     table, row, gap = shown
-    if gap is None:
+    if gap is None and (own & ~every.one_time).any():
+        gap = typical_gap(trace, every, own)
+    elif gap is None:
         gap = int(np.argmax(np.where(own, every.idle_ns, -1)))
     start_ns, end_ns = int(every.start_ns[gap]), int(every.end_ns[gap])
     steady = not every.one_time[gap]

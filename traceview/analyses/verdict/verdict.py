@@ -14,6 +14,7 @@ from traceview.analyses.verdict.parts import (
     steady_parts,
 )
 from traceview.facts.copies import outer_migration_time
+from traceview.facts.dependencies.forecast import without_recorder
 from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
@@ -77,7 +78,7 @@ def verdict(trace: Trace) -> Verdict:
     if parts is None or "kernels" in trace.unread:
         return Verdict(_no_work(trace), loop.steps, loop.median_ns, None, "unknown", source)
     if parts.unknown is not None:
-        text = f"{_steps_phrase(loop, parts)} · {_unknown_phrase(parts.unknown)}"
+        text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     operations = len(steady_operations(trace, parts.device))
     if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
@@ -86,7 +87,7 @@ def verdict(trace: Trace) -> Verdict:
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
-    phrases = [*_phrases(loop, parts, limit, drained)]
+    phrases = [*_phrases(trace, loop, parts, limit, drained)]
     if not loop.steps and not _runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
@@ -169,8 +170,10 @@ def _of(parts: SteadyParts, limit: Limit) -> int:
     return parts.parts_ns.get(limit, 0)
 
 
-def _phrases(loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool) -> Iterator[str]:
-    yield _steps_phrase(loop, parts)
+def _phrases(
+    trace: Trace, loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool
+) -> Iterator[str]:
+    yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         yield _largest_class(parts.largest)
@@ -187,11 +190,26 @@ def _no_work(trace: Trace) -> str:
     return "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
 
 
-def _steps_phrase(loop: MainLoop, parts: SteadyParts) -> str:
+DIFFERS = 0.05
+"""The recorder's cost is worth a word from this share of a step on."""
+
+
+def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
+    """The median step as replayed without the recorder; None where that is about the same."""
+    times = without_recorder(trace)
+    if median_ns is None or times is None:
+        return None
+    share = times.replayed_ns / max(times.recorded_ns, 1.0)
+    return round(share * median_ns) if share <= 1 - DIFFERS else None
+
+
+def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     if loop.median_ns is None:
         return f"No steps found in {units.duration(parts.span_ns)}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
-    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}"
+    plain_ns = unrecorded_ns(trace, loop.median_ns)
+    plain = f" (about {units.duration(plain_ns)} without nsys)" if plain_ns is not None else ""
+    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
 
 
 def _next_to_nothing(operations: int, parts: SteadyParts) -> str:

@@ -293,6 +293,10 @@ def _sweeps(grids: GridColumns, rows: Integers, sweep: Integers, of_family: Inte
     predicted, measured = ratio(grids.whole[rows]), ratio(grids.configurations.median_ns[rows])
     verdict = step_verdicts(predicted, ratio(grids.blocks[rows]), measured)
     verdict[first] = 0
+    # Blocks that each have an SM to themselves wait for no other: where more of them take longer,
+    # they did other work.
+    alone = grids.blocks[rows] < grids.sm_count[rows]
+    verdict[(verdict == _RISES) & alone] = 0
     leads = Groups(sweep, first)
     total_ns = groups.sums(leads, grids.configurations.total_ns[rows])
     # The verdict of most steps across a wave; else `no step` if times rise within waves.

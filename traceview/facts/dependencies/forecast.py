@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -212,15 +213,35 @@ class Model:
 
     def _mean_without_recorder(self, edits: Sequence[Edit]) -> float:
         after = self.durations(replay(self.graph, [_cheaper, *edits]))
-        return float((self._before_cheaper - after).mean())
+        return float((self.before_cheaper - after).mean())
 
     @cached_property
-    def _before_cheaper(self) -> Integers:
+    def before_cheaper(self) -> Integers:
         return self.durations(replay(self.graph, [_cheaper]))
 
 
 def _cheaper(changed: Changed) -> None:
     changed.cheaper_calls(RECORDER_CALL_NS)
+
+
+@fact
+def without_recorder(trace: Trace) -> StepTimes | None:
+    """The time of a step as recorded and as it would be without the recorder.
+
+    None where the recorder's cost per call is not known, or nothing was recorded but GPU work.
+    """
+    if trace.recorder != "nsys" or not len(api_calls(trace)) or not len(operations(trace)):
+        return None
+    replayed = model(trace)
+    before, after = replayed.recorded, replayed.before_cheaper
+    return StepTimes(float(before.mean()), float(after.mean()))
+
+
+class StepTimes(NamedTuple):
+    """The time of a step in ns, recorded and replayed."""
+
+    recorded_ns: float
+    replayed_ns: float
 
 
 @fact
