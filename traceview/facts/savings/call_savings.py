@@ -16,6 +16,7 @@ from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations.blocking_calls import waits
+from traceview.facts.operations.copies import uploads
 from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.operations import Kind, operations
 from traceview.facts.steps.steps import step_of_operations
@@ -38,7 +39,8 @@ def of_waits(trace: Trace, calls: Array) -> CallSaving | None:
     """The gain if these API calls wait for nothing; None where the model has none of them.
 
     The waits of their threads before and behind them without a launch in between wait for nothing
-    either: they are for the same work, and would wait in their place.
+    either: they are for the same work, and would wait in their place. Uploads still do: what they
+    move is needed, and their remedy is another.
     """
     item = _items(trace, _same_waits(trace, calls))
 
@@ -97,7 +99,9 @@ def of_launches(trace: Trace, device: int, most_ns: int) -> CallSaving | None:
 def _same_waits(trace: Trace, chosen: Array) -> Array:
     """These waits, and the others between the same launches of their threads, as API calls."""
     calls, every = api_calls(trace), waits(trace)
-    blocking = every.call[np.isin(every.does, _FOR_THE_GPU)]
+    uploading = np.zeros(len(calls), bool)
+    uploading[operations(trace).call[uploads(trace) & operations(trace).launched]] = True
+    blocking = every.call[np.isin(every.does, _FOR_THE_GPU) & ~uploading[every.call]]
     result = [chosen]
     for thread, rows in groups.rows_of(calls.thread[chosen]).items():
         launched = (calls.does == CallKind.LAUNCH) & (calls.thread == thread)

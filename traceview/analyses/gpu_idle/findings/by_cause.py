@@ -26,7 +26,7 @@ from traceview.analyses.gpu_idle.findings.gap_finding import (
 )
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.late_launches import LateSite, late_idle_in
-from traceview.facts.idle.lines import IdleSamples, lines_of
+from traceview.facts.idle.lines import IdleSamples, joined, lines_of
 from traceview.facts.idle.unknown_idle import unknown_idle
 from traceview.facts.memory.allocation_calls import recurring
 from traceview.facts.operations.blocking_calls import waits
@@ -112,7 +112,7 @@ def _rest(
     return replace(
         finding,
         subject=line.subject() if line else finding.subject,
-        edit=_edit(trace, cause, rows, parts.rest, line, site),
+        edit=_edit(trace, cause, rows, parts, line, site),
         general=not _names_one_place(trace, cause, site, line, idle_ns),
     )
 
@@ -173,15 +173,22 @@ def _edit(
     trace: Trace,
     cause: int,
     rows: Array,
-    samples: IdleSamples,
+    parts: CpuParts,
     line: line_sites.LineSite | None,
     site: LateSite | None,
 ) -> Edit | None:
-    """The remedy of a finding as an edit: CPU work goes, or what the cause asks for."""
+    """The remedy of a finding as an edit: CPU work goes, or what the cause asks for.
+
+    What has a finding of its own stays.
+    """
+    rest = parts.rest
     if cause == LAUNCH_LATE and is_other_work(trace, line, site):
-        at_line = samples.take(lines_of(trace, samples) == line.number) if line else None
+        at_line = rest.take(lines_of(trace, rest) == line.number) if line else None
         return edits.remove_pauses(trace, rows, at_line)
-    return edits.of_cause(trace, cause, rows)
+    edit = edits.of_cause(trace, cause, rows)
+    if edit and parts.parts:
+        edit = edits.keep_pauses(trace, edit, joined(part.samples for part in parts.parts))
+    return edit
 
 
 def _once(trace: Trace, accident: accidents.Accident, whole_ns: int) -> Finding:
