@@ -104,7 +104,7 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cuda_graphs",
             "cpu-launch",
             8,
-            "8 steps of 3.59 ms · GPU busy 17.6 % · 80.6 % of the time waiting for the CPU to "
+            "8 steps of 3.59 ms · GPU busy 17.6 % · 80.5 % of the time waiting for the CPU to "
             "launch work · the CPU waits for the GPU in each step",
         ),
     ],
